@@ -1,0 +1,29 @@
+//! Where ZooKeeper sessions come from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use uuid::Uuid;
+
+use crate::nodes::{Nodes, NodesError};
+
+/// Makes one [`Nodes`] per session epoch: the ensemble, or a double of it.
+#[doc(hidden)]
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Opens a new ZooKeeper session.
+    ///
+    /// May be dropped at any time and called again; gives up by itself after about the session
+    /// timeout, so that the caller can log and try again.
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>>;
+
+    /// A fresh random identifier for a lock node.
+    ///
+    /// Part of the backend so that a simulation can replay a run exactly.
+    fn new_uuid(&self) -> Uuid;
+
+    /// Whether another session can be opened after one has ended.
+    fn reconnects(&self) -> bool {
+        true
+    }
+}

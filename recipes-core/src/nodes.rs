@@ -1,0 +1,261 @@
+//! The ZooKeeper operations that a lock needs.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use thiserror::Error;
+
+pub(crate) mod zookeeper;
+
+/// One entry of a node's access control list, re-exported from `zookeeper-client`.
+pub use zookeeper_client::Acl;
+
+/// The answer to a request that was sent when the method was called.
+#[doc(hidden)]
+pub type Reply<'a, T, E = NodesError> = BoxFuture<'a, Result<T, E>>;
+
+/// A one-shot watch; completes with what happened to the node.
+///
+/// Dropping it removes the watch, on the server too.
+#[doc(hidden)]
+pub type NodeWatch = BoxFuture<'static, NodeEvent>;
+
+/// The operations of one ZooKeeper session.
+///
+/// A request is sent when the method is called, not when its future is polled, and requests of one
+/// session take effect in the order of the calls: that is what lets a create and a list leave
+/// together. Dropping a future forgets the reply, not the request. Dropping the last handle closes
+/// the session, which removes its ephemeral nodes.
+#[doc(hidden)]
+pub trait Nodes: fmt::Debug + Send + Sync + 'static {
+    /// The id of the session; the `ephemeral_owner` of the nodes that it creates.
+    fn session(&self) -> i64;
+
+    /// The negotiated session timeout; `None` where sessions never expire by time.
+    fn session_timeout(&self) -> Option<Duration>;
+
+    /// Changes of the connection from now on, latest first if some were missed; ends after
+    /// [`Connection::Ended`]. A session starts connected.
+    fn connection(&self) -> BoxStream<'static, Connection>;
+
+    /// Creates one node.
+    fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created>;
+
+    /// Deletes a node, whatever its version.
+    fn delete(&self, path: &str) -> Reply<'static, ()>;
+
+    /// Names of the children, in no particular order.
+    fn list(&self, path: &str) -> Reply<'_, Vec<String>>;
+
+    /// Data and stat of a node, `None` where it does not exist.
+    fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
+
+    /// Stat of a node and a watch on its deletion and data, `None` (and no watch) where it does
+    /// not exist.
+    fn watch(&self, path: &str) -> Reply<'_, Option<(NodeStat, NodeWatch)>>;
+
+    /// Passes through the leader; later reads of this session see all that was committed before.
+    fn sync(&self, path: &str) -> Reply<'_, ()>;
+
+    /// Carries out all operations or none.
+    fn multi<'a>(&'a self, operations: &'a [NodeOp]) -> Reply<'a, Vec<NodeOpDone>, MultiError>;
+}
+
+/// State of the connection of one session.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Connection {
+    /// Requests are answered.
+    Connected,
+    /// The session may live on; requests wait for the connection or fail.
+    Disconnected,
+    /// The session is over and its ephemeral nodes are gone or will be.
+    Ended(EndReason),
+}
+
+/// Why a session ended.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// The ensemble, or the client on its behalf, expired it.
+    Expired,
+    /// It was closed.
+    Closed,
+    /// The ensemble refused its credentials.
+    AuthFailed,
+}
+
+/// What a watch saw.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeEvent {
+    /// The node was deleted.
+    Deleted,
+    /// The node still exists and its data changed.
+    Changed,
+    /// The session ended; nothing is known about the node.
+    SessionEnded,
+}
+
+/// How a node is created.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeMode {
+    /// Outlives the session.
+    Persistent,
+    /// Outlives the session; the server removes it some time after its last child is gone.
+    Container,
+    /// Goes with the session.
+    Ephemeral,
+    /// Goes with the session; the server appends ten digits that count the parent's children.
+    EphemeralSequential,
+}
+
+/// A node to create.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// Full path, without the sequence that the server appends.
+    pub path: String,
+    /// Its data.
+    pub data: Arc<[u8]>,
+    /// Its access control list; not empty.
+    pub acl: Arc<[Acl]>,
+    /// How long it lives and who ends its name.
+    pub mode: NodeMode,
+}
+
+/// A node that was created.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Full path, with the sequence.
+    pub path: String,
+    /// Transaction that created it; `None` where the server did not say.
+    pub czxid: Option<i64>,
+}
+
+/// What the ensemble knows about a node besides its data.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeStat {
+    /// Transaction that created the node.
+    pub czxid: i64,
+    /// Transaction that last changed its data.
+    pub mzxid: i64,
+    /// Number of changes of its data.
+    pub version: i32,
+    /// Session that owns it, 0 unless it is ephemeral.
+    pub ephemeral_owner: i64,
+    /// Creation time by the ensemble's wall clock, milliseconds since the Unix epoch.
+    pub ctime_ms: i64,
+    /// Number of children.
+    pub children: i32,
+}
+
+impl NodeStat {
+    /// Puts a stat together; for backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(czxid: i64, mzxid: i64, version: i32, owner: i64, ctime_ms: i64) -> Self {
+        Self { czxid, mzxid, version, ephemeral_owner: owner, ctime_ms, children: 0 }
+    }
+}
+
+/// One operation of a [`Nodes::multi`].
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeOp {
+    /// Create a node.
+    Create(NewNode),
+    /// Delete a node that has this version, or any.
+    Delete {
+        /// Full path.
+        path: String,
+        /// Expected version.
+        version: Option<i32>,
+    },
+    /// Replace the data of a node that has this version, or any.
+    Set {
+        /// Full path.
+        path: String,
+        /// New data.
+        data: Vec<u8>,
+        /// Expected version.
+        version: Option<i32>,
+    },
+    /// Require that a node exists, with this version or any.
+    Check {
+        /// Full path.
+        path: String,
+        /// Expected version.
+        version: Option<i32>,
+    },
+}
+
+/// Result of one operation of a [`Nodes::multi`].
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeOpDone {
+    /// [`NodeOp::Create`].
+    Created(Created),
+    /// [`NodeOp::Delete`].
+    Deleted,
+    /// [`NodeOp::Set`].
+    Set(NodeStat),
+    /// [`NodeOp::Check`].
+    Checked,
+}
+
+/// Why a request has no good answer.
+///
+/// Everything but [`Unknown`](NodesError::Unknown) and
+/// [`SessionEnded`](NodesError::SessionEnded) is a definite refusal: nothing was changed.
+#[doc(hidden)]
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum NodesError {
+    /// The node, or the parent of a node to create, does not exist.
+    #[error("no such node")]
+    NoNode,
+    /// A node with this path exists.
+    #[error("node exists")]
+    NodeExists,
+    /// The node has another version.
+    #[error("version does not match")]
+    BadVersion,
+    /// The access control list refuses it.
+    #[error("not authorized")]
+    NoAuth,
+    /// The server does not know this operation.
+    #[error("operation not supported by the server")]
+    Unsupported,
+    /// The server is overloaded and took no notice of the request.
+    #[error("server is overloaded")]
+    Throttled,
+    /// Any other definite refusal.
+    #[error("refused by the server")]
+    Refused(#[source] Arc<dyn StdError + Send + Sync>),
+    /// The request may or may not have been carried out.
+    #[error("connection lost, outcome unknown")]
+    Unknown(#[source] Arc<dyn StdError + Send + Sync>),
+    /// The session is over: its ephemeral nodes are gone or will be.
+    #[error("session ended")]
+    SessionEnded,
+}
+
+/// Why a [`Nodes::multi`] changed nothing, or may have.
+#[doc(hidden)]
+#[derive(Clone, Debug, Error)]
+#[error("operation {index:?} of a transaction failed")]
+pub struct MultiError {
+    /// Index of the operation that was refused; `None` where the request as a whole failed.
+    pub index: Option<usize>,
+    /// Why.
+    #[source]
+    pub source: NodesError,
+}

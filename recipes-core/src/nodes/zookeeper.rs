@@ -1,0 +1,1 @@
+//! [`Nodes`](super::Nodes) on a real ensemble.

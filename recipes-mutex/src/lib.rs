@@ -1,0 +1,1 @@
+//! Reentrant distributed mutex.

@@ -1,0 +1,1 @@
+//! Test doubles and real servers for `zookeeper-recipes`.

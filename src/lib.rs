@@ -1,0 +1,1 @@
+//! Distributed locks on ZooKeeper for async Rust.
