@@ -1,0 +1,42 @@
+//! A ZooKeeper ensemble in this process.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
+//! | `backend`, `nodes`, `reply`, `watch_future` | the seam that the locks use |
+//! | `shared`, `state`, `requests`, `sessions` | the one lock, what it protects, what changes it |
+//! | `record`, `watches`, `call` | one session, its watches, its requests |
+//! | `tree`, `transaction`, `history`, `node_path`, `access` | the znodes |
+//! | `faults`, `random` | what goes wrong, and the only source of randomness |
+//!
+//! Two rules keep it simple. All state is behind one mutex that is never held across an await, and
+//! wakers run after it is released. Futures hold only numbers (of a request, of a watch), so that
+//! dropping one never happens under the mutex.
+
+mod access;
+mod backend;
+mod builder;
+mod call;
+mod ensemble;
+mod error;
+mod faults;
+mod history;
+mod node_path;
+mod nodes;
+mod random;
+mod record;
+mod reply;
+mod requests;
+mod sessions;
+mod shared;
+mod state;
+mod transaction;
+mod tree;
+mod watch_future;
+mod watches;
+
+pub use builder::MemoryBuilder;
+pub use call::{Operation, Request};
+pub use ensemble::MemoryEnsemble;
+pub use error::MemoryError;
+pub use faults::{Faults, Lost};

@@ -1,0 +1,392 @@
+//! The handle that tests hold.
+
+use std::fmt;
+use std::sync::Arc;
+
+use recipes_core::{Acl, Backend, EndReason, NewNode, NodeMode, NodeStat, NodesError};
+use zookeeper_client::AuthId;
+
+use super::access::{Access, open_acl};
+use super::backend::MemoryBackend;
+use super::builder::MemoryBuilder;
+use super::call::{Operation, Request};
+use super::faults::{Ambush, Faults, Lost};
+use super::node_path::NodePath;
+use super::shared::Shared;
+
+/// A ZooKeeper ensemble in this process, for tests: what `TestingServer` is to users of Curator.
+///
+/// A cheap handle; clones are the same ensemble. The methods on it are the test's own hands: they
+/// pass by access control, faults and the request log, and work while the ensemble is stopped.
+///
+/// # Guarantees
+///
+/// Znodes, sequences, ephemeral nodes, containers, one-shot watches, transactions, sessions and
+/// access control behave as in ZooKeeper 3.8. A request takes effect when it is made; its reply is
+/// never there at the first poll, and is lost if the connection breaks before the reply, or a
+/// later one of the same session, was picked up. The same seed and the same calls in the same order
+/// give the same run, whatever the machine; time is tokio's, so a paused clock works.
+///
+/// # Differs
+///
+/// It is one process and no ensemble: nothing is written to disk and nobody votes. A refused
+/// request takes no transaction id, where a real server uses one up. There is no `/zookeeper`
+/// subtree. A client learns of the end of its session at once, even while it is disconnected, and
+/// may wait for ever: by default sessions do not expire by time. Digest identities are compared as
+/// plain `user:password`, not hashed.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ensemble = recipes_testing::MemoryEnsemble::new();
+/// ensemble.create("/services/orders", b"v1")?;
+/// assert!(ensemble.exists("/services"));
+/// assert_eq!(ensemble.data("/services/orders").as_deref(), Some(&b"v1"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MemoryEnsemble {
+    shared: Arc<Shared>,
+}
+
+/// Set-up and sessions.
+impl MemoryEnsemble {
+    /// Starts an ensemble with the default options: no faults, no latency, no session timeout.
+    #[must_use]
+    pub fn new() -> Self {
+        MemoryBuilder::default().build()
+    }
+
+    /// Starts to describe an ensemble.
+    pub fn builder() -> MemoryBuilder {
+        MemoryBuilder::default()
+    }
+
+    pub(super) fn start(options: &MemoryBuilder) -> Self {
+        Self {
+            shared: Shared::new(options),
+        }
+    }
+
+    /// Where sessions without credentials come from.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(MemoryBackend::new(Arc::clone(&self.shared), Arc::from([])))
+    }
+
+    /// Where sessions come from that have given `user:password` in the scheme `digest`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn backend_as(&self, user_and_password: &str) -> Arc<dyn Backend> {
+        let identity = AuthId::new("digest", user_and_password);
+        Arc::new(MemoryBackend::new(
+            Arc::clone(&self.shared),
+            Arc::from([identity]),
+        ))
+    }
+
+    /// Ids of the sessions that have not ended, oldest first.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<i64> {
+        self.shared.with(|state| state.live_sessions())
+    }
+
+    /// Expires a session at once. Returns whether it was alive.
+    pub fn expire(&self, session: i64) -> bool {
+        self.shared.with(|state| {
+            let live = state.is_live(session);
+            state.end(session, EndReason::Expired);
+            live
+        })
+    }
+
+    /// Cuts a session off until [`reconnect`](Self::reconnect). Returns whether it was alive.
+    ///
+    /// Replies on their way are lost; later requests wait. With a session timeout, the session
+    /// expires after it. A client that closes meanwhile cannot tell the server, so its session
+    /// ends only at the timeout or on reconnection.
+    pub fn disconnect(&self, session: i64) -> bool {
+        self.shared.with(|state| {
+            state.cut(session);
+            state.is_live(session)
+        })
+    }
+
+    /// Connects a session again; what it has asked for meanwhile is carried out in order. Returns
+    /// whether it was alive.
+    pub fn reconnect(&self, session: i64) -> bool {
+        self.shared.with(|state| {
+            let live = state.is_live(session);
+            state.mend(session);
+            live
+        })
+    }
+
+    /// Stops the ensemble: all sessions are disconnected, new ones wait, none expires.
+    pub fn stop(&self) {
+        self.shared.with(|state| state.stop());
+        self.shared.running.send_replace(false);
+    }
+
+    /// Starts the stopped ensemble again, with all its nodes; every session has its full timeout
+    /// before it. Sessions under [`disconnect`](Self::disconnect) stay cut off.
+    pub fn restart(&self) {
+        self.shared.with(|state| state.restart());
+        self.shared.running.send_replace(true);
+    }
+}
+
+/// Nodes, as an operator sees and changes them.
+impl MemoryEnsemble {
+    /// Names of the children, sorted; none where the node does not exist.
+    #[must_use]
+    pub fn children(&self, path: &str) -> Vec<String> {
+        let Ok(path) = NodePath::parse(path) else {
+            return Vec::new();
+        };
+        self.shared
+            .with(|state| state.tree.children(&path))
+            .into_iter()
+            .collect()
+    }
+
+    /// Whether a node exists.
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
+        self.stat(path).is_some()
+    }
+
+    /// Data of a node.
+    #[must_use]
+    pub fn data(&self, path: &str) -> Option<Vec<u8>> {
+        let path = NodePath::parse(path).ok()?;
+        self.shared
+            .with(|state| state.tree.get(&path).map(|node| node.data.to_vec()))
+    }
+
+    /// What the ensemble knows about a node.
+    #[must_use]
+    pub fn stat(&self, path: &str) -> Option<NodeStat> {
+        let path = NodePath::parse(path).ok()?;
+        self.shared
+            .with(|state| state.tree.get(&path).map(|node| node.stat()))
+    }
+
+    /// Creates a persistent node that everyone may use, and its missing parents.
+    ///
+    /// # Errors
+    ///
+    /// `NodeExists`; `Refused` for an invalid path or a parent that is ephemeral. Parents that were
+    /// made stay.
+    pub fn create(&self, path: &str, data: &[u8]) -> Result<(), NodesError> {
+        self.create_with_acl(path, data, &open_acl())
+    }
+
+    /// Creates a persistent node with this access control list, and its missing parents, which
+    /// everyone may use.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create); also `Refused` if the list is empty or names the creator.
+    pub fn create_with_acl(&self, path: &str, data: &[u8], acl: &[Acl]) -> Result<(), NodesError> {
+        let leaf = NodePath::parse(path)?;
+        let mut missing = Vec::new();
+        let mut parent = leaf.parent();
+        // Ends at the root.
+        while let Some(path) = parent.filter(|path| !self.exists(&path.to_string())) {
+            missing.push(path.to_string());
+            parent = path.parent();
+        }
+        for path in missing.into_iter().rev() {
+            let made = self.create_one(
+                0,
+                &NewNode {
+                    path,
+                    data: Arc::from([]),
+                    acl: open_acl(),
+                    mode: NodeMode::Persistent,
+                },
+            );
+            // Someone else may make it at the same time.
+            if !matches!(made, Ok(_) | Err(NodesError::NodeExists)) {
+                return made.map(drop);
+            }
+        }
+        let (path, data, acl) = (path.to_owned(), Arc::from(data), Arc::from(acl));
+        self.create_one(
+            0,
+            &NewNode {
+                path,
+                data,
+                acl,
+                mode: NodeMode::Persistent,
+            },
+        )
+        .map(drop)
+    }
+
+    /// Creates a node as if a session had done so; an ephemeral one goes with it. Returns the full
+    /// path, with the sequence.
+    ///
+    /// # Errors
+    ///
+    /// `SessionEnded` if the session is not alive, `NoNode` without a parent, `NodeExists`,
+    /// `Unsupported` for a container where they are switched off, `Refused` otherwise.
+    #[doc(hidden)]
+    pub fn create_as(&self, session: i64, node: &NewNode) -> Result<String, NodesError> {
+        if !self.shared.with(|state| state.is_live(session)) {
+            return Err(NodesError::SessionEnded);
+        }
+        self.create_one(session, node)
+    }
+
+    /// Replaces the data of a node.
+    ///
+    /// # Errors
+    ///
+    /// `NoNode`; `Refused` for an invalid path.
+    pub fn set_data(&self, path: &str, data: &[u8]) -> Result<(), NodesError> {
+        let path = NodePath::parse(path)?;
+        self.shared.with(|state| {
+            state.transact(|tree, transaction| {
+                tree.set(transaction, &path, data, None, &Access::Operator)
+                    .map(drop)
+            })
+        })
+    }
+
+    /// Deletes a node.
+    ///
+    /// # Errors
+    ///
+    /// `NoNode`; `Refused` for a node with children or an invalid path.
+    pub fn delete(&self, path: &str) -> Result<(), NodesError> {
+        let path = NodePath::parse(path)?;
+        self.shared.with(|state| {
+            state.transact(|tree, transaction| {
+                tree.delete(transaction, &path, None, &Access::Operator)
+            })
+        })
+    }
+
+    /// Removes the containers that are empty and have had a child, as a server does once a minute.
+    /// Returns their paths. A container that this makes empty goes the next time.
+    pub fn reap_containers(&self) -> Vec<String> {
+        self.shared.with(|state| {
+            let abandoned = state.tree.abandoned_containers();
+            let reap = |path: &NodePath| {
+                let deleted = state.transact(|tree, transaction| {
+                    tree.delete(transaction, path, None, &Access::Operator)
+                });
+                deleted.is_ok().then(|| path.to_string())
+            };
+            abandoned.iter().filter_map(reap).collect()
+        })
+    }
+
+    /// Sets the sequence that the next sequential child of a directory gets.
+    ///
+    /// # Errors
+    ///
+    /// `NoNode`; `Refused` for an invalid path.
+    pub fn set_sequence(&self, path: &str, next: i32) -> Result<(), NodesError> {
+        let path = NodePath::parse(path)?;
+        self.shared
+            .with(|state| state.tree.set_sequence(&path, next))
+    }
+
+    /// A readable dump of all nodes, parents first.
+    #[must_use]
+    pub fn tree(&self) -> String {
+        self.shared.with(|state| state.tree.dump())
+    }
+
+    /// The last transaction.
+    #[must_use]
+    pub fn zxid(&self) -> i64 {
+        self.shared.with(|state| state.zxid)
+    }
+
+    fn create_one(&self, session: i64, node: &NewNode) -> Result<String, NodesError> {
+        let created = self
+            .shared
+            .with(|state| state.create(session, node, &Access::Operator));
+        created.map(|created| created.path)
+    }
+}
+
+/// What sessions do, and what goes wrong for them.
+impl MemoryEnsemble {
+    /// All requests since the start or the last [`reset_requests`](Self::reset_requests), in the
+    /// order of the calls.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.with(|state| state.requests.clone())
+    }
+
+    /// Number of requests of one kind in the log.
+    #[must_use]
+    pub fn request_count(&self, operation: Operation) -> usize {
+        let of_kind = |request: &&Request| request.operation == operation;
+        self.shared
+            .with(|state| state.requests.iter().filter(of_kind).count())
+    }
+
+    /// Empties the request log.
+    pub fn reset_requests(&self) {
+        self.shared.with(|state| state.requests.clear());
+    }
+
+    /// Number of watches that are set and have not fired, of all sessions.
+    #[must_use]
+    pub fn watch_count(&self) -> usize {
+        self.shared.with(|state| state.watches.armed_count())
+    }
+
+    /// Refuses an operation on a node and all below it with `NoAuth`, until
+    /// [`allow_all`](Self::allow_all).
+    ///
+    /// A create or delete inside a transaction counts as such; [`Operation::Multi`] refuses every
+    /// operation of a transaction on these nodes.
+    pub fn deny(&self, path: &str, operation: Operation) {
+        self.shared
+            .with(|state| state.denied.push((path.to_owned(), operation)));
+    }
+
+    /// Takes back every [`deny`](Self::deny).
+    pub fn allow_all(&self) {
+        self.shared.with(|state| state.denied.clear());
+    }
+
+    /// Breaks the connection under the next request of this kind, of one session or any: it fails
+    /// with `Unknown`, as do the replies on their way. The connection is back at once.
+    pub fn lose_reply(&self, session: Option<i64>, operation: Operation, lost: Lost) {
+        self.shared.with(|state| {
+            state.ambushes.push(Ambush {
+                session,
+                operation,
+                lost,
+            })
+        });
+    }
+
+    /// Replaces the faults that are drawn from the seed; `Faults::default()` ends them.
+    pub fn set_faults(&self, faults: Faults) {
+        self.shared.with(|state| state.faults = faults);
+    }
+}
+
+impl Default for MemoryEnsemble {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryEnsemble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryEnsemble").finish_non_exhaustive()
+    }
+}

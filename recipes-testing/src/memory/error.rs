@@ -1,0 +1,41 @@
+//! What stands behind a refusal or an unknown outcome.
+
+use std::sync::Arc;
+
+use recipes_core::NodesError;
+use thiserror::Error;
+
+/// Why a [`MemoryEnsemble`](crate::MemoryEnsemble) refused a request or lost its reply.
+///
+/// It is the source of `NodesError::Refused` and `NodesError::Unknown`.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// Not an absolute path with non-empty parts.
+    #[error("invalid path {0:?}")]
+    InvalidPath(String),
+    /// The access control list is empty, or names the creator of a session without credentials.
+    #[error("invalid access control list")]
+    InvalidAcl,
+    /// A node with children cannot be deleted.
+    #[error("node {0} has children")]
+    NotEmpty(String),
+    /// A node that goes with its session has no children.
+    #[error("ephemeral node {0} cannot have children")]
+    EphemeralParent(String),
+    /// The connection went down before the reply arrived.
+    #[error("connection lost before the reply")]
+    ReplyLost,
+    /// The ensemble is stopped and did not come back in time.
+    #[error("no server answered")]
+    Unreachable,
+}
+
+impl From<MemoryError> for NodesError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::ReplyLost | MemoryError::Unreachable => Self::Unknown(Arc::new(error)),
+            _ => Self::Refused(Arc::new(error)),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What goes wrong: by order of a test, or by seeded dice.
+
+use std::time::Duration;
+
+use super::call::Operation;
+use super::random::Random;
+
+/// Where a request is lost when the connection breaks under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lost {
+    /// On its way to the server: it has no effect.
+    BeforeCommit,
+    /// The reply on its way back: it has taken effect.
+    AfterCommit,
+}
+
+/// Rates of the faults that a [`MemoryEnsemble`](crate::MemoryEnsemble) draws from its seed; all
+/// off by default.
+///
+/// Rates are per thousand requests, drawn once for each request when it takes effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The connection breaks and the request never reaches the server.
+    pub lost_before_per_mille: u16,
+    /// The connection breaks after the request took effect.
+    pub lost_after_per_mille: u16,
+    /// The session of the request expires before the request takes effect.
+    pub expiry_per_mille: u16,
+    /// A list is answered by a replica that lags, but never behind what the session has written,
+    /// synced, read or been told by a watch.
+    pub stale_list_per_mille: u16,
+    /// Least time that a reply or a watch event takes on top of the latency.
+    pub delay_min: Duration,
+    /// Most time that a reply or a watch event takes on top of the latency.
+    pub delay_max: Duration,
+}
+
+impl Faults {
+    pub(super) fn delay(&self, random: &mut Random) -> Duration {
+        let span = self.delay_max.saturating_sub(self.delay_min);
+        let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        if span_us == 0 {
+            return self.delay_min;
+        }
+        self.delay_min + Duration::from_micros(random.below(span_us.saturating_add(1)))
+    }
+
+    pub(super) fn lost(&self, random: &mut Random) -> Option<Lost> {
+        if random.per_mille(self.lost_before_per_mille) {
+            return Some(Lost::BeforeCommit);
+        }
+        random
+            .per_mille(self.lost_after_per_mille)
+            .then_some(Lost::AfterCommit)
+    }
+}
+
+/// The next request that matches loses its reply.
+#[derive(Clone, Debug)]
+pub(super) struct Ambush {
+    pub(super) session: Option<i64>,
+    pub(super) operation: Operation,
+    pub(super) lost: Lost,
+}
+
+impl Ambush {
+    pub(super) fn matches(&self, session: i64, operation: Operation) -> bool {
+        self.operation == operation && self.session.is_none_or(|wanted| wanted == session)
+    }
+}

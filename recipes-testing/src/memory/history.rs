@@ -1,0 +1,69 @@
+//! The latest changes of directories: what a replica that lags has not applied yet.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::node_path::NodePath;
+
+/// Enough for any lag that a test can tell from a longer one; bounds the memory of long runs.
+const CHANGES_MAX: usize = 1024;
+
+/// A child came or went.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) zxid: i64,
+    pub(super) directory: NodePath,
+    pub(super) name: String,
+    pub(super) created: bool,
+}
+
+/// Changes, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    changes: VecDeque<Change>,
+    /// Nothing older than this transaction can be shown.
+    floor: i64,
+}
+
+impl History {
+    pub(super) fn record(&mut self, changes: Vec<Change>) {
+        self.changes.extend(changes);
+        while self.changes.len() > CHANGES_MAX {
+            self.floor = self
+                .changes
+                .pop_front()
+                .map_or(self.floor, |change| change.zxid);
+        }
+    }
+
+    /// The states that a replica may show which has applied `floor`, except the latest: each named
+    /// by the last transaction that it has applied.
+    pub(super) fn views_since(&self, floor: i64) -> Vec<i64> {
+        let floor = floor.max(self.floor);
+        let newer: BTreeSet<i64> = self
+            .changes
+            .iter()
+            .map(|change| change.zxid)
+            .filter(|zxid| *zxid > floor)
+            .collect();
+        newer.into_iter().map(|zxid| zxid - 1).collect()
+    }
+
+    /// Takes back what happened in a directory after a transaction.
+    pub(super) fn rewind(&self, directory: &NodePath, zxid: i64, names: &mut BTreeSet<String>) {
+        for change in self
+            .changes
+            .iter()
+            .rev()
+            .take_while(|change| change.zxid > zxid)
+        {
+            if change.directory != *directory {
+                continue;
+            }
+            if change.created {
+                names.remove(&change.name);
+            } else {
+                names.insert(change.name.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! One session, as the ensemble and its client together see it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use recipes_core::{Connection, EndReason};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use zookeeper_client::AuthId;
+
+use super::call::{Call, Outcome};
+
+/// A request whose reply was not picked up yet.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) stage: Stage,
+    pub(super) waker: Option<Waker>,
+    /// False once its future was dropped: that forgets the reply, not the request.
+    pub(super) wanted: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Waits for the connection; has no effect yet.
+    Queued(Call),
+    /// Has its outcome, which arrives when it is due; `None` is at once.
+    Answered(Outcome, Option<Instant>),
+}
+
+/// Wakes the ensemble when the timeout of a session has passed.
+#[derive(Debug)]
+pub(super) struct Timer(pub(super) AbortHandle);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One session.
+///
+/// | state | `ended` | `cut`, or the ensemble stopped | requests |
+/// |---|---|---|---|
+/// | connected | `None` | no | take effect at the call |
+/// | disconnected | `None` | yes | are queued |
+/// | ended | `Some` | - | fail |
+#[derive(Debug)]
+pub(super) struct SessionRecord {
+    pub(super) identities: Arc<[AuthId]>,
+    pub(super) ended: Option<EndReason>,
+    pub(super) cut: bool,
+    /// The client has dropped its last handle.
+    pub(super) hung_up: bool,
+    pub(super) connection: watch::Sender<Connection>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) timer: Option<Timer>,
+    /// Last transaction that the client knows to have been applied: no read may be older.
+    pub(super) seen: i64,
+    pub(super) flights: BTreeMap<u64, Flight>,
+    pub(super) last_flight: u64,
+    /// Replies up to this request have arrived, whether they were picked up or not.
+    pub(super) arrived: u64,
+    /// When the latest reply or event is due: none may overtake another.
+    pub(super) last_due: Option<Instant>,
+}
+
+impl SessionRecord {
+    pub(super) fn new(identities: Arc<[AuthId]>, zxid: i64) -> Self {
+        Self {
+            identities,
+            ended: None,
+            cut: false,
+            hung_up: false,
+            connection: watch::Sender::new(Connection::Connected),
+            deadline: None,
+            timer: None,
+            seen: zxid,
+            flights: BTreeMap::new(),
+            last_flight: 0,
+            arrived: 0,
+            last_due: None,
+        }
+    }
+
+    /// Whether nobody can ask about this session any more.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.ended.is_some() && self.hung_up && self.flights.is_empty()
+    }
+
+    /// Requests that wait for the connection, in the order of the calls.
+    pub(super) fn queued(&self) -> Vec<(u64, Call)> {
+        let queued = |(number, flight): (&u64, &Flight)| match &flight.stage {
+            Stage::Queued(call) => Some((*number, call.clone())),
+            Stage::Answered(..) => None,
+        };
+        self.flights.iter().filter_map(queued).collect()
+    }
+
+    /// Requests whose reply is on its way.
+    pub(super) fn in_flight(&self) -> Vec<u64> {
+        self.flights
+            .range(self.arrived + 1..)
+            .filter(|(_, flight)| matches!(flight.stage, Stage::Answered(..)))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+}

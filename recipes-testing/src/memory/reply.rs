@@ -1,0 +1,84 @@
+//! The client's end of a request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::call::{Call, Outcome};
+use super::shared::Shared;
+
+/// Completes with the outcome of one request, which was sent when this was made; dropping it
+/// forgets the reply.
+#[derive(Debug)]
+pub(super) struct PendingReply {
+    shared: Arc<Shared>,
+    session: i64,
+    number: u64,
+    yielded: bool,
+    collected: bool,
+    arrival: Arrival,
+}
+
+impl PendingReply {
+    pub(super) fn send(shared: Arc<Shared>, session: i64, call: Call) -> Self {
+        let number = shared.with(|state| state.submit(session, call));
+        let arrival = Arrival::default();
+        Self {
+            shared,
+            session,
+            number,
+            yielded: false,
+            collected: false,
+            arrival,
+        }
+    }
+}
+
+impl Future for PendingReply {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let this = self.get_mut();
+        let (session, number) = (this.session, this.number);
+        let due = this
+            .shared
+            .with(|state| state.poll_due(session, number, context.waker()));
+        // No network answers at once. A caller that is cancelled between the request and its reply
+        // is a case that tests must be able to reach.
+        if !this.yielded {
+            this.yielded = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        ready!(this.arrival.poll(ready!(due), context));
+        this.collected = true;
+        Poll::Ready(this.shared.with(|state| state.collect(session, number)))
+    }
+}
+
+impl Drop for PendingReply {
+    fn drop(&mut self) {
+        if !self.collected {
+            self.shared
+                .with(|state| state.abandon(self.session, self.number));
+        }
+    }
+}
+
+/// Waits until a message is due.
+#[derive(Debug, Default)]
+pub(super) struct Arrival(Option<Pin<Box<Sleep>>>);
+
+impl Arrival {
+    pub(super) fn poll(&mut self, due: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = due.filter(|due| *due > Instant::now()) else {
+            return Poll::Ready(());
+        };
+        self.0
+            .get_or_insert_with(|| Box::pin(sleep_until(due)))
+            .as_mut()
+            .poll(context)
+    }
+}

@@ -1,0 +1,267 @@
+//! What requests do.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use recipes_core::{
+    Created, EndReason, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodesError,
+};
+use zookeeper_client::Permission;
+
+use super::access::Access;
+use super::call::{Answer, Call, Operation, Outcome, Request, failed, op_path};
+use super::error::MemoryError;
+use super::faults::Lost;
+use super::node_path::NodePath;
+use super::record::{Flight, Stage};
+use super::state::State;
+use super::transaction::Transaction;
+use super::tree::Tree;
+
+impl State {
+    /// Takes a request: carried out at once if the session is connected. Returns its number.
+    pub(super) fn submit(&mut self, session: i64, call: Call) -> u64 {
+        let path = call.path().to_owned();
+        self.requests.push(Request {
+            session,
+            operation: call.operation(),
+            path,
+        });
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return 0;
+        };
+        record.last_flight += 1;
+        let number = record.last_flight;
+        let ended = record.ended.is_some();
+        let stage = Stage::Queued(call.clone());
+        record.flights.insert(
+            number,
+            Flight {
+                stage,
+                waker: None,
+                wanted: true,
+            },
+        );
+        if ended {
+            self.answer(session, number, Err(failed(NodesError::SessionEnded)), None);
+        } else if self.is_connected(session) {
+            self.perform(session, number, &call);
+        }
+        number
+    }
+
+    /// Carries out a request of a connected session, with whatever fault is due.
+    pub(super) fn perform(&mut self, session: i64, number: u64, call: &Call) {
+        if self.random.per_mille(self.faults.expiry_per_mille) {
+            self.end(session, EndReason::Expired);
+            return;
+        }
+        let lost = self.next_loss(session, call.operation());
+        let outcome = match lost {
+            Some(Lost::BeforeCommit) => Err(failed(MemoryError::ReplyLost)),
+            Some(Lost::AfterCommit) | None => self.carry_out(session, call),
+        };
+        let due = self.next_due(session);
+        self.answer(session, number, outcome, due);
+        if lost.is_some() {
+            self.blip(session);
+        }
+    }
+
+    fn next_loss(&mut self, session: i64, operation: Operation) -> Option<Lost> {
+        let ambush = self
+            .ambushes
+            .iter()
+            .position(|ambush| ambush.matches(session, operation));
+        match ambush {
+            Some(index) => Some(self.ambushes.remove(index).lost),
+            None => self.faults.lost(&mut self.random),
+        }
+    }
+
+    fn carry_out(&mut self, session: i64, call: &Call) -> Outcome {
+        let identities = self
+            .sessions
+            .get(&session)
+            .map(|record| Arc::clone(&record.identities));
+        let access = Access::Session(identities.unwrap_or_default());
+        let outcome = match call {
+            Call::List(path) => return self.list(session, path, &access).map_err(failed),
+            Call::Multi(operations) => self.multi(session, operations, &access).map(Answer::Done),
+            Call::Create(node) => self
+                .create(session, node, &access)
+                .map(Answer::Created)
+                .map_err(failed),
+            Call::Delete(path) => self.delete(path, &access).map_err(failed),
+            Call::Read(path) => self.read(path, &access).map_err(failed),
+            Call::Watch(path) => self.watch(session, path, &access).map_err(failed),
+            Call::Sync(path) => self.sync(path).map_err(failed),
+        };
+        // The replica of this session has now applied all that the leader had, even where the
+        // leader has refused.
+        self.note_seen(session, self.zxid);
+        outcome
+    }
+
+    pub(super) fn create(
+        &mut self,
+        session: i64,
+        node: &NewNode,
+        access: &Access,
+    ) -> Result<Created, NodesError> {
+        self.admit_create(node, access)?;
+        self.transact(|tree, transaction| tree.create(transaction, node, session, access))
+    }
+
+    fn admit_create(&self, node: &NewNode, access: &Access) -> Result<(), NodesError> {
+        if node.mode == NodeMode::Container && !self.containers {
+            return Err(NodesError::Unsupported);
+        }
+        match access {
+            Access::Operator => Ok(()),
+            Access::Session(_) => self.refuse_denied(&node.path, Operation::Create),
+        }
+    }
+
+    fn delete(&mut self, path: &str, access: &Access) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::Delete)?;
+        let path = NodePath::parse(path)?;
+        self.transact(|tree, transaction| tree.delete(transaction, &path, None, access))?;
+        Ok(Answer::Deleted)
+    }
+
+    fn list(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::List)?;
+        let path = NodePath::parse(path)?;
+        let node = self.tree.get(&path).ok_or(NodesError::NoNode)?;
+        access.require(&node.acl, Permission::READ)?;
+        let mut view = self.zxid;
+        if self.random.per_mille(self.faults.stale_list_per_mille) {
+            let seen = self
+                .sessions
+                .get(&session)
+                .map_or(view, |record| record.seen);
+            let older = self.tree.older_views(&path, seen);
+            let choice = self.random.below(u64::try_from(older.len()).unwrap_or(0));
+            let choice = usize::try_from(choice)
+                .ok()
+                .and_then(|index| older.get(index));
+            view = choice.copied().unwrap_or(view);
+        }
+        self.note_seen(session, view);
+        let mut names: Vec<String> = self.tree.children_at(&path, view).into_iter().collect();
+        // The server promises no order. Neither sorted nor by age here, so that nobody relies on it.
+        names.sort_by_cached_key(|name| Reverse(name.chars().rev().collect::<String>()));
+        Ok(Answer::Names(names))
+    }
+
+    fn read(&mut self, path: &str, access: &Access) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::Read)?;
+        let Some(node) = self.tree.get(&NodePath::parse(path)?) else {
+            return Ok(Answer::Node(None));
+        };
+        access.require(&node.acl, Permission::READ)?;
+        Ok(Answer::Node(Some((node.data.to_vec(), node.stat()))))
+    }
+
+    fn watch(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::Watch)?;
+        let Some(node) = self.tree.get(&NodePath::parse(path)?) else {
+            return Ok(Answer::Watched(None));
+        };
+        access.require(&node.acl, Permission::READ)?;
+        let stat = node.stat();
+        Ok(Answer::Watched(Some((
+            stat,
+            self.watches.add(session, path),
+        ))))
+    }
+
+    fn sync(&mut self, path: &str) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::Sync)?;
+        NodePath::parse(path)?;
+        Ok(Answer::Synced)
+    }
+
+    fn multi(
+        &mut self,
+        session: i64,
+        operations: &[NodeOp],
+        access: &Access,
+    ) -> Result<Vec<NodeOpDone>, MultiError> {
+        let admitted: Vec<Result<(), NodesError>> = operations
+            .iter()
+            .map(|operation| self.admit(operation, access))
+            .collect();
+        self.transact(|tree, transaction| {
+            let steps = operations.iter().zip(admitted).enumerate();
+            steps
+                .map(|(index, (operation, admitted))| {
+                    admitted
+                        .and_then(|()| step(tree, transaction, operation, session, access))
+                        .map_err(|source| MultiError {
+                            index: Some(index),
+                            source,
+                        })
+                })
+                .collect()
+        })
+    }
+
+    fn admit(&self, operation: &NodeOp, access: &Access) -> Result<(), NodesError> {
+        let path = op_path(operation);
+        self.refuse_denied(path, Operation::Multi)?;
+        match operation {
+            NodeOp::Create(node) => self.admit_create(node, access),
+            NodeOp::Delete { .. } => self.refuse_denied(path, Operation::Delete),
+            NodeOp::Set { .. } | NodeOp::Check { .. } => Ok(()),
+        }
+    }
+
+    fn note_seen(&mut self, session: i64, zxid: i64) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.seen = record.seen.max(zxid);
+        }
+    }
+}
+
+fn step(
+    tree: &mut Tree,
+    transaction: &mut Transaction,
+    operation: &NodeOp,
+    session: i64,
+    access: &Access,
+) -> Result<NodeOpDone, NodesError> {
+    match operation {
+        NodeOp::Create(node) => {
+            let created = tree.create(transaction, node, session, access)?;
+            // Servers before 3.8.2 do not say it in the reply to a transaction.
+            Ok(NodeOpDone::Created(Created {
+                czxid: None,
+                ..created
+            }))
+        }
+        NodeOp::Delete { path, version } => {
+            tree.delete(transaction, &NodePath::parse(path)?, *version, access)?;
+            Ok(NodeOpDone::Deleted)
+        }
+        NodeOp::Set {
+            path,
+            data,
+            version,
+        } => {
+            let path = NodePath::parse(path)?;
+            Ok(NodeOpDone::Set(tree.set(
+                transaction,
+                &path,
+                data,
+                *version,
+                access,
+            )?))
+        }
+        NodeOp::Check { path, version } => {
+            tree.check(&NodePath::parse(path)?, *version, access)?;
+            Ok(NodeOpDone::Checked)
+        }
+    }
+}

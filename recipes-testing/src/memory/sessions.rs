@@ -1,0 +1,353 @@
+//! The life of sessions: opened, disconnected, connected again, ended.
+
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use recipes_core::{Connection, EndReason, NodeEvent, NodesError};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+use zookeeper_client::AuthId;
+
+use super::access::Access;
+use super::call::{Answer, Outcome, failed};
+use super::error::MemoryError;
+use super::node_path::NodePath;
+use super::record::{SessionRecord, Stage, Timer};
+use super::state::State;
+
+impl State {
+    /// Opens a session, unless the ensemble is stopped.
+    pub(super) fn open(&mut self, identities: Arc<[AuthId]>) -> Option<i64> {
+        if self.stopped {
+            return None;
+        }
+        self.last_session += 1;
+        self.zxid += 1;
+        self.sessions
+            .insert(self.last_session, SessionRecord::new(identities, self.zxid));
+        Some(self.last_session)
+    }
+
+    pub(super) fn live_sessions(&self) -> Vec<i64> {
+        let live = self
+            .sessions
+            .iter()
+            .filter(|(_, record)| record.ended.is_none());
+        live.map(|(session, _)| *session).collect()
+    }
+
+    pub(super) fn is_live(&self, session: i64) -> bool {
+        self.sessions
+            .get(&session)
+            .is_some_and(|record| record.ended.is_none())
+    }
+
+    /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction.
+    pub(super) fn end(&mut self, session: i64, reason: EndReason) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if record.ended.is_some() {
+            return;
+        }
+        record.ended = Some(reason);
+        record.deadline = None;
+        record.timer = None;
+        let mut failing: Vec<u64> = record.queued().iter().map(|(number, _)| *number).collect();
+        // A close is the last request of its session, so the replies to all others come before.
+        if reason != EndReason::Closed {
+            failing.extend(record.in_flight());
+        }
+        for number in failing {
+            self.answer(session, number, Err(failed(NodesError::SessionEnded)), None);
+        }
+        // First, so that its own watches on its own nodes do not take the end for a deletion.
+        for (number, _) in self.watches.armed_of(session) {
+            self.fire(number, session, NodeEvent::SessionEnded);
+        }
+        let owned = self.tree.owned_by(session);
+        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
+            owned
+                .iter()
+                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
+        });
+        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.arrived = record.last_flight;
+            record.connection.send_replace(Connection::Ended(reason));
+        }
+        self.forget_if_done(session);
+    }
+
+    /// Expires the sessions that have been disconnected for too long.
+    pub(super) fn expire_overdue(&mut self) {
+        if self.session_timeout.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        let overdue = |record: &SessionRecord| record.deadline.is_some_and(|at| at <= now);
+        let sessions: Vec<i64> = self
+            .sessions
+            .iter()
+            .filter(|(_, r)| overdue(r))
+            .map(|(session, _)| *session)
+            .collect();
+        for session in sessions {
+            self.end(session, EndReason::Expired);
+        }
+    }
+
+    /// Cuts one session off.
+    pub(super) fn cut(&mut self, session: i64) {
+        let was_connected = self.is_connected(session);
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        record.cut = true;
+        if was_connected {
+            self.go_down(session);
+        }
+        if !self.stopped {
+            self.start_timeout(session);
+        }
+    }
+
+    /// Lets one session connect again.
+    pub(super) fn mend(&mut self, session: i64) {
+        let was_connected = self.is_connected(session);
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        record.cut = false;
+        if !was_connected && self.is_connected(session) {
+            self.come_up(session);
+        }
+    }
+
+    /// Stops the ensemble. Nobody counts timeouts meanwhile.
+    pub(super) fn stop(&mut self) {
+        for session in self.live_sessions() {
+            if self.is_connected(session) {
+                self.go_down(session);
+            }
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.deadline = None;
+                record.timer = None;
+            }
+        }
+        self.stopped = true;
+    }
+
+    /// Starts the ensemble again: under a new leader, which gives every session its full timeout.
+    pub(super) fn restart(&mut self) {
+        if !self.stopped {
+            return;
+        }
+        self.stopped = false;
+        self.start_term();
+        for session in self.live_sessions() {
+            if self.is_connected(session) {
+                self.come_up(session);
+            } else {
+                self.start_timeout(session);
+            }
+        }
+    }
+
+    /// The connection breaks and is back before the client can send another request.
+    pub(super) fn blip(&mut self, session: i64) {
+        self.lose_replies(session);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.connection.send_replace(Connection::Disconnected);
+            record.connection.send_replace(Connection::Connected);
+        }
+    }
+
+    /// The client drops its last handle, which closes the session as soon as the server can hear.
+    pub(super) fn hang_up(&mut self, session: i64) {
+        let connected = self.is_connected(session);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.hung_up = true;
+        }
+        if connected {
+            self.end(session, EndReason::Closed);
+        }
+        self.forget_if_done(session);
+    }
+
+    /// Gives a request its outcome.
+    pub(super) fn answer(
+        &mut self,
+        session: i64,
+        number: u64,
+        outcome: Outcome,
+        due: Option<Instant>,
+    ) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
+            return;
+        };
+        self.wakers.extend(entry.get_mut().waker.take());
+        let before = if entry.get().wanted {
+            std::mem::replace(&mut entry.get_mut().stage, Stage::Answered(outcome, due))
+        } else {
+            entry.remove();
+            Stage::Answered(outcome, due)
+        };
+        self.discard(&before);
+    }
+
+    /// When the reply to a request is due.
+    pub(super) fn poll_due(
+        &mut self,
+        session: i64,
+        number: u64,
+        waker: &Waker,
+    ) -> Poll<Option<Instant>> {
+        let record = self.sessions.get_mut(&session);
+        let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) else {
+            return Poll::Ready(None);
+        };
+        flight.waker = Some(waker.clone());
+        match flight.stage {
+            Stage::Queued(_) => Poll::Pending,
+            Stage::Answered(_, due) => Poll::Ready(due),
+        }
+    }
+
+    /// Picks a reply up. Replies arrive in order, so all before it have arrived as well.
+    pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
+        let record = self.sessions.get_mut(&session);
+        let flight = record.and_then(|record| {
+            record.arrived = record.arrived.max(number);
+            record.flights.remove(&number)
+        });
+        self.forget_if_done(session);
+        match flight.map(|flight| flight.stage) {
+            Some(Stage::Answered(outcome, _)) => outcome,
+            Some(Stage::Queued(_)) | None => Err(failed(NodesError::SessionEnded)),
+        }
+    }
+
+    /// Forgets a reply that nobody waits for any more.
+    pub(super) fn abandon(&mut self, session: i64, number: u64) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
+            return;
+        };
+        if matches!(entry.get().stage, Stage::Queued(_)) {
+            entry.get_mut().wanted = false;
+            return;
+        }
+        let flight = entry.remove();
+        self.discard(&flight.stage);
+        self.forget_if_done(session);
+    }
+
+    fn go_down(&mut self, session: i64) {
+        self.lose_replies(session);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.seen = self.zxid;
+            record.connection.send_replace(Connection::Disconnected);
+        }
+    }
+
+    fn come_up(&mut self, session: i64) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        record.deadline = None;
+        record.timer = None;
+        record.connection.send_replace(Connection::Connected);
+        let seen = record.seen;
+        let queued = record.queued();
+        self.set_watches_again(session, seen);
+        for (number, call) in queued {
+            // A fault may end the session half-way; that has failed the rest.
+            if self.is_live(session) {
+                self.perform(session, number, &call);
+            }
+        }
+        if self
+            .sessions
+            .get(&session)
+            .is_some_and(|record| record.hung_up)
+        {
+            self.end(session, EndReason::Closed);
+        }
+    }
+
+    // As the server's SetWatches: it compares with the last transaction that the client has seen,
+    // so a node that was deleted and created anew has changed.
+    fn set_watches_again(&mut self, session: i64, seen: i64) {
+        for (number, path) in self.watches.armed_of(session) {
+            let node = NodePath::parse(&path)
+                .ok()
+                .and_then(|path| self.tree.get(&path));
+            match node.map(|node| node.stat().mzxid) {
+                None => self.fire(number, session, NodeEvent::Deleted),
+                Some(mzxid) if mzxid > seen => self.fire(number, session, NodeEvent::Changed),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn lose_replies(&mut self, session: i64) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let lost = record.in_flight();
+        record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
+        for number in lost {
+            self.answer(session, number, Err(failed(MemoryError::ReplyLost)), None);
+        }
+    }
+
+    fn start_timeout(&mut self, session: i64) {
+        let deadline = self
+            .session_timeout
+            .and_then(|after| Instant::now().checked_add(after));
+        let shared = self.shared.clone();
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if record.deadline.is_some() || record.ended.is_some() {
+            return;
+        }
+        record.deadline = deadline;
+        // Without a runtime the session expires when the ensemble is next looked at.
+        let (Some(deadline), Ok(runtime)) = (deadline, Handle::try_current()) else {
+            return;
+        };
+        let expiry = async move {
+            // Timers round down; a look just before the deadline would expire nothing.
+            sleep_until(deadline + Duration::from_millis(1)).await;
+            if let Some(shared) = shared.upgrade() {
+                shared.with(|_| ());
+            }
+        };
+        record.timer = Some(Timer(runtime.spawn(expiry).abort_handle()));
+    }
+
+    fn discard(&mut self, stage: &Stage) {
+        if let Stage::Answered(Ok(Answer::Watched(Some((_, number)))), _) = stage {
+            self.watches.remove(*number);
+        }
+    }
+
+    fn forget_if_done(&mut self, session: i64) {
+        if self
+            .sessions
+            .get(&session)
+            .is_some_and(SessionRecord::is_forgotten)
+        {
+            self.sessions.remove(&session);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The one mutex.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::builder::MemoryBuilder;
+use super::state::State;
+
+/// What all handles and futures of an ensemble share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Whether sessions can be opened.
+    pub(super) running: watch::Sender<bool>,
+}
+
+impl Shared {
+    pub(super) fn new(options: &MemoryBuilder) -> Arc<Self> {
+        Arc::new_cyclic(|shared| Self {
+            state: Mutex::new(State::new(options, shared.clone())),
+            running: watch::Sender::new(true),
+        })
+    }
+
+    /// Reads or changes the state; sessions whose time has passed are expired first.
+    ///
+    /// Futures are woken after the mutex is released: an executor may poll them on the spot.
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.expire_overdue();
+        let result = change(&mut state);
+        let wakers = mem::take(&mut state.wakers);
+        drop(state);
+        for waker in wakers {
+            waker.wake();
+        }
+        result
+    }
+}

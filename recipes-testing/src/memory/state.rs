@@ -1,0 +1,160 @@
+//! What the mutex protects, and how the tree changes.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::task::Waker;
+use std::time::Duration;
+
+use recipes_core::{NodeEvent, NodesError};
+use tokio::time::Instant;
+
+use super::builder::MemoryBuilder;
+use super::call::{Operation, Request};
+use super::faults::{Ambush, Faults};
+use super::node_path::is_within;
+use super::random::Random;
+use super::record::SessionRecord;
+use super::shared::Shared;
+use super::transaction::Transaction;
+use super::tree::Tree;
+use super::watches::{Fired, Watches};
+
+/// A leader writes its term into the upper half of a transaction id.
+const TERM: i64 = 1 << 32;
+
+/// Everything that an ensemble knows.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) shared: Weak<Shared>,
+    pub(super) tree: Tree,
+    pub(super) watches: Watches,
+    pub(super) sessions: BTreeMap<i64, SessionRecord>,
+    pub(super) last_session: i64,
+    pub(super) zxid: i64,
+    pub(super) stopped: bool,
+    pub(super) session_timeout: Option<Duration>,
+    pub(super) containers: bool,
+    pub(super) random: Random,
+    pub(super) faults: Faults,
+    pub(super) ambushes: Vec<Ambush>,
+    pub(super) denied: Vec<(String, Operation)>,
+    pub(super) requests: Vec<Request>,
+    /// To be woken when the mutex is released.
+    pub(super) wakers: Vec<Waker>,
+    latency: Duration,
+    start: Instant,
+    start_ms: i64,
+}
+
+impl State {
+    pub(super) fn new(options: &MemoryBuilder, shared: Weak<Shared>) -> Self {
+        Self {
+            shared,
+            tree: Tree::new(options.start_ms),
+            watches: Watches::default(),
+            sessions: BTreeMap::new(),
+            last_session: first_session(options.start_ms),
+            zxid: TERM,
+            stopped: false,
+            session_timeout: options.session_timeout,
+            containers: options.containers,
+            random: Random::new(options.seed),
+            faults: options.faults.clone(),
+            ambushes: Vec::new(),
+            denied: Vec::new(),
+            requests: Vec::new(),
+            wakers: Vec::new(),
+            latency: options.latency,
+            start: Instant::now(),
+            start_ms: options.start_ms,
+        }
+    }
+
+    /// Carries out one transaction, or nothing of it.
+    pub(super) fn transact<T, E>(
+        &mut self,
+        change: impl FnOnce(&mut Tree, &mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut transaction = Transaction::new(self.zxid + 1, self.now_ms());
+        match change(&mut self.tree, &mut transaction) {
+            Ok(result) => {
+                self.zxid = transaction.zxid;
+                self.tree.commit(transaction.changes);
+                for (path, event) in transaction.events {
+                    self.tell_watches(&path, event);
+                }
+                Ok(result)
+            }
+            Err(error) => {
+                self.tree.roll_back(transaction);
+                Err(error)
+            }
+        }
+    }
+
+    /// A new leader starts a new term.
+    pub(super) fn start_term(&mut self) {
+        self.zxid = (self.zxid / TERM + 1) * TERM;
+    }
+
+    /// Sends an event to a watch, behind the replies that its session was sent before.
+    pub(super) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
+        let due = self.next_due(session);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.seen = self.zxid;
+        }
+        self.wakers
+            .extend(self.watches.fire(number, Fired { event, due }));
+    }
+
+    /// When the next reply or event to a session arrives; never before the one sent last.
+    pub(super) fn next_due(&mut self, session: i64) -> Option<Instant> {
+        let delay = self
+            .latency
+            .saturating_add(self.faults.delay(&mut self.random));
+        let record = self.sessions.get_mut(&session)?;
+        if delay.is_zero() && record.last_due.is_none() {
+            return None;
+        }
+        let due = Instant::now().checked_add(delay);
+        record.last_due = record.last_due.max(due);
+        record.last_due
+    }
+
+    pub(super) fn is_connected(&self, session: i64) -> bool {
+        let live = |record: &SessionRecord| record.ended.is_none() && !record.cut;
+        !self.stopped && self.sessions.get(&session).is_some_and(live)
+    }
+
+    pub(super) fn refuse_denied(&self, path: &str, kind: Operation) -> Result<(), NodesError> {
+        let denies =
+            |(prefix, denied): &(String, Operation)| *denied == kind && is_within(path, prefix);
+        if self.denied.iter().any(denies) {
+            Err(NodesError::NoAuth)
+        } else {
+            Ok(())
+        }
+    }
+
+    // A session that is disconnected learns of the change when it sets its watches again.
+    fn tell_watches(&mut self, path: &str, event: NodeEvent) {
+        for (number, session) in self.watches.armed_on(path) {
+            if self.is_connected(session) {
+                self.fire(number, session, event);
+            }
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        let elapsed = Instant::now().saturating_duration_since(self.start);
+        self.start_ms
+            .saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Ids start as those of a real server: its number in the upper byte, then the time.
+fn first_session(start_ms: i64) -> i64 {
+    const SERVER: u64 = 1;
+    let time = (u64::try_from(start_ms).unwrap_or(0) << 24) >> 8;
+    i64::try_from(SERVER << 56 | time).unwrap_or(i64::MAX / 2)
+}

@@ -1,0 +1,336 @@
+//! The znodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use recipes_core::{Acl, Created, NewNode, NodeEvent, NodeMode, NodeStat, NodesError};
+use zookeeper_client::Permission;
+
+use super::access::{Access, open_acl};
+use super::error::MemoryError;
+use super::history::{Change, History};
+use super::node_path::NodePath;
+use super::transaction::Transaction;
+
+/// What ends a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Persistent,
+    Container,
+    Ephemeral(i64),
+}
+
+/// One znode.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) data: Arc<[u8]>,
+    pub(super) acl: Arc<[Acl]>,
+    kind: Kind,
+    czxid: i64,
+    mzxid: i64,
+    pzxid: i64,
+    version: i32,
+    ctime_ms: i64,
+    children: i32,
+    /// Children ever created; the next sequence.
+    created: i32,
+}
+
+impl Node {
+    pub(super) fn stat(&self) -> NodeStat {
+        let owner = match self.kind {
+            Kind::Ephemeral(session) => session,
+            Kind::Persistent | Kind::Container => 0,
+        };
+        let mut stat = NodeStat::new(self.czxid, self.mzxid, self.version, owner, self.ctime_ms);
+        stat.children = self.children;
+        stat
+    }
+
+    /// Number of changes of the children. The server, too, derives it from the count of creations.
+    fn cversion(&self) -> i32 {
+        self.created.wrapping_mul(2).wrapping_sub(self.children)
+    }
+
+    fn expect_version(&self, version: Option<i32>) -> Result<(), NodesError> {
+        match version {
+            Some(version) if version != self.version => Err(NodesError::BadVersion),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// All znodes, and what they were a short while ago.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: BTreeMap<NodePath, Node>,
+    history: History,
+}
+
+impl Tree {
+    pub(super) fn new(time_ms: i64) -> Self {
+        let root = Node {
+            data: Arc::from([]),
+            acl: open_acl(),
+            kind: Kind::Persistent,
+            czxid: 0,
+            mzxid: 0,
+            pzxid: 0,
+            version: 0,
+            ctime_ms: time_ms,
+            children: 0,
+            created: 0,
+        };
+        Self {
+            nodes: BTreeMap::from([(NodePath::root(), root)]),
+            history: History::default(),
+        }
+    }
+
+    pub(super) fn get(&self, path: &NodePath) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// Names of the children, sorted.
+    pub(super) fn children(&self, path: &NodePath) -> BTreeSet<String> {
+        let first = path.first_child();
+        self.nodes
+            .range(&first..)
+            .take_while(|(child, _)| child.is_sibling(&first))
+            .map(|(child, _)| child.name().to_owned())
+            .collect()
+    }
+
+    /// The older states of a directory that a session may be shown which has seen `floor`.
+    pub(super) fn older_views(&self, path: &NodePath, floor: i64) -> Vec<i64> {
+        self.nodes.get(path).map_or_else(Vec::new, |directory| {
+            self.history.views_since(floor.max(directory.czxid))
+        })
+    }
+
+    /// Names of the children as a replica shows them that has applied `zxid` and no more.
+    pub(super) fn children_at(&self, path: &NodePath, zxid: i64) -> BTreeSet<String> {
+        let mut names = self.children(path);
+        self.history.rewind(path, zxid, &mut names);
+        names
+    }
+
+    // Checks come in the order of the server's PrepRequestProcessor, so that a request with two
+    // faults is refused for the same one.
+    pub(super) fn create(
+        &mut self,
+        transaction: &mut Transaction,
+        new: &NewNode,
+        owner: i64,
+        access: &Access,
+    ) -> Result<Created, NodesError> {
+        let sequential = new.mode == NodeMode::EphemeralSequential;
+        let with_sequence = |sequence: i32| match sequential {
+            true => NodePath::parse(&format!("{}{sequence:010}", new.path)),
+            false => NodePath::parse(&new.path),
+        };
+        let acl = access.resolve(&new.acl)?;
+        let Some(directory) = with_sequence(0)?.parent() else {
+            return Err(NodesError::NodeExists);
+        };
+        let mut parent = self
+            .nodes
+            .get(&directory)
+            .cloned()
+            .ok_or(NodesError::NoNode)?;
+        access.require(&parent.acl, Permission::CREATE)?;
+        let path = with_sequence(parent.created)?;
+        if self.nodes.contains_key(&path) {
+            return Err(NodesError::NodeExists);
+        }
+        if matches!(parent.kind, Kind::Ephemeral(_)) {
+            return Err(MemoryError::EphemeralParent(directory.to_string()).into());
+        }
+        let zxid = transaction.zxid;
+        parent.created = parent.created.wrapping_add(1);
+        parent.children += 1;
+        parent.pzxid = zxid;
+        let node = Node {
+            data: Arc::clone(&new.data),
+            acl,
+            kind: match new.mode {
+                NodeMode::Persistent => Kind::Persistent,
+                NodeMode::Container => Kind::Container,
+                NodeMode::Ephemeral | NodeMode::EphemeralSequential => Kind::Ephemeral(owner),
+            },
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            version: 0,
+            ctime_ms: transaction.time_ms,
+            children: 0,
+            created: 0,
+        };
+        let name = path.name().to_owned();
+        let created = Created {
+            path: path.to_string(),
+            czxid: Some(zxid),
+        };
+        self.put(transaction, path, Some(node));
+        self.put(transaction, directory.clone(), Some(parent));
+        transaction.changes.push(Change {
+            zxid,
+            directory,
+            name,
+            created: true,
+        });
+        Ok(created)
+    }
+
+    pub(super) fn delete(
+        &mut self,
+        transaction: &mut Transaction,
+        path: &NodePath,
+        version: Option<i32>,
+        access: &Access,
+    ) -> Result<(), NodesError> {
+        let invalid = || MemoryError::InvalidPath(path.to_string());
+        let directory = path.parent().ok_or_else(invalid)?;
+        let mut parent = self
+            .nodes
+            .get(&directory)
+            .cloned()
+            .ok_or(NodesError::NoNode)?;
+        let node = self.nodes.get(path).ok_or(NodesError::NoNode)?;
+        access.require(&parent.acl, Permission::DELETE)?;
+        node.expect_version(version)?;
+        if node.children > 0 {
+            return Err(MemoryError::NotEmpty(path.to_string()).into());
+        }
+        let zxid = transaction.zxid;
+        parent.children -= 1;
+        parent.pzxid = zxid;
+        let name = path.name().to_owned();
+        self.put(transaction, path.clone(), None);
+        self.put(transaction, directory.clone(), Some(parent));
+        transaction.changes.push(Change {
+            zxid,
+            directory,
+            name,
+            created: false,
+        });
+        transaction
+            .events
+            .push((path.to_string(), NodeEvent::Deleted));
+        Ok(())
+    }
+
+    pub(super) fn set(
+        &mut self,
+        transaction: &mut Transaction,
+        path: &NodePath,
+        data: &[u8],
+        version: Option<i32>,
+        access: &Access,
+    ) -> Result<NodeStat, NodesError> {
+        let mut node = self.nodes.get(path).cloned().ok_or(NodesError::NoNode)?;
+        access.require(&node.acl, Permission::WRITE)?;
+        node.expect_version(version)?;
+        node.data = Arc::from(data);
+        node.version = node.version.wrapping_add(1);
+        node.mzxid = transaction.zxid;
+        let stat = node.stat();
+        self.put(transaction, path.clone(), Some(node));
+        transaction
+            .events
+            .push((path.to_string(), NodeEvent::Changed));
+        Ok(stat)
+    }
+
+    pub(super) fn check(
+        &self,
+        path: &NodePath,
+        version: Option<i32>,
+        access: &Access,
+    ) -> Result<(), NodesError> {
+        let node = self.nodes.get(path).ok_or(NodesError::NoNode)?;
+        access.require(&node.acl, Permission::READ)?;
+        node.expect_version(version)
+    }
+
+    pub(super) fn commit(&mut self, changes: Vec<Change>) {
+        self.history.record(changes);
+    }
+
+    pub(super) fn roll_back(&mut self, transaction: Transaction) {
+        for (path, before) in transaction.undo.into_iter().rev() {
+            match before {
+                Some(node) => self.nodes.insert(path, node),
+                None => self.nodes.remove(&path),
+            };
+        }
+    }
+
+    pub(super) fn owned_by(&self, session: i64) -> Vec<NodePath> {
+        self.paths_where(|node| node.kind == Kind::Ephemeral(session))
+    }
+
+    /// Containers that are empty and have had a child.
+    pub(super) fn abandoned_containers(&self) -> Vec<NodePath> {
+        self.paths_where(|node| {
+            node.kind == Kind::Container && node.children == 0 && node.created != 0
+        })
+    }
+
+    pub(super) fn set_sequence(&mut self, path: &NodePath, next: i32) -> Result<(), NodesError> {
+        self.nodes.get_mut(path).ok_or(NodesError::NoNode)?.created = next;
+        Ok(())
+    }
+
+    /// One line for each node, parents before their children.
+    pub(super) fn dump(&self) -> String {
+        let mut dump = String::new();
+        let mut paths = vec![NodePath::root()];
+        while let Some(path) = paths.pop() {
+            let Some(node) = self.nodes.get(&path) else {
+                continue;
+            };
+            let kind = match node.kind {
+                Kind::Persistent => "persistent".to_owned(),
+                Kind::Container => "container".to_owned(),
+                Kind::Ephemeral(session) => format!("ephemeral {session:#x}"),
+            };
+            // Writing to a string does not fail.
+            writeln!(
+                dump,
+                "{path} {kind} czxid={:#x} mzxid={:#x} pzxid={:#x} version={} cversion={} data={:?}",
+                node.czxid,
+                node.mzxid,
+                node.pzxid,
+                node.version,
+                node.cversion(),
+                String::from_utf8_lossy(&node.data),
+            )
+            .unwrap_or_default();
+            paths.extend(
+                self.children(&path)
+                    .iter()
+                    .rev()
+                    .map(|name| path.child(name)),
+            );
+        }
+        dump
+    }
+
+    fn put(&mut self, transaction: &mut Transaction, path: NodePath, node: Option<Node>) {
+        let before = match node {
+            Some(node) => self.nodes.insert(path.clone(), node),
+            None => self.nodes.remove(&path),
+        };
+        transaction.undo.push((path, before));
+    }
+
+    fn paths_where(&self, wanted: impl Fn(&Node) -> bool) -> Vec<NodePath> {
+        self.nodes
+            .iter()
+            .filter(|(_, node)| wanted(node))
+            .map(|(path, _)| path.clone())
+            .collect()
+    }
+}
