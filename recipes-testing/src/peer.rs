@@ -1,0 +1,433 @@
+//! Real Curator in a JVM of its own, to contend with.
+
+mod error;
+mod grants;
+mod process;
+mod wire;
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+pub use error::PeerError;
+pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
+
+use process::{ANSWER_MAX, Process};
+use wire::{Command, Values};
+
+/// The thread whose commands run at once and side by side.
+const MAIN: &str = "main";
+
+/// A JVM that runs the recipes of Apache Curator on request.
+///
+/// Clients, locks and threads are named by the test. A *thread* is a Java thread: it owns the
+/// locks that it acquires, as everywhere in Curator, and runs its commands in order.
+///
+/// Time is the machine's: with a paused clock of tokio every answer would come too late.
+///
+/// # Guarantees
+///
+/// Commands of one thread reach Curator in the order in which they were made. Dropping the peer
+/// kills the JVM: its sessions end at their timeout, as after a crash. [`CuratorPeer::exit`]
+/// closes them.
+///
+/// # Cancel safety
+///
+/// Dropping the future of a command drops its answer; the command goes on in the JVM.
+///
+/// # Errors
+///
+/// All methods fail alike: [`PeerError::Refused`] with the Java exception, and otherwise when the
+/// JVM ends ([`PeerError::Exited`]) or does not answer ([`PeerError::NoAnswer`], after a minute,
+/// where the command is not one that waits for a lock).
+#[derive(Debug)]
+pub struct CuratorPeer {
+    process: Process,
+    curator_version: String,
+}
+
+/// What the server knows of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerStat {
+    /// Transaction that created the node.
+    pub czxid: i64,
+    /// Session that the node ends with, 0 for none.
+    pub ephemeral_owner: i64,
+    /// How often children were created and deleted.
+    pub cversion: i32,
+}
+
+/// How much, and of which kind, the threads of [`CuratorPeer::contend_read_write`] do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadWriteMix {
+    /// Grants over all threads together.
+    pub rounds: u32,
+    /// Java threads, each with its own lock object.
+    pub threads: u16,
+    /// Share of the rounds that write, 0 to 100.
+    pub write_percent: u8,
+    /// Seed of the choice between reading and writing.
+    pub seed: u16,
+}
+
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "all fail alike, as the type's documentation says"
+)]
+impl CuratorPeer {
+    /// Builds the peer if its sources changed, and starts it.
+    ///
+    /// Needs the repository of this crate, a JDK, and the jars of Curator: Debian's
+    /// `libcurator-recipes-java`, or those that `CURATOR_CLASSPATH` names. Where they are missing
+    /// the error is [`PeerError::Missing`].
+    pub async fn start() -> Result<Self, PeerError> {
+        let process = Process::start().await?;
+        let version = process.send(Command::new(MAIN, "version"));
+        let curator_version = version.values_within(ANSWER_MAX).await?.text()?;
+        Ok(Self {
+            process,
+            curator_version,
+        })
+    }
+
+    /// Returns the version of Curator, as in `5.4.0`.
+    #[must_use]
+    pub fn curator_version(&self) -> &str {
+        &self.curator_version
+    }
+
+    /// Returns the process id of the JVM, for tests that pause it.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
+    /// Closes all sessions and ends the JVM.
+    pub async fn exit(self) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "exit")).await?;
+        self.process.wait().await.map_err(start_error)
+    }
+
+    /// Kills the JVM: the server learns of it only when the sessions time out.
+    pub async fn kill(self) -> Result<(), PeerError> {
+        self.process.kill().await.map_err(start_error)
+    }
+
+    /// Connects a new client and returns its session id.
+    pub async fn open(
+        &self,
+        client: &str,
+        connect_string: &str,
+        session_timeout: Duration,
+    ) -> Result<i64, PeerError> {
+        let open = Command::new(MAIN, "open").word(client).word(connect_string);
+        self.ask(open.number(millis(session_timeout)))
+            .await?
+            .hexadecimal()
+    }
+
+    /// Connects a new client all of whose paths are below `/{namespace}`; returns its session id.
+    pub async fn open_in_namespace(
+        &self,
+        client: &str,
+        connect_string: &str,
+        session_timeout: Duration,
+        namespace: &str,
+    ) -> Result<i64, PeerError> {
+        let open = Command::new(MAIN, "open").word(client).word(connect_string);
+        self.ask(open.number(millis(session_timeout)).word(namespace))
+            .await?
+            .hexadecimal()
+    }
+
+    /// Returns the id of the client's present session: Curator makes a new one after an expiry.
+    pub async fn session(&self, client: &str) -> Result<i64, PeerError> {
+        self.ask(Command::new(MAIN, "session").word(client))
+            .await?
+            .hexadecimal()
+    }
+
+    /// Ends the client's session at the server, and returns its id.
+    ///
+    /// The client learns of it only at its next ping, up to a third of the session timeout later.
+    pub async fn expire_session(&self, client: &str) -> Result<i64, PeerError> {
+        self.ask(Command::new(MAIN, "kill").word(client))
+            .await?
+            .hexadecimal()
+    }
+
+    /// Closes the client and its session.
+    pub async fn close(&self, client: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "close").word(client)).await
+    }
+
+    /// Makes an `InterProcessMutex` named `lock`.
+    pub async fn mutex(&self, lock: &str, client: &str, path: &str) -> Result<(), PeerError> {
+        self.tell(
+            Command::new(MAIN, "mutex")
+                .word(lock)
+                .word(client)
+                .word(path),
+        )
+        .await
+    }
+
+    /// Makes an `InterProcessReadWriteLock`, as two locks named `{lock}.read` and `{lock}.write`.
+    pub async fn read_write_lock(
+        &self,
+        lock: &str,
+        client: &str,
+        path: &str,
+    ) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "rw").word(lock).word(client).word(path))
+            .await
+    }
+
+    /// Makes an `InterProcessMultiLock` named `lock` over existing locks, in this order.
+    pub async fn multi_lock(&self, lock: &str, members: &[&str]) -> Result<(), PeerError> {
+        let multi = Command::new(MAIN, "multi").word(lock);
+        self.tell(members.iter().fold(multi, Command::word)).await
+    }
+
+    /// Acquires the lock for the thread, and tells whether it was granted within the timeout.
+    ///
+    /// The command is sent by this call, not when the future is polled: a test makes the call,
+    /// waits until the node is in the queue ([`CuratorPeer::await_children`]), and awaits the
+    /// answer whenever it likes. `None` waits without end.
+    pub fn acquire(
+        &self,
+        thread: &str,
+        lock: &str,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<bool, PeerError>> + Send + use<> {
+        let acquire = Command::new(thread, "acquire").word(lock);
+        let pending = self.process.send(match timeout {
+            Some(timeout) => acquire.number(millis(timeout)),
+            None => acquire,
+        });
+        async move { pending.values().await?.parsed() }
+    }
+
+    /// Releases what the thread acquired.
+    pub async fn release(&self, thread: &str, lock: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(thread, "release").word(lock)).await
+    }
+
+    /// Interrupts the thread: an acquire that it waits in fails with `InterruptedException`.
+    pub async fn interrupt(&self, thread: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "interrupt").word(thread))
+            .await
+    }
+
+    /// Returns the node by which the thread holds the lock, if it does.
+    pub async fn lock_path(&self, thread: &str, lock: &str) -> Result<Option<String>, PeerError> {
+        let mut values = self
+            .ask(Command::new(thread, "lockpath").word(lock))
+            .await?;
+        if values.is_empty() {
+            Ok(None)
+        } else {
+            values.text().map(Some)
+        }
+    }
+
+    /// Tells `isAcquiredInThisProcess`, which is Curator's belief and not the server's.
+    pub async fn held(&self, lock: &str) -> Result<bool, PeerError> {
+        self.ask(Command::new(MAIN, "held").word(lock))
+            .await?
+            .parsed()
+    }
+
+    /// Returns `getParticipantNodes`: the full paths of the nodes in the queue, in its order.
+    pub async fn participants(&self, lock: &str) -> Result<Vec<String>, PeerError> {
+        self.ask(Command::new(MAIN, "participants").word(lock))
+            .await?
+            .texts()
+    }
+
+    /// Makes the lock revocable from its next acquire on, until it is released.
+    pub async fn make_revocable(&self, lock: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "revocable").word(lock)).await
+    }
+
+    /// Waits for a request to give the lock up, and takes it; false if none came in time.
+    pub async fn revocation_requested(
+        &self,
+        lock: &str,
+        timeout: Duration,
+    ) -> Result<bool, PeerError> {
+        let revoked = Command::new(MAIN, "revoked")
+            .word(lock)
+            .number(millis(timeout));
+        self.ask_within(revoked, timeout).await?.parsed()
+    }
+
+    /// Asks the holder of the lock node to give the lock up.
+    pub async fn revoke(&self, client: &str, node: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "revoke").word(client).word(node))
+            .await
+    }
+
+    /// Creates a node, and its parents, and returns its path.
+    ///
+    /// `mode` is a name of Java's `CreateMode` in either case, as in `ephemeral_sequential`.
+    pub async fn create(
+        &self,
+        client: &str,
+        path: &str,
+        mode: &str,
+        data: &[u8],
+    ) -> Result<String, PeerError> {
+        let create = Command::new(MAIN, "create")
+            .word(client)
+            .word(path)
+            .word(mode);
+        self.ask(create.word(data)).await?.text()
+    }
+
+    /// Reads the node's data.
+    pub async fn data(&self, client: &str, path: &str) -> Result<Vec<u8>, PeerError> {
+        self.ask(Command::new(MAIN, "get").word(client).word(path))
+            .await?
+            .bytes()
+    }
+
+    /// Replaces the node's data, whatever its version.
+    pub async fn set_data(&self, client: &str, path: &str, data: &[u8]) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "set").word(client).word(path).word(data))
+            .await
+    }
+
+    /// Deletes the node, whatever its version.
+    pub async fn delete(&self, client: &str, path: &str) -> Result<(), PeerError> {
+        self.tell(Command::new(MAIN, "delete").word(client).word(path))
+            .await
+    }
+
+    /// Returns the names of the node's children, in no order.
+    pub async fn children(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
+        self.ask(Command::new(MAIN, "children").word(client).word(path))
+            .await?
+            .texts()
+    }
+
+    /// Waits until the node has exactly `count` children; false if it does not in time.
+    ///
+    /// A node that does not exist has none.
+    pub async fn await_children(
+        &self,
+        client: &str,
+        path: &str,
+        count: u32,
+        timeout: Duration,
+    ) -> Result<bool, PeerError> {
+        let children = Command::new(MAIN, "awaitchildren")
+            .word(client)
+            .word(path)
+            .number(count);
+        self.ask_within(children.number(millis(timeout)), timeout)
+            .await?
+            .parsed()
+    }
+
+    /// Returns what the server knows of the node, if it exists.
+    pub async fn stat(&self, client: &str, path: &str) -> Result<Option<PeerStat>, PeerError> {
+        let mut values = self
+            .ask(Command::new(MAIN, "stat").word(client).word(path))
+            .await?;
+        if values.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(PeerStat {
+            czxid: values.parsed()?,
+            ephemeral_owner: values.hexadecimal()?,
+            cversion: values.parsed()?,
+        }))
+    }
+
+    /// Returns the node's access list, each entry in the form `world:anyone:cdrwa`.
+    pub async fn acl(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
+        self.ask(Command::new(MAIN, "acl").word(client).word(path))
+            .await?
+            .texts()
+    }
+
+    /// Lets `threads` Java threads share `rounds` grants of the mutex at `path`.
+    ///
+    /// Inside the lock each reads the decimal number in the node `counter`, which must exist, and
+    /// writes it back plus one, without a version. Judge the grants with [`check_grants`]. Sent by
+    /// this call, as [`CuratorPeer::acquire`] is; an acquire of over a minute is an error.
+    pub fn contend(
+        &self,
+        client: &str,
+        path: &str,
+        counter: &str,
+        rounds: u32,
+        threads: u16,
+    ) -> impl Future<Output = Result<Vec<Grant>, PeerError>> + Send + use<> {
+        let contend = Command::new(MAIN, "contend")
+            .word(client)
+            .word(path)
+            .word(counter);
+        let pending = self.process.send(contend.number(rounds).number(threads));
+        async move { grants::parse(&mut pending.values().await?) }
+    }
+
+    /// Lets Java threads read and write under the read-write lock at `path`.
+    ///
+    /// Writers raise the decimal number in each of the two `counters`; a reader or writer that
+    /// finds them different fails with `IllegalStateException`. Otherwise as
+    /// [`CuratorPeer::contend`].
+    pub fn contend_read_write(
+        &self,
+        client: &str,
+        path: &str,
+        counters: [&str; 2],
+        mix: ReadWriteMix,
+    ) -> impl Future<Output = Result<ReadWriteGrants, PeerError>> + Send + use<> {
+        let contend = Command::new(MAIN, "contendrw").word(client).word(path);
+        let contend = counters.iter().fold(contend, Command::word);
+        let contend = contend.number(mix.rounds).number(mix.threads);
+        let pending = self
+            .process
+            .send(contend.number(mix.write_percent).number(mix.seed));
+        async move {
+            let mut values = pending.values().await?;
+            let readers_max = values.parsed()?;
+            Ok(ReadWriteGrants {
+                readers_max,
+                grants: grants::parse(&mut values)?,
+            })
+        }
+    }
+
+    async fn ask(&self, command: Command) -> Result<Values, PeerError> {
+        self.ask_within(command, Duration::ZERO).await
+    }
+
+    /// Asks for something that may take `wait` longer than a plain command.
+    async fn ask_within(&self, command: Command, wait: Duration) -> Result<Values, PeerError> {
+        self.process
+            .send(command)
+            .values_within(ANSWER_MAX.saturating_add(wait))
+            .await
+    }
+
+    async fn tell(&self, command: Command) -> Result<(), PeerError> {
+        self.ask(command).await.map(drop)
+    }
+}
+
+/// In Java's `int`: a longer time is as good as for ever.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis())
+        .unwrap_or(u32::MAX)
+        .min(i32::MAX.unsigned_abs())
+}
+
+fn start_error(source: io::Error) -> PeerError {
+    PeerError::Start {
+        program: "java".to_owned(),
+        source,
+    }
+}
