@@ -39,7 +39,8 @@ const MAIN: &str = "main";
 ///
 /// All methods fail alike: [`PeerError::Refused`] with the Java exception, and otherwise when the
 /// JVM ends ([`PeerError::Exited`]) or does not answer ([`PeerError::NoAnswer`], after a minute,
-/// where the command is not one that waits for a lock).
+/// where the command is not one that waits for a lock). To ask a thread for anything while it
+/// waits in an acquire ends so, too: its commands run in order.
 #[derive(Debug)]
 pub struct CuratorPeer {
     process: Process,

@@ -97,18 +97,11 @@ public final class CuratorPeer {
         switch (verb) {
             case "version":
                 return Words.values(curatorVersion());
-            case "open":
-            case "session":
-            case "close":
-            case "kill":
+            case "open", "session", "close", "kill":
                 return session(verb, words);
-            case "mutex":
-            case "rw":
-            case "multi":
+            case "mutex", "rw", "multi":
                 return define(verb, words);
-            case "acquire":
-            case "release":
-            case "lockpath":
+            case "acquire", "release", "lockpath":
                 if (thread.equals("main")) {
                     throw new IllegalArgumentException(verb + " needs a named thread: Curator's owner is the thread");
                 }
@@ -119,9 +112,7 @@ public final class CuratorPeer {
                 return Words.values(mutex(lock(words)).getParticipantNodes());
             case "interrupt":
                 return interrupt(words.next("THREAD"));
-            case "revocable":
-            case "revoked":
-            case "revoke":
+            case "revocable", "revoked", "revoke":
                 return revocation(verb, words);
             case "contend":
                 return new Contention(client(words), words.next("PATH")).overMutex(words);
