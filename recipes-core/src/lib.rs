@@ -1,13 +1,64 @@
 //! Session, lock driver and pure lock core of `zookeeper-recipes`.
+//!
+//! Users depend on `zookeeper-recipes`, which re-exports what they need from here.
 
+mod acquire;
+mod admission;
+mod attempt;
 mod backend;
+mod builder;
+mod cleanup;
+mod epoch;
+mod error;
+mod hold;
+mod keeper;
+mod lease;
+mod lock;
+mod lock_internals;
+mod lock_path;
+mod node_name;
 mod nodes;
+mod options;
+mod owner;
+mod participants;
+mod path;
+mod record;
+mod requests;
+mod retry;
+mod session;
+mod sync;
+mod token;
+mod transaction;
+mod wait_queue;
 
 #[doc(hidden)]
 pub use backend::Backend;
-pub use nodes::{Acl, NodeStat};
+pub use builder::SessionBuilder;
+pub use error::{
+    AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError, Step,
+    TransactionError, VerifyError,
+};
+pub use lease::GuardState;
+#[doc(hidden)]
+pub use lock::granted;
+pub use lock::{DistributedLock, GuardMember, LockGuard};
+#[doc(hidden)]
+pub use lock_internals::{LockInternals, Wait, acquire_all};
+pub use node_name::LockKind;
+pub use nodes::{Acl, NodeStat, NodesError};
 #[doc(hidden)]
 pub use nodes::{
     Connection, Created, EndReason, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone,
-    NodeWatch, Nodes, NodesError, Reply,
+    NodeWatch, Nodes, Reply,
 };
+pub use options::{LockOptions, ParentMode};
+pub use owner::Owner;
+pub use participants::Participant;
+#[doc(hidden)]
+pub use path::validate as validate_path;
+pub use path::{escape_key, unescape_key};
+pub use record::Identity;
+pub use session::{HealthWatcher, Session, SessionHealth};
+pub use token::FencingToken;
+pub use transaction::{Transaction, TransactionResult};
+pub use zookeeper_client::{Acls, AuthId, Client, Permission};

@@ -162,7 +162,14 @@ impl NodeStat {
     #[doc(hidden)]
     #[must_use]
     pub fn new(czxid: i64, mzxid: i64, version: i32, owner: i64, ctime_ms: i64) -> Self {
-        Self { czxid, mzxid, version, ephemeral_owner: owner, ctime_ms, children: 0 }
+        Self {
+            czxid,
+            mzxid,
+            version,
+            ephemeral_owner: owner,
+            ctime_ms,
+            children: 0,
+        }
     }
 }
 
@@ -211,11 +218,10 @@ pub enum NodeOpDone {
     Checked,
 }
 
-/// Why a request has no good answer.
+/// Why a request to the ensemble has no good answer.
 ///
 /// Everything but [`Unknown`](NodesError::Unknown) and
 /// [`SessionEnded`](NodesError::SessionEnded) is a definite refusal: nothing was changed.
-#[doc(hidden)]
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum NodesError {
@@ -246,6 +252,18 @@ pub enum NodesError {
     /// The session is over: its ephemeral nodes are gone or will be.
     #[error("session ended")]
     SessionEnded,
+}
+
+impl NodesError {
+    /// Whether the same request may be answered otherwise in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::Throttled)
+    }
+
+    /// Whether it would be refused again and again.
+    pub(crate) fn is_lasting(&self) -> bool {
+        !self.is_passing() && !matches!(self, Self::SessionEnded)
+    }
 }
 
 /// Why a [`Nodes::multi`] changed nothing, or may have.

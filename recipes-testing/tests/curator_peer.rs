@@ -7,11 +7,17 @@ use recipes_testing::{CuratorPeer, PeerError};
 #[tokio::test]
 async fn refusal_names_the_java_exception() {
     let peer = CuratorPeer::start().await.unwrap();
-    assert!(peer.curator_version().starts_with(|first: char| first.is_ascii_digit()));
+    assert!(
+        peer.curator_version()
+            .starts_with(|first: char| first.is_ascii_digit())
+    );
     let error = peer.mutex("m", "nobody", "/locks/a").await.unwrap_err();
     assert_eq!(error.class(), Some("IllegalArgumentException"));
     let shown = error.to_string();
-    assert!(shown.ends_with("IllegalArgumentException: unknown client: nobody"), "{shown}");
+    assert!(
+        shown.ends_with("IllegalArgumentException: unknown client: nobody"),
+        "{shown}"
+    );
     peer.exit().await.unwrap();
 }
 
@@ -36,11 +42,17 @@ async fn end_of_the_jvm_ends_every_wait() {
     let process_id = peer.process_id().unwrap().to_string();
     let long = Duration::from_secs(600);
     let killed = async {
-        let status = tokio::process::Command::new("kill").args(["-9", &process_id]).status().await;
+        let status = tokio::process::Command::new("kill")
+            .args(["-9", &process_id])
+            .status()
+            .await;
         assert!(status.unwrap().success());
     };
     let (waited, ()) = tokio::join!(peer.revocation_requested("m", long), killed);
-    assert!(matches!(waited, Err(PeerError::Exited { .. })), "{waited:?}");
+    assert!(
+        matches!(waited, Err(PeerError::Exited { .. })),
+        "{waited:?}"
+    );
     let later = peer.held("m").await;
     assert!(matches!(later, Err(PeerError::Exited { .. })), "{later:?}");
 }

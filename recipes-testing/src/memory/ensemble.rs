@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use recipes_core::{Acl, Backend, EndReason, NewNode, NodeMode, NodeStat, NodesError};
+use recipes_core::{
+    Acl, Backend, EndReason, NewNode, NodeMode, NodeStat, NodesError, Session, SessionBuilder,
+};
 use zookeeper_client::AuthId;
 
 use super::access::{Access, open_acl};
@@ -68,6 +70,32 @@ impl MemoryEnsemble {
         Self {
             shared: Shared::new(options),
         }
+    }
+
+    /// Opens a session with default options; must be called on a tokio runtime.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.session_with(Session::builder())
+    }
+
+    /// Opens a session with options; must be called on a tokio runtime. Time-outs and credentials
+    /// of the builder mean nothing here, see [`MemoryBuilder`] and
+    /// [`session_as`](Self::session_as).
+    ///
+    /// # Panics
+    /// For options that cannot be used.
+    #[must_use]
+    pub fn session_with(&self, options: SessionBuilder) -> Session {
+        options.start(self.backend())
+    }
+
+    /// Opens a session that has given `user:password` in the scheme `digest`.
+    ///
+    /// # Panics
+    /// For options that cannot be used.
+    #[must_use]
+    pub fn session_as(&self, user_and_password: &str, options: SessionBuilder) -> Session {
+        options.start(self.backend_as(user_and_password))
     }
 
     /// Where sessions without credentials come from.

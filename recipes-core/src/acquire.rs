@@ -1,0 +1,517 @@
+//! The acquire state machine: what a contender does next.
+//!
+//! [`Acquire::step`] takes what happened and says what to do; the driver does it. There is no
+//! clock, no I/O and no randomness here, so that the same code ships, is explored by a model
+//! checker and runs in simulations.
+//!
+//! One attempt is for a *set* of members, in the order in which they are waited for; a single lock
+//! is a set of one. Each member is in one [`Stage`]:
+//!
+//! | stage | our node | what is awaited | leaves to |
+//! |---|---|---|---|
+//! | `Out` | none | an earlier member | `Entering` |
+//! | `Entering` | may exist | the create's reply | `Listing`, `Searching`, `Out` |
+//! | `Searching` | may exist | the search for it | `Listing`, `Entering` |
+//! | `Listing` | exists | a listing sent after all that is known | `Waiting`, `Admitted`, `Out` |
+//! | `Waiting` | exists | the deletion of a blocker | `Listing`, `Admitted`, `Out` |
+//! | `Admitted` | exists | the rest of the set | `Out` |
+//!
+//! `Out` again means: our node was removed, or was withdrawn since an earlier member must wait, or
+//! its session ended. No member waits while a later one has a node, so nobody queues beyond a lock
+//! that it does not hold: contenders that take locks in one order cannot deadlock.
+
+use crate::admission::{self, Verdict};
+use crate::node_name::{self, LockKind};
+
+/// How often the parents of the lock nodes are made for one create before giving up. They vanish
+/// when the server reaps an empty container between the two requests, at most once a second or so.
+const PARENTS_MADE_MAX: u8 = 5;
+
+/// What to do when the lock is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Patience {
+    /// Queue up and wait.
+    Wait,
+    /// Look first, queue up only if the lock is free, and leave if it turns out to be busy.
+    Try,
+}
+
+/// A lock node of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    /// Last part of its path.
+    pub(crate) name: String,
+    /// Transaction that created it, once known.
+    pub(crate) czxid: Option<i64>,
+}
+
+/// A node that a create made, and the listing that left together with the create.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    pub(crate) node: Node,
+    /// `None` where the listing failed.
+    pub(crate) children: Option<Vec<String>>,
+}
+
+/// A node as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    /// The session that owns it.
+    pub(crate) owner: i64,
+    pub(crate) czxid: i64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// This session serves the attempt from now on; what an earlier one made is not ours any more.
+    SessionStarted(i64),
+    /// Answer to [`Action::Probe`]: one listing for each member.
+    Probed(Vec<Vec<String>>),
+    /// Answer to [`Action::Enter`]: all nodes were created, in the order asked.
+    Entered(Vec<Entry>),
+    /// Answer to [`Action::Enter`]: nothing was created since a parent is missing.
+    NoParent,
+    /// Answer to [`Action::Enter`]: nobody knows whether the nodes were created.
+    EnterUnknown,
+    /// Answer to [`Action::MakeParents`].
+    ParentsMade,
+    /// Answer to [`Action::Search`], in the order asked.
+    Searched(Vec<Option<Found>>),
+    /// Answer to [`Action::List`].
+    Listed(usize, Vec<String>),
+    /// Answer to [`Action::Stat`]; `None` if the node is gone.
+    Stated(usize, Option<Found>),
+    /// A watched node that a member waits for was deleted, or was gone when the watch was set.
+    BlockerGone(usize, String),
+    /// A watched node that a member waits for got other data.
+    BlockerChanged(usize, String),
+    /// A member's own node was deleted by somebody else.
+    OwnGone(usize),
+    /// A member's own node got other data.
+    OwnChanged(usize),
+}
+
+/// What to do now; requests in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// List every member's directory.
+    Probe,
+    /// Create nodes for these members, all or none, and list their directories in the same flush.
+    Enter(Vec<usize>),
+    /// Make the parents of these members' nodes.
+    MakeParents(Vec<usize>),
+    /// Look for nodes that a create of unknown outcome may have made: `sync`, list, stat.
+    Search(Vec<usize>),
+    /// List a member's directory.
+    List(usize),
+    /// Stat a member's own node.
+    Stat(usize),
+    /// Watch a member's own node, unless it is watched.
+    WatchOwn(usize),
+    /// Watch exactly these nodes for a member: set what is missing, drop what is not named.
+    Watch(usize, Vec<String>),
+    /// Delete these nodes, now or as soon as possible; nothing is reported back.
+    Withdraw(Vec<(usize, String)>),
+    /// The set is held.
+    Grant(Vec<Node>),
+    /// The lock is busy and nothing of ours is left.
+    Busy,
+    /// Waiting on cannot succeed.
+    Fail(Failure),
+}
+
+/// Why waiting on cannot succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// The directory's counter has passed 2^31 - 1; the order of nodes means nothing any more.
+    SequenceExhausted { member: usize, sequence: i32 },
+    /// The parents were made again and again and were always gone.
+    ParentsVanish { member: usize },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Out,
+    Entering,
+    Searching,
+    Listing {
+        node: Node,
+        /// Blockers whose deletion was seen while the listing was under way.
+        gone: Vec<String>,
+    },
+    Waiting {
+        node: Node,
+        blocker: String,
+        before: Option<String>,
+        deletion_grants: bool,
+    },
+    Admitted(Node),
+}
+
+impl Stage {
+    fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Out | Self::Entering | Self::Searching => None,
+            Self::Listing { node, .. } | Self::Waiting { node, .. } | Self::Admitted(node) => {
+                Some(node)
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Member {
+    kind: LockKind,
+    stage: Stage,
+}
+
+/// One attempt to acquire a set of locks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Acquire {
+    members: Vec<Member>,
+    patience: Patience,
+    session: i64,
+    parents_made: u8,
+}
+
+impl Acquire {
+    /// An attempt for members of these kinds, in the order in which they are waited for.
+    pub(crate) fn new(kinds: impl IntoIterator<Item = LockKind>, patience: Patience) -> Self {
+        let members = kinds
+            .into_iter()
+            .map(|kind| Member {
+                kind,
+                stage: Stage::Out,
+            })
+            .collect();
+        Self {
+            members,
+            patience,
+            session: 0,
+            parents_made: 0,
+        }
+    }
+
+    /// Takes what happened, says what to do.
+    ///
+    /// An event that nobody asked for any more changes nothing.
+    pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
+        match event {
+            Event::SessionStarted(session) => self.start(session),
+            Event::Probed(listings) => self.probed(&listings),
+            Event::Entered(entries) => self.entered(entries),
+            Event::NoParent => self.no_parent(),
+            Event::ParentsMade => vec![Action::Enter(self.entering())],
+            Event::EnterUnknown => self.search(),
+            Event::Searched(found) => self.searched(found),
+            Event::Listed(member, children) => self.listed(member, &children),
+            Event::Stated(member, found) => self.stated(member, found),
+            Event::BlockerGone(member, name) => self.blocker_gone(member, name),
+            Event::BlockerChanged(..) => self.settle(),
+            Event::OwnGone(member) => self.own_gone(member),
+            Event::OwnChanged(member) => vec![Action::WatchOwn(member)],
+        }
+    }
+
+    fn start(&mut self, session: i64) -> Vec<Action> {
+        self.session = session;
+        self.parents_made = 0;
+        self.members
+            .iter_mut()
+            .for_each(|member| member.stage = Stage::Out);
+        match self.patience {
+            Patience::Wait => self.enter_from(0),
+            Patience::Try => vec![Action::Probe],
+        }
+    }
+
+    fn probed(&mut self, listings: &[Vec<String>]) -> Vec<Action> {
+        let mut pairs = self.members.iter().zip(listings);
+        if pairs.all(|(member, children)| admission::would_admit(member.kind, children)) {
+            self.enter_from(0)
+        } else {
+            vec![Action::Busy]
+        }
+    }
+
+    fn enter_from(&mut self, first: usize) -> Vec<Action> {
+        self.members
+            .iter_mut()
+            .skip(first)
+            .for_each(|member| member.stage = Stage::Entering);
+        vec![Action::Enter(self.entering())]
+    }
+
+    fn entering(&self) -> Vec<usize> {
+        self.indices(|stage| matches!(stage, Stage::Entering))
+    }
+
+    fn indices(&self, wanted: impl Fn(&Stage) -> bool) -> Vec<usize> {
+        let members = self.members.iter().enumerate();
+        members
+            .filter(|(_, member)| wanted(&member.stage))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
+        self.parents_made = 0;
+        let mut actions = Vec::new();
+        for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
+            if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
+                return vec![Action::Fail(Failure::SequenceExhausted {
+                    member,
+                    sequence,
+                })];
+            }
+            self.set(
+                member,
+                Stage::Listing {
+                    node,
+                    gone: Vec::new(),
+                },
+            );
+            match children {
+                Some(children) => actions.extend(self.judge(member, &children)),
+                None => actions.push(Action::List(member)),
+            }
+        }
+        actions.extend(self.settle());
+        actions
+    }
+
+    fn no_parent(&mut self) -> Vec<Action> {
+        self.parents_made += 1;
+        match self.entering() {
+            members if self.parents_made <= PARENTS_MADE_MAX => vec![Action::MakeParents(members)],
+            members => {
+                let member = members.first().copied().unwrap_or_default();
+                vec![Action::Fail(Failure::ParentsVanish { member })]
+            }
+        }
+    }
+
+    fn search(&mut self) -> Vec<Action> {
+        let members = self.entering();
+        members
+            .iter()
+            .for_each(|member| self.set(*member, Stage::Searching));
+        vec![Action::Search(members)]
+    }
+
+    /// A found node is ours only if this session owns it: a node of an earlier session may still
+    /// be listed, and goes away while we would hold it.
+    fn searched(&mut self, found: Vec<Option<Found>>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let searching = self.indices(|stage| matches!(stage, Stage::Searching));
+        for (member, found) in searching.into_iter().zip(found) {
+            match found {
+                Some(found) if found.owner == self.session => {
+                    let node = Node {
+                        name: found.name,
+                        czxid: Some(found.czxid),
+                    };
+                    self.set(
+                        member,
+                        Stage::Listing {
+                            node,
+                            gone: Vec::new(),
+                        },
+                    );
+                    actions.push(Action::List(member));
+                }
+                Some(stranger) => {
+                    actions.push(Action::Withdraw(vec![(member, stranger.name)]));
+                    self.set(member, Stage::Entering);
+                }
+                None => self.set(member, Stage::Entering),
+            }
+        }
+        match self.entering() {
+            missing if missing.is_empty() => actions.extend(self.settle()),
+            missing => actions.push(Action::Enter(missing)),
+        }
+        actions
+    }
+
+    fn listed(&mut self, member: usize, children: &[String]) -> Vec<Action> {
+        let mut actions = self.judge(member, children);
+        actions.extend(self.settle());
+        actions
+    }
+
+    /// Puts the admission rule to a listing of one member's directory.
+    fn judge(&mut self, member: usize, children: &[String]) -> Vec<Action> {
+        let Some(Member {
+            kind,
+            stage: Stage::Listing { node, gone },
+        }) = self.members.get(member)
+        else {
+            return Vec::new();
+        };
+        let (node, gone) = (node.clone(), gone.clone());
+        match admission::admit(*kind, children, &node.name) {
+            Verdict::Granted => self.set(member, Stage::Admitted(node)),
+            Verdict::Absent => return self.rejoin(member),
+            Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
+                // The listing is older than the deletion that we have seen.
+                if it.deletion_grants {
+                    self.set(member, Stage::Admitted(node));
+                } else {
+                    self.set(member, Stage::Listing { node, gone });
+                    return vec![Action::List(member)];
+                }
+            }
+            Verdict::WaitFor(it) => {
+                let stage = Stage::Waiting {
+                    node,
+                    blocker: it.name.to_owned(),
+                    before: it.before.map(str::to_owned),
+                    deletion_grants: it.deletion_grants,
+                };
+                self.set(member, stage);
+            }
+        }
+        Vec::new()
+    }
+
+    fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
+        let Some(stage) = self.members.get_mut(member).map(|member| &mut member.stage) else {
+            return Vec::new();
+        };
+        match stage {
+            Stage::Waiting {
+                node,
+                blocker,
+                deletion_grants: true,
+                ..
+            } if *blocker == name => {
+                *stage = Stage::Admitted(node.clone());
+                self.settle()
+            }
+            Stage::Waiting {
+                node,
+                blocker,
+                before,
+                ..
+            } if *blocker == name || before.as_ref() == Some(&name) => {
+                *stage = Stage::Listing {
+                    node: node.clone(),
+                    gone: vec![name],
+                };
+                vec![Action::List(member)]
+            }
+            // A name with a uuid never comes back, so the listing under way can be read with this
+            // in mind. Any other may be there again: ask once more.
+            Stage::Listing { gone, .. } if node_name::is_protected(&name) => {
+                gone.push(name);
+                Vec::new()
+            }
+            Stage::Listing { .. } => vec![Action::List(member)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn stated(&mut self, member: usize, found: Option<Found>) -> Vec<Action> {
+        match found.filter(|found| found.owner == self.session) {
+            Some(Found { name, czxid, .. }) => {
+                self.set(
+                    member,
+                    Stage::Admitted(Node {
+                        name,
+                        czxid: Some(czxid),
+                    }),
+                );
+                self.settle()
+            }
+            None => self.own_gone(member),
+        }
+    }
+
+    fn own_gone(&mut self, member: usize) -> Vec<Action> {
+        if self
+            .members
+            .get(member)
+            .is_none_or(|member| member.stage.node().is_none())
+        {
+            return Vec::new();
+        }
+        let mut actions = self.rejoin(member);
+        actions.extend(self.settle());
+        actions
+    }
+
+    /// A member lost its node and its place; the members behind it must not be held meanwhile.
+    fn rejoin(&mut self, member: usize) -> Vec<Action> {
+        self.set(member, Stage::Out);
+        self.withdraw_from(member + 1)
+    }
+
+    fn withdraw_from(&mut self, first: usize) -> Vec<Action> {
+        let mut nodes = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate().skip(first) {
+            if let Some(node) = member.stage.node() {
+                nodes.push((index, node.name.clone()));
+                member.stage = Stage::Out;
+            }
+        }
+        if nodes.is_empty() {
+            Vec::new()
+        } else {
+            vec![Action::Withdraw(nodes)]
+        }
+    }
+
+    /// Once every answer is in: grant, wait for the first member that must wait, or enter the rest.
+    fn settle(&mut self) -> Vec<Action> {
+        let unanswered = |stage: &Stage| {
+            matches!(
+                stage,
+                Stage::Entering | Stage::Searching | Stage::Listing { .. }
+            )
+        };
+        if self.members.iter().any(|member| unanswered(&member.stage)) {
+            return Vec::new();
+        }
+        let mut held = Vec::new();
+        for (index, member) in self.members.iter().enumerate() {
+            match &member.stage {
+                Stage::Admitted(node) => held.push(node.clone()),
+                Stage::Waiting { .. } if self.patience == Patience::Try => {
+                    let mut actions = self.withdraw_from(0);
+                    actions.push(Action::Busy);
+                    return actions;
+                }
+                Stage::Waiting {
+                    blocker, before, ..
+                } => {
+                    let watched = before.iter().chain([blocker]).cloned().collect();
+                    let mut actions = self.withdraw_from(index + 1);
+                    actions.push(Action::Watch(index, watched));
+                    actions.extend((0..=index).map(Action::WatchOwn));
+                    return actions;
+                }
+                _ => {
+                    let mut actions = self.withdraw_from(index + 1);
+                    actions.extend(self.enter_from(index));
+                    return actions;
+                }
+            }
+        }
+        match held.iter().position(|node| node.czxid.is_none()) {
+            Some(member) => vec![Action::Stat(member)],
+            None => vec![Action::Grant(held)],
+        }
+    }
+
+    fn set(&mut self, member: usize, stage: Stage) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.stage = stage;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

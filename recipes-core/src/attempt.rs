@@ -1,0 +1,486 @@
+//! Drives one attempt: carries out what the state machine says and tells it what happened.
+//!
+//! All waiting of all locks is the one loop in [`serve`]. From before a create is sent until the
+//! leases are made, [`Armed`] stands by to delete the nodes, whatever becomes of the future.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture, poll_fn};
+use tokio::sync::oneshot;
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::acquire::{Acquire, Action, Event, Failure, Node, Patience};
+use crate::cleanup::{self, Deleted};
+use crate::epoch::Epoch;
+use crate::error::{AcquireError, Step};
+use crate::lease::Lease;
+use crate::nodes::{NodeEvent, NodeWatch, Nodes, NodesError};
+use crate::requests::{self, Refused, Target};
+use crate::retry::Backoff;
+use crate::session::Session;
+
+/// How an attempt that was not refused ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// One lease for each target, in their order.
+    Granted(Vec<Lease>),
+    /// Some target is held by others; only with [`Patience::Try`].
+    Busy,
+}
+
+/// Acquires a set of locks, in as many epochs as it takes.
+pub(crate) async fn acquire(
+    session: &Session,
+    targets: &[Target],
+    patience: Patience,
+) -> Result<Outcome, AcquireError> {
+    let path = path_of(targets, 0);
+    let mut machine = Acquire::new(targets.iter().map(|target| target.kind), patience);
+    loop {
+        let epoch = session.open_epoch(path).await?;
+        let Ok(nodes) = epoch.nodes() else {
+            epoch.ended().await;
+            continue;
+        };
+        let _contending = epoch.contend();
+        let mut flight = Flight::new(session, &epoch, &*nodes, targets);
+        let served = tokio::select! {
+            biased;
+            _ = epoch.ended() => continue,
+            served = serve(&mut machine, &mut flight) => served?,
+        };
+        return Ok(match served {
+            Some(granted) => Outcome::Granted(flight.leases(granted)),
+            None => Outcome::Busy,
+        });
+    }
+}
+
+fn path_of(targets: &[Target], member: usize) -> &str {
+    targets.get(member).map_or("", |target| &target.lock.path)
+}
+
+/// Serves the attempt in one epoch: the nodes that hold the locks, `None` if one is busy.
+async fn serve(
+    machine: &mut Acquire,
+    flight: &mut Flight<'_>,
+) -> Result<Option<Vec<Node>>, AcquireError> {
+    let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
+    loop {
+        for action in actions {
+            match action {
+                Action::Grant(nodes) => {
+                    confirm(flight.epoch, path_of(flight.targets, 0)).await?;
+                    return Ok(Some(nodes));
+                }
+                Action::Busy => {
+                    flight.withdrawn().await?;
+                    return Ok(None);
+                }
+                Action::Fail(failure) => return Err(flight.failed(failure)),
+                action => flight.carry_out(action),
+            }
+        }
+        actions = machine.step(flight.next_event().await?);
+    }
+}
+
+/// Makes sure that the deadline of what is granted lies ahead.
+async fn confirm(epoch: &Epoch, path: &str) -> Result<(), AcquireError> {
+    let mut backoff = Backoff::default();
+    loop {
+        match epoch.confirm(path).await {
+            Ok(()) => return Ok(()),
+            // The epoch is told too, and takes the attempt away from here.
+            Err(NodesError::SessionEnded) => future::pending().await,
+            Err(error) if error.is_passing() => backoff.wait().await,
+            Err(source) => return Err(AcquireError::refused(path, Step::List, source)),
+        }
+    }
+}
+
+/// What is under way; at most one of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Slot {
+    /// Probing, entering, making parents or searching, for several members.
+    Members,
+    List(usize),
+    Stat(usize),
+    OwnWatch(usize),
+    Blocker(usize, String),
+}
+
+enum Done {
+    Event(Event),
+    OwnWatch(usize, NodeWatch),
+}
+
+/// The requests and watches of an attempt in one epoch.
+///
+/// Polled in a fixed order, so that a run can be replayed, with our own nodes first: where our
+/// node and the one before it are both gone, we have lost our place and must not take it.
+struct Flight<'a> {
+    epoch: &'a Arc<Epoch>,
+    nodes: &'a dyn Nodes,
+    targets: &'a [Target],
+    session: &'a Session,
+    own_watches: Vec<Option<NodeWatch>>,
+    slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
+    /// The members of the last create, in its order.
+    entering: Vec<usize>,
+    withdrawn: Vec<oneshot::Receiver<Deleted>>,
+    armed: Armed<'a>,
+}
+
+impl<'a> Flight<'a> {
+    fn new(
+        session: &'a Session,
+        epoch: &'a Arc<Epoch>,
+        nodes: &'a dyn Nodes,
+        targets: &'a [Target],
+    ) -> Self {
+        Self {
+            epoch,
+            nodes,
+            targets,
+            session,
+            own_watches: targets.iter().map(|_| None).collect(),
+            slots: Vec::new(),
+            entering: Vec::new(),
+            withdrawn: Vec::new(),
+            armed: Armed {
+                session,
+                targets,
+                nodes: vec![Made::Nothing; targets.len()],
+            },
+        }
+    }
+
+    /// Sends what an action asks for.
+    fn carry_out(&mut self, action: Action) {
+        let nodes = self.nodes;
+        match action {
+            Action::Probe => self.start(Slot::Members, requests::probe(nodes, self.targets)),
+            Action::Enter(members) => self.enter(members),
+            Action::MakeParents(members) => {
+                let targets: Vec<_> = self.targets_of(&members);
+                self.start(Slot::Members, async move {
+                    requests::make_parents(nodes, &targets).await
+                });
+            }
+            Action::Search(members) => {
+                let uuids = members.iter().filter_map(|member| self.armed.uuid(*member));
+                let asks: Vec<_> = self.targets_of(&members).into_iter().zip(uuids).collect();
+                self.start(Slot::Members, async move {
+                    requests::search(nodes, &asks).await
+                });
+            }
+            Action::List(member) => {
+                let Some(target) = self.targets.get(member) else {
+                    return;
+                };
+                self.start(Slot::List(member), async move {
+                    let children = requests::list(nodes, &target.lock.path).await?;
+                    Ok(Event::Listed(member, children))
+                });
+            }
+            Action::Stat(member) => {
+                let Some((target, name)) = self.armed.node(member) else {
+                    return;
+                };
+                let name = name.to_owned();
+                self.start(Slot::Stat(member), async move {
+                    let found = requests::stat(nodes, &target.lock, name).await?;
+                    Ok(Event::Stated(member, found))
+                });
+            }
+            Action::WatchOwn(member) => self.watch_own(member),
+            Action::Watch(member, names) => self.watch(member, names),
+            Action::Withdraw(nodes) => {
+                let target = self.armed.withdraw(&nodes);
+                self.withdrawn
+                    .push(self.session.shared.cleanup.delete(target));
+                nodes
+                    .into_iter()
+                    .for_each(|(member, _)| self.forget(member));
+            }
+            // Ends of the attempt, which `serve` takes.
+            Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
+        }
+    }
+
+    fn targets_of(&self, members: &[usize]) -> Vec<&'a Target> {
+        members
+            .iter()
+            .filter_map(|member| self.targets.get(*member))
+            .collect()
+    }
+
+    fn start(
+        &mut self,
+        slot: Slot,
+        request: impl Future<Output = Result<Event, Refused>> + Send + 'a,
+    ) {
+        self.occupy(slot, async move { request.await.map(Done::Event) }.boxed());
+    }
+
+    fn occupy(&mut self, slot: Slot, request: BoxFuture<'a, Result<Done, Refused>>) {
+        self.slots.retain(|(other, _)| *other != slot);
+        self.slots.push((slot, request));
+    }
+
+    fn enter(&mut self, members: Vec<usize>) {
+        let mut asks = Vec::with_capacity(members.len());
+        for (member, target) in members.iter().zip(self.targets_of(&members)) {
+            let uuid = self.session.shared.backend.new_uuid();
+            self.armed.set(*member, Made::With(uuid));
+            self.forget(*member);
+            asks.push((target, uuid));
+        }
+        self.entering = members;
+        let (epoch, nodes) = (self.epoch, self.nodes);
+        self.start(Slot::Members, async move {
+            requests::enter(epoch, nodes, &asks).await
+        });
+    }
+
+    /// Drops what was under way for a node that a member has no more.
+    fn forget(&mut self, member: usize) {
+        self.slots.retain(|(slot, _)| match slot {
+            Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
+                *it != member
+            }
+            Slot::Members => true,
+        });
+        self.set_own_watch(member, None);
+    }
+
+    fn watch_own(&mut self, member: usize) {
+        let slot = Slot::OwnWatch(member);
+        let is_watched = self.own_watches.get(member).is_some_and(Option::is_some);
+        if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
+            return;
+        }
+        let Some((target, name)) = self.armed.node(member) else {
+            return;
+        };
+        let (nodes, name) = (self.nodes, name.to_owned());
+        let watched = async move {
+            let watched = requests::own_watch(nodes, &target.lock, &name).await?;
+            Ok(match watched {
+                Some(watch) => Done::OwnWatch(member, watch),
+                None => Done::Event(Event::OwnGone(member)),
+            })
+        };
+        self.occupy(slot, watched.boxed());
+    }
+
+    fn watch(&mut self, member: usize, names: Vec<String>) {
+        self.slots.retain(|(slot, _)| match slot {
+            Slot::Blocker(it, name) => *it != member || names.contains(name),
+            _ => true,
+        });
+        let Some(target) = self.targets.get(member) else {
+            return;
+        };
+        debug!(lock = %target.lock.path, node = ?self.armed.node(member).map(|(_, name)| name),
+            predecessors = ?names, "waiting");
+        for name in names {
+            let slot = Slot::Blocker(member, name.clone());
+            if !self.slots.iter().any(|(other, _)| *other == slot) {
+                self.start(
+                    slot,
+                    requests::blocker(self.nodes, &target.lock, member, name),
+                );
+            }
+        }
+    }
+
+    fn set_own_watch(&mut self, member: usize, watch: Option<NodeWatch>) {
+        if let Some(own_watch) = self.own_watches.get_mut(member) {
+            *own_watch = watch;
+        }
+    }
+
+    /// Waits for the next thing that happens.
+    async fn next_event(&mut self) -> Result<Event, AcquireError> {
+        loop {
+            match poll_fn(|cx| self.poll_done(cx)).await {
+                Ok(Done::Event(event)) => {
+                    self.note(&event);
+                    return Ok(event);
+                }
+                Ok(Done::OwnWatch(member, watch)) => self.set_own_watch(member, Some(watch)),
+                // The epoch is told too, and takes the attempt away from here.
+                Err(Refused {
+                    source: NodesError::SessionEnded,
+                    ..
+                }) => future::pending().await,
+                Err(Refused { step, source }) => {
+                    return Err(AcquireError::refused(self.path(0), step, source));
+                }
+            }
+        }
+    }
+
+    fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
+        for (member, own_watch) in self.own_watches.iter_mut().enumerate() {
+            let Some(watch) = own_watch else { continue };
+            let Poll::Ready(event) = watch.poll_unpin(cx) else {
+                continue;
+            };
+            *own_watch = None;
+            match event {
+                NodeEvent::Deleted => return Poll::Ready(Ok(Done::Event(Event::OwnGone(member)))),
+                NodeEvent::Changed => {
+                    return Poll::Ready(Ok(Done::Event(Event::OwnChanged(member))));
+                }
+                NodeEvent::SessionEnded => {}
+            }
+        }
+        for (index, (_, request)) in self.slots.iter_mut().enumerate() {
+            if let Poll::Ready(done) = request.poll_unpin(cx) {
+                drop(self.slots.remove(index));
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Keeps what stands by up with what is known about our nodes.
+    fn note(&mut self, event: &Event) {
+        let names: Vec<Option<&String>> = match event {
+            Event::NoParent => self.entering.iter().map(|_| None).collect(),
+            Event::Entered(entries) => entries.iter().map(|it| Some(&it.node.name)).collect(),
+            Event::Searched(found) => found
+                .iter()
+                .map(|it| it.as_ref().map(|it| &it.name))
+                .collect(),
+            _ => return,
+        };
+        for (member, name) in self.entering.iter().zip(names) {
+            self.armed.set(
+                *member,
+                name.map_or(Made::Nothing, |name| Made::Node(name.clone())),
+            );
+        }
+    }
+
+    /// Waits until nothing is left of an attempt that found a lock busy.
+    async fn withdrawn(&mut self) -> Result<(), AcquireError> {
+        for deleted in std::mem::take(&mut self.withdrawn) {
+            // An error means that the session is over, and the nodes with it.
+            if let Ok(Deleted::Refused(source)) = deleted.await {
+                return Err(AcquireError::refused(self.path(0), Step::Delete, source));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, failure: Failure) -> AcquireError {
+        match failure {
+            Failure::SequenceExhausted { member, sequence } => AcquireError::SequenceExhausted {
+                path: self.path(member).to_owned(),
+                sequence,
+            },
+            Failure::ParentsVanish { member } => {
+                AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
+            }
+        }
+    }
+
+    fn path(&self, member: usize) -> &'a str {
+        path_of(self.targets, member)
+    }
+
+    /// Turns granted nodes into leases, without an await in between.
+    fn leases(mut self, granted: Vec<Node>) -> Vec<Lease> {
+        let mut leases = Vec::with_capacity(granted.len());
+        let granted = granted.into_iter().zip(self.targets).zip(self.own_watches);
+        for (member, ((node, target), own_watch)) in granted.enumerate() {
+            let made = (
+                target.lock.node_path(&node.name),
+                node.czxid.unwrap_or_default(),
+            );
+            leases.push(Lease::new(self.epoch, &target.lock, made, own_watch));
+            self.armed.set(member, Made::Nothing);
+        }
+        leases
+    }
+}
+
+/// What may exist of ours for one member.
+#[derive(Clone, Debug)]
+enum Made {
+    Nothing,
+    /// A node that a create with this uuid made, if it was carried out.
+    With(Uuid),
+    Node(String),
+}
+
+/// Hands our nodes to the clean-up when dropped: the one place for every way in which an attempt
+/// can end without leases.
+struct Armed<'a> {
+    session: &'a Session,
+    targets: &'a [Target],
+    nodes: Vec<Made>,
+}
+
+impl<'a> Armed<'a> {
+    fn set(&mut self, member: usize, made: Made) {
+        if let Some(node) = self.nodes.get_mut(member) {
+            *node = made;
+        }
+    }
+
+    fn uuid(&self, member: usize) -> Option<Uuid> {
+        match self.nodes.get(member) {
+            Some(Made::With(uuid)) => Some(*uuid),
+            _ => None,
+        }
+    }
+
+    fn node(&self, member: usize) -> Option<(&'a Target, &str)> {
+        match (self.targets.get(member), self.nodes.get(member)) {
+            (Some(target), Some(Made::Node(name))) => Some((target, name)),
+            _ => None,
+        }
+    }
+
+    /// Gives these nodes away, to be deleted by somebody else.
+    fn withdraw(&mut self, nodes: &[(usize, String)]) -> cleanup::Target {
+        let mut paths = Vec::with_capacity(nodes.len());
+        for (member, name) in nodes {
+            self.set(*member, Made::Nothing);
+            paths.extend(
+                self.targets
+                    .get(*member)
+                    .map(|target| target.lock.node_path(name)),
+            );
+        }
+        cleanup::Target::Nodes(paths)
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        let cleanup = &self.session.shared.cleanup;
+        let mut paths = Vec::new();
+        for (made, Target { lock, .. }) in self.nodes.drain(..).zip(self.targets) {
+            match made {
+                Made::Nothing => {}
+                Made::Node(name) => paths.push(lock.node_path(&name)),
+                Made::With(uuid) => {
+                    let directory = lock.path.to_string();
+                    drop(cleanup.delete(cleanup::Target::MadeWith { directory, uuid }));
+                }
+            }
+        }
+        if !paths.is_empty() {
+            drop(cleanup.delete(cleanup::Target::Nodes(paths)));
+        }
+    }
+}

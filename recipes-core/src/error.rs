@@ -1,0 +1,300 @@
+//! Errors, one enum for each operation.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::nodes::NodesError;
+
+/// Why a session or a lock cannot be set up as asked; found before any request is sent.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The path cannot name a lock.
+    #[error("{path:?} cannot be a lock path: {reason}")]
+    InvalidPath {
+        /// The path as given.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The identity does not fit into a request to the ensemble.
+    #[error("identity of {bytes} bytes is larger than the {bytes_max} that the ensemble takes")]
+    IdentityTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The most that is accepted.
+        bytes_max: usize,
+    },
+    /// The identity is what Curator writes to ask a holder to release.
+    #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
+    IdentityReserved,
+    /// A live handle in this session has other options for the same path.
+    #[error("lock {path:?} is in use in this session with other options")]
+    OptionsDiffer {
+        /// Path of the lock.
+        path: String,
+    },
+    /// A list of access control entries is empty, which ZooKeeper refuses.
+    #[error("the ACL for lock nodes is empty")]
+    EmptyAcl,
+}
+
+/// Why no session could be opened.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Options that cannot be used; nothing was sent.
+    #[error("session options cannot be used")]
+    Config(#[from] ConfigError),
+    /// No server answered in time; nothing is left behind.
+    #[error("no ZooKeeper server of {connect_string:?} answered within {waited:?}")]
+    TimedOut {
+        /// The connect string.
+        connect_string: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The connect string or an option is not understood, or the ensemble refused the credentials.
+    #[error("cannot connect to {connect_string:?}")]
+    Refused {
+        /// The connect string.
+        connect_string: String,
+        /// What was answered.
+        #[source]
+        source: NodesError,
+    },
+}
+
+/// The step of an operation that the ensemble refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Step {
+    /// Making the parents of the lock directory, or the directory itself.
+    CreateParents,
+    /// Creating the lock node.
+    Create,
+    /// Listing the lock directory.
+    List,
+    /// Reading or watching a lock node.
+    Watch,
+    /// Deleting the lock node.
+    Delete,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::CreateParents => "create the parents of the lock directory",
+            Self::Create => "create the lock node",
+            Self::List => "list the lock directory",
+            Self::Watch => "watch a lock node",
+            Self::Delete => "delete the lock node",
+        })
+    }
+}
+
+/// Why a lock was not acquired.
+///
+/// Whatever the variant, no node of the attempt stays: it is deleted, or will be once there is a
+/// connection, or goes with its session.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The deadline passed while others held the lock or the ensemble did not answer.
+    #[error("lock {path:?} not acquired within {waited:?}")]
+    TimedOut {
+        /// Path of the lock.
+        path: String,
+        /// The time-out that was given.
+        waited: Duration,
+    },
+    /// The session was closed, or its runtime is gone; make another session.
+    #[error("session is closed, lock {path:?} not acquired")]
+    SessionClosed {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The session ended and cannot be opened again: it was made from a client, or the ensemble
+    /// refused its credentials.
+    #[error("session has ended for good, lock {path:?} not acquired")]
+    SessionEnded {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The owner held this lock and lost it, and has not dropped all guards of it yet; drop them
+    /// and what was done under the lock, then acquire again.
+    #[error("owner still has guards of lock {path:?}, which it lost ({reason})")]
+    Lost {
+        /// Path of the lock.
+        path: String,
+        /// How it was lost.
+        reason: LostReason,
+    },
+    /// The owner holds the read lock of this path: its own reader would keep the writer waiting
+    /// for ever. Release the read lock first.
+    #[error("owner holds the read lock of {path:?} and would wait for itself")]
+    WouldDeadlock {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The ACLs of the ensemble do not let this session do it.
+    #[error("not authorized to {step} of {path:?}")]
+    NotAuthorized {
+        /// Path of the lock.
+        path: String,
+        /// What was refused.
+        step: Step,
+    },
+    /// The ensemble refused for another reason.
+    #[error("ensemble refused to {step} of {path:?}")]
+    Refused {
+        /// Path of the lock.
+        path: String,
+        /// What was refused.
+        step: Step,
+        /// Its answer.
+        #[source]
+        source: NodesError,
+    },
+    /// The counter of the lock directory has passed 2^31 - 1, so that names say nothing about
+    /// order any more. Stop all users of the lock and delete the directory; the counter restarts.
+    #[error("sequence numbers of lock {path:?} have overflowed ({sequence}); delete its directory")]
+    SequenceExhausted {
+        /// Path of the lock.
+        path: String,
+        /// The sequence of the refused node.
+        sequence: i32,
+    },
+}
+
+impl AcquireError {
+    pub(crate) fn refused(path: &str, step: Step, source: NodesError) -> Self {
+        let path = path.to_owned();
+        match source {
+            NodesError::NoAuth => Self::NotAuthorized { path, step },
+            source => Self::Refused { path, step, source },
+        }
+    }
+}
+
+/// How a lock that was held came to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The ensemble expired the session.
+    #[error("session expired")]
+    SessionExpired,
+    /// The session was closed, here or by its client, or the runtime that served it is gone.
+    #[error("session closed")]
+    SessionClosed,
+    /// The ensemble did not answer for so long that it may have expired the session.
+    #[error("no answer from the ensemble before the lease's deadline")]
+    DeadlinePassed,
+    /// Somebody else deleted the lock node.
+    #[error("lock node removed by somebody else")]
+    NodeRemoved,
+}
+
+/// A lock that was held is lost: somebody else may hold it now.
+#[derive(Clone, Debug, Error)]
+#[error("lock {path:?} is lost ({reason})")]
+pub struct LostError {
+    /// Path of the lock.
+    pub path: String,
+    /// How.
+    pub reason: LostReason,
+}
+
+/// Why a release cannot say that the lock was held until now and is free.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lock had been lost before; somebody else may have held it at the same time. Nothing is
+    /// left behind.
+    #[error("lock was lost before it was released")]
+    Lost(#[from] LostError),
+    /// No answer before the lease's deadline. The node is deleted in the background as soon as
+    /// there is a connection, or goes with the session; others wait until then.
+    #[error("release of lock {path:?} not confirmed yet; it goes on in the background")]
+    Pending {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The ensemble refuses to delete the node. It stays, and others wait, until the session ends:
+    /// grant DELETE on the lock directory, or close the session.
+    #[error("ensemble refused to release lock {path:?}")]
+    Refused {
+        /// Path of the lock.
+        path: String,
+        /// Its answer.
+        #[source]
+        source: NodesError,
+    },
+}
+
+/// Why [`verify`](crate::LockGuard::verify) cannot say that the lock is held.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The lock is lost.
+    #[error("lock is not held any more")]
+    Lost(#[from] LostError),
+    /// The ensemble refused or did not answer; the guard may still be valid.
+    #[error("lock {path:?} not verified")]
+    Unknown {
+        /// Path of the lock.
+        path: String,
+        /// What happened.
+        #[source]
+        source: NodesError,
+    },
+}
+
+/// Why a transaction under a lock did not commit, or may not have.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// The lock is lost; nothing was changed.
+    #[error("transaction not committed, nothing was changed")]
+    Lost(#[from] LostError),
+    /// The ensemble refused one operation; nothing was changed.
+    #[error("operation {index} of the transaction refused, nothing was changed")]
+    Refused {
+        /// Index of the operation, in the order in which they were added.
+        index: usize,
+        /// Why.
+        #[source]
+        source: NodesError,
+    },
+    /// The ensemble refused the transaction as a whole; nothing was changed.
+    #[error("transaction refused, nothing was changed")]
+    Rejected(#[source] NodesError),
+    /// The connection was lost: either all operations were carried out or none. Read to find out.
+    #[error("outcome of the transaction unknown: all of it or nothing was done")]
+    Unknown(#[source] NodesError),
+}
+
+/// Why a read that takes no lock failed; it changed nothing.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// The path cannot be read.
+    #[error("query cannot be made")]
+    Config(#[from] ConfigError),
+    /// The session was closed or has ended.
+    #[error("session is closed, {path:?} not read")]
+    SessionClosed {
+        /// What was to be read.
+        path: String,
+    },
+    /// The ensemble refused or did not answer.
+    #[error("{path:?} not read")]
+    Failed {
+        /// What was to be read.
+        path: String,
+        /// What happened.
+        #[source]
+        source: NodesError,
+    },
+}

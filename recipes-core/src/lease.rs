@@ -1,0 +1,304 @@
+//! Proof of holding one lock, which can be lost.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures::future;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::cleanup::{Deleted, Deletion};
+use crate::epoch::{Epoch, Link};
+use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
+use crate::lock_path::LockPath;
+use crate::nodes::{NodeStat, NodeWatch, NodesError};
+use crate::token::FencingToken;
+
+/// What a guard knows about its lock, from one moment to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// The lock is held, and the ensemble said so not long ago.
+    Held,
+    /// The connection is down, or was and the node has not been verified since. The lock is still
+    /// held, since nobody else can get it before `until`; if nothing changes it is lost then.
+    Suspended {
+        /// When it is lost.
+        until: Instant,
+    },
+    /// The lock is lost for good; somebody else may hold it.
+    Lost(LostReason),
+}
+
+/// The part of a lease that the keeper of its epoch watches over.
+#[derive(Debug)]
+pub(crate) struct LeaseState {
+    pub(crate) id: u64,
+    lock_path: Arc<str>,
+    pub(crate) node_path: String,
+    czxid: i64,
+    epoch: Arc<Epoch>,
+    lapses: u64,
+    /// The connection in which the node was last known to exist.
+    verified: AtomicU64,
+    signal: watch::Sender<Option<LostReason>>,
+}
+
+impl LeaseState {
+    pub(crate) fn state(&self) -> GuardState {
+        if let Some(reason) = *self.signal.borrow() {
+            return GuardState::Lost(reason);
+        }
+        let validity = self.epoch.validity();
+        let connection = match self.epoch.link() {
+            Link::Ended(reason) => return self.lose(reason),
+            _ if validity.lapses != self.lapses || validity.until <= Instant::now() => {
+                return self.lose(LostReason::DeadlinePassed);
+            }
+            Link::Connected(connection) => Some(connection),
+            Link::Disconnected => None,
+        };
+        match connection {
+            Some(connection) if connection == self.verified.load(Ordering::Relaxed) => {
+                GuardState::Held
+            }
+            _ => GuardState::Suspended {
+                until: validity.until,
+            },
+        }
+    }
+
+    /// Ends the lease; the first reason stays.
+    pub(crate) fn lose(&self, reason: LostReason) -> GuardState {
+        let is_first = self.signal.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(reason);
+            is_first
+        });
+        let reason = self.signal.borrow().unwrap_or(reason);
+        if is_first {
+            warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
+        }
+        GuardState::Lost(reason)
+    }
+
+    /// Takes note of what the ensemble said about the node over the given connection.
+    pub(crate) fn observe(&self, stat: Option<&NodeStat>, connection: Option<u64>) {
+        match stat {
+            Some(stat) if self.is_ours(stat) => {
+                if let Some(connection) = connection {
+                    self.verified.store(connection, Ordering::Relaxed);
+                }
+            }
+            _ => {
+                self.lose(LostReason::NodeRemoved);
+            }
+        }
+    }
+
+    fn is_ours(&self, stat: &NodeStat) -> bool {
+        stat.ephemeral_owner == self.epoch.session_id && stat.czxid == self.czxid
+    }
+
+    fn lost_error(&self, reason: LostReason) -> LostError {
+        LostError {
+            path: self.lock_path.to_string(),
+            reason,
+        }
+    }
+}
+
+/// Proof that one lock is held; deletes the node when dropped.
+pub(crate) struct Lease {
+    state: Arc<LeaseState>,
+    lock: Arc<LockPath>,
+    is_released: AtomicBool,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lease {
+    /// A lease on a node that was granted in this epoch.
+    pub(crate) fn new(
+        epoch: &Arc<Epoch>,
+        lock: &Arc<LockPath>,
+        (node_path, czxid): (String, i64),
+        own_watch: Option<NodeWatch>,
+    ) -> Self {
+        let verified = match epoch.link() {
+            Link::Connected(connection) => connection,
+            Link::Disconnected | Link::Ended(_) => 0,
+        };
+        let state = Arc::new(LeaseState {
+            id: epoch.new_lease_id(),
+            lock_path: Arc::clone(&lock.path),
+            node_path,
+            czxid,
+            epoch: Arc::clone(epoch),
+            lapses: epoch.validity().lapses,
+            verified: AtomicU64::new(verified),
+            signal: watch::Sender::new(None),
+        });
+        epoch.register(&state, own_watch);
+        debug!(lock = %lock.path, node = %state.node_path, token = czxid, "granted");
+        Self {
+            state,
+            lock: Arc::clone(lock),
+            is_released: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> &LockPath {
+        &self.lock
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.lock.path
+    }
+
+    pub(crate) fn node_path(&self) -> &str {
+        &self.state.node_path
+    }
+
+    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
+        &self.state.epoch
+    }
+
+    /// Ends the lease; says how it came to be lost first.
+    pub(crate) fn note_loss(&self, reason: LostReason) -> LostReason {
+        match self.state.lose(reason) {
+            GuardState::Lost(first) => first,
+            GuardState::Held | GuardState::Suspended { .. } => reason,
+        }
+    }
+
+    pub(crate) fn fencing_token(&self) -> FencingToken {
+        FencingToken::new(self.state.czxid)
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        self.state.state()
+    }
+
+    /// `Err` if the lock is lost.
+    pub(crate) fn check(&self) -> Result<(), LostError> {
+        match self.state() {
+            GuardState::Lost(reason) => Err(self.state.lost_error(reason)),
+            GuardState::Held | GuardState::Suspended { .. } => Ok(()),
+        }
+    }
+
+    /// Completes when the lock is lost, never after a release; keeps nothing alive.
+    pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
+        let mut signal = self.state.signal.subscribe();
+        let path = Arc::clone(&self.state.lock_path);
+        async move {
+            let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
+            match lost {
+                Ok(Some(reason)) => LostError {
+                    path: path.to_string(),
+                    reason,
+                },
+                _ => future::pending().await,
+            }
+        }
+    }
+
+    /// Asks the ensemble, behind a `sync`, whether the node is there and ours.
+    pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
+        self.check()?;
+        let unknown = |source| VerifyError::Unknown {
+            path: self.path().to_owned(),
+            source,
+        };
+        let nodes = self.epoch().nodes().map_err(unknown)?;
+        let connection = match self.epoch().link() {
+            Link::Connected(connection) => Some(connection),
+            Link::Disconnected | Link::Ended(_) => None,
+        };
+        let sent = Instant::now();
+        let (synced, read) = (nodes.sync(self.node_path()), nodes.read(self.node_path()));
+        let answer = async {
+            synced.await?;
+            self.epoch().acknowledged(sent);
+            read.await
+        };
+        let answer = tokio::select! {
+            biased;
+            lost = self.lost() => return Err(lost.into()),
+            answer = answer => answer,
+        };
+        match answer {
+            Ok(found) => self
+                .state
+                .observe(found.as_ref().map(|(_, stat)| stat), connection),
+            Err(NodesError::SessionEnded) => {
+                self.state.lose(self.epoch().ended().await);
+            }
+            Err(source) => return Err(unknown(source)),
+        }
+        Ok(self.check()?)
+    }
+
+    /// Deletes the node and says whether the lock was held until then.
+    pub(crate) async fn release(&self) -> Result<(), ReleaseError> {
+        let held = self.check();
+        let deadline = self.epoch().validity().until;
+        let deletion = self.retire();
+        // A lost lease has nothing to wait for: the deletion goes on by itself.
+        held?;
+        let Some(deletion) = deletion else {
+            return Ok(());
+        };
+        let node = self.node_path();
+        let deleted = deletion.finish(deadline).await;
+        debug!(lock = self.path(), node, ?deleted, "released");
+        let lost = |reason| Err(ReleaseError::Lost(self.state.lost_error(reason)));
+        let path = self.path().to_owned();
+        match deleted {
+            Some(Deleted::ByUs) => Ok(()),
+            Some(Deleted::BySomebody) => lost(LostReason::NodeRemoved),
+            Some(Deleted::WithSession) => match self.epoch().link() {
+                Link::Ended(reason) => lost(reason),
+                Link::Connected(_) | Link::Disconnected => lost(LostReason::SessionClosed),
+            },
+            Some(Deleted::Refused(source)) => Err(ReleaseError::Refused { path, source }),
+            None => Err(ReleaseError::Pending { path }),
+        }
+    }
+
+    /// Deletes the node in the background.
+    pub(crate) fn abandon(&self) {
+        // A deletion that is dropped goes on.
+        drop(self.retire());
+    }
+
+    /// Leaves the keeper's care and sends the delete, once.
+    fn retire(&self) -> Option<Deletion> {
+        if self.is_released.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        self.state.epoch.deregister(self.state.id);
+        Some(
+            self.lock
+                .session
+                .shared
+                .cleanup
+                .send_delete(&self.state.epoch, &self.state.node_path),
+        )
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

@@ -1,0 +1,69 @@
+//! A lock path in a session: what all handles of it share.
+
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::node_name::LockKind;
+use crate::nodes::{Acl, NewNode, NodeMode};
+use crate::options::LockOptions;
+use crate::path;
+use crate::session::Session;
+
+/// One lock directory, the same for every handle in the session.
+#[derive(Debug)]
+pub(crate) struct LockPath {
+    pub(crate) session: Session,
+    pub(crate) path: Arc<str>,
+    pub(crate) options: LockOptions,
+}
+
+impl LockPath {
+    /// The lock of a path, checked before any I/O.
+    pub(crate) fn open(
+        session: &Session,
+        path: &str,
+        options: &LockOptions,
+    ) -> Result<Arc<Self>, ConfigError> {
+        path::validate(path)?;
+        session.shared.paths.lock(path, options, |path| Self {
+            session: session.clone(),
+            path,
+            options: options.clone(),
+        })
+    }
+
+    /// The lock node to create under the given name.
+    pub(crate) fn new_node(&self, requested_name: &str, kind: LockKind) -> NewNode {
+        let path = self.node_path(requested_name);
+        let data = self
+            .options
+            .data
+            .as_ref()
+            .unwrap_or(&self.session.shared.options.data)
+            .bytes(kind)
+            .into();
+        let acl = self.acl_of(&path);
+        NewNode {
+            path,
+            data,
+            acl,
+            mode: NodeMode::EphemeralSequential,
+        }
+    }
+
+    /// The ACL for a node that is made through this lock.
+    pub(crate) fn acl_of(&self, path: &str) -> Arc<[Acl]> {
+        self.session.shared.options.acl.of(path)
+    }
+
+    /// The full path of a node of this lock.
+    pub(crate) fn node_path(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+}
+
+impl Drop for LockPath {
+    fn drop(&mut self) {
+        self.session.shared.paths.forget(&self.path);
+    }
+}

@@ -1,0 +1,133 @@
+//! Names of lock nodes: `_c_{uuid}-{marker}{sequence}`, as Curator writes them.
+
+use uuid::Uuid;
+
+/// What every name made with Curator's protection starts with.
+const PROTECTED: &str = "_c_";
+
+/// The kind of a lock, which decides the name of its nodes and who waits for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockKind {
+    /// One holder. Curator `InterProcessMutex`.
+    Mutex,
+    /// Shared with other readers. Curator `InterProcessReadWriteLock.readLock()`.
+    Read,
+    /// One holder, no readers. Curator `InterProcessReadWriteLock.writeLock()`.
+    Write,
+}
+
+impl LockKind {
+    /// The text between the uuid and the sequence.
+    pub(crate) const fn marker(self) -> &'static str {
+        match self {
+            Self::Mutex => "lock-",
+            Self::Read => "__READ__",
+            Self::Write => "__WRIT__",
+        }
+    }
+
+    /// The word that a node's record and logs use for this kind.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// The start of every name made for one create, by which it is found again.
+pub(crate) fn protection(uuid: Uuid) -> String {
+    format!("{PROTECTED}{uuid}-")
+}
+
+/// The name to ask for; the server appends the sequence.
+pub(crate) fn requested(uuid: Uuid, kind: LockKind) -> String {
+    format!("{PROTECTED}{uuid}-{}", kind.marker())
+}
+
+/// Whether a name carries a uuid, and so belongs to one create and never comes back.
+pub(crate) fn is_protected(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PROTECTED) else {
+        return false;
+    };
+    rest.get(..36)
+        .is_some_and(|uuid| Uuid::try_parse(uuid).is_ok())
+        && rest.as_bytes().get(36) == Some(&b'-')
+}
+
+/// The sequence that the server appended, `None` where the name has none.
+///
+/// Negative after the parent's counter has passed 2^31 - 1.
+pub(crate) fn sequence(name: &str) -> Option<i32> {
+    let (_, text) = [LockKind::Mutex, LockKind::Read, LockKind::Write]
+        .into_iter()
+        .filter_map(|kind| name.rsplit_once(kind.marker()))
+        .min_by_key(|(_, text)| text.len())?;
+    text.parse().ok()
+}
+
+/// The last part of an absolute path.
+pub(crate) fn last_part(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requested_name_is_curators_prefix_uuid_and_marker() {
+        let uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        let name = requested(uuid, LockKind::Mutex);
+        assert_eq!(name, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
+        assert!(name.starts_with(&protection(uuid)));
+        assert!(is_protected(&name));
+    }
+
+    #[test]
+    fn sequences_are_read_behind_the_last_marker() {
+        for (name, want) in [
+            (
+                "_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000007",
+                Some(7),
+            ),
+            (
+                "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__0000000012",
+                Some(12),
+            ),
+            (
+                "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__2147483647",
+                Some(i32::MAX),
+            ),
+            (
+                "_c_01234567-89ab-cdef-0123-456789abcdef-lock--2147483648",
+                Some(i32::MIN),
+            ),
+            ("lock-x-lock-0000000003", Some(3)),
+            ("lock-", None),
+            ("foreign", None),
+            ("lock-99999999999999", None),
+            ("", None),
+        ] {
+            assert_eq!(sequence(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_without_a_uuid_are_not_protected() {
+        for name in [
+            "",
+            "_c_",
+            "_c_x",
+            "foreign",
+            "_c_01234567-89ab-cdef-0123-456789abcdef",
+            "ä",
+        ] {
+            assert!(!is_protected(name), "{name}");
+        }
+        let cut_in_a_character = format!("_c_{}ä-lock-0000000000", "0".repeat(35));
+        assert!(!is_protected(&cut_in_a_character));
+    }
+}

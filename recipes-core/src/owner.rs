@@ -1,0 +1,287 @@
+//! Who re-enters, and what each lock path of a session is doing in this process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use dashmap::DashMap;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
+
+use crate::error::{AcquireError, ConfigError};
+use crate::hold::Hold;
+use crate::lock_internals::Attempted;
+use crate::lock_path::LockPath;
+use crate::node_name::LockKind;
+use crate::options::LockOptions;
+
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+
+tokio::task_local! {
+    static SCOPE: Owner;
+}
+
+/// Who re-enters a lock: what a thread is in Curator, made explicit.
+///
+/// Acquires of one owner re-enter what the owner holds, through any handle of the same path and
+/// session. Acquires of different owners exclude each other. An acquire that names no owner and is
+/// outside any [`scope`](Self::scope) is an owner of its own.
+///
+/// A scope is one logical thread: acquires that run side by side in it share the lock, as nested
+/// ones do. Spawned tasks are outside the scope of their spawner.
+///
+/// # Examples
+/// ```
+/// # use recipes_core::Owner;
+/// # async fn example() {
+/// let request = Owner::new();
+/// request
+///     .scope(async {
+///         // Every acquire in here belongs to `request`.
+///     })
+///     .await;
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    id: u64,
+}
+
+impl Owner {
+    /// A new owner, different from every other in this process. Clones are the same owner.
+    #[expect(
+        clippy::new_without_default,
+        reason = "two defaults would not be equal"
+    )]
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            id: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Runs a future whose acquires belong to this owner.
+    ///
+    /// # Cancel safety
+    /// As the future's.
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        SCOPE.scope(self.clone(), future)
+    }
+
+    /// The owner of the scope that is running, if any.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        SCOPE.try_with(Clone::clone).ok()
+    }
+}
+
+type AttemptFuture = BoxFuture<'static, Result<Attempted, AcquireError>>;
+
+/// An attempt that all acquires of one owner wait for together: the first one polls it; if that is
+/// dropped, the next one does, and if the last one is, the attempt ends.
+#[derive(Clone)]
+pub(crate) struct Attempt {
+    // Dropped before `outcome`: the table must not find an attempt alive that is being dropped.
+    alive: Arc<()>,
+    outcome: Shared<AttemptFuture>,
+}
+
+impl Attempt {
+    pub(crate) fn new(outcome: AttemptFuture) -> Self {
+        Self {
+            alive: Arc::default(),
+            outcome: outcome.shared(),
+        }
+    }
+
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(&self) -> Result<Attempted, AcquireError> {
+        self.outcome.clone().await
+    }
+}
+
+/// Who acquires or holds: one entry of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) path: Arc<str>,
+    pub(crate) kind: LockKind,
+    pub(crate) owner: Owner,
+}
+
+/// What an owner is doing with a lock.
+enum Entry {
+    /// Acquiring it; dead once nobody waits for it any more.
+    Acquiring {
+        id: u64,
+        alive: Weak<()>,
+        outcome: WeakShared<AttemptFuture>,
+    },
+    /// Holding it; dead once no guard is left.
+    Held(Weak<Hold>),
+}
+
+impl Entry {
+    /// Upgrades nothing: to drop the last reference here would end an attempt or a hold, which
+    /// comes back to the table while a shard of it is locked.
+    fn is_alive(&self) -> bool {
+        match self {
+            Self::Acquiring { alive, .. } => alive.strong_count() > 0,
+            Self::Held(hold) => hold.strong_count() > 0,
+        }
+    }
+}
+
+#[derive(Default)]
+struct PathState {
+    lock: Weak<LockPath>,
+    entries: BTreeMap<(LockKind, Owner), Entry>,
+}
+
+impl PathState {
+    fn is_unused(&self) -> bool {
+        self.entries.is_empty() && self.lock.strong_count() == 0
+    }
+}
+
+/// What an acquire finds of its owner.
+pub(crate) enum Present {
+    Nothing,
+    Acquiring(Attempt),
+    Held(Arc<Hold>),
+}
+
+/// The lock paths of a session, keyed by path, then kind and owner.
+///
+/// Every method is synchronous and returns owned values: no shard stays locked across an await.
+#[derive(Default)]
+pub(crate) struct PathTable {
+    paths: DashMap<Arc<str>, PathState>,
+    next_attempt: AtomicU64,
+}
+
+impl PathTable {
+    /// The one lock of a path in this session; made with `make` where there is none.
+    pub(crate) fn lock(
+        &self,
+        path: &str,
+        options: &LockOptions,
+        make: impl FnOnce(Arc<str>) -> LockPath,
+    ) -> Result<Arc<LockPath>, ConfigError> {
+        let path: Arc<str> = path.into();
+        let mut state = self.paths.entry(Arc::clone(&path)).or_default();
+        let lock = match state.lock.upgrade() {
+            Some(lock) => lock,
+            None => {
+                let lock = Arc::new(make(path));
+                state.lock = Arc::downgrade(&lock);
+                lock
+            }
+        };
+        // Before `lock` may be dropped, which comes back to the table.
+        drop(state);
+        if lock.options == *options {
+            Ok(lock)
+        } else {
+            Err(ConfigError::OptionsDiffer {
+                path: lock.path.to_string(),
+            })
+        }
+    }
+
+    /// Forgets a path that nobody uses.
+    pub(crate) fn forget(&self, path: &str) {
+        self.paths.remove_if(path, |_, state| state.is_unused());
+    }
+
+    /// What this owner is doing with this lock.
+    pub(crate) fn present(&self, key: &Key) -> Present {
+        let Some(state) = self.paths.get(&key.path) else {
+            return Present::Nothing;
+        };
+        let present = match state.entries.get(&(key.kind, key.owner.clone())) {
+            Some(Entry::Acquiring { alive, outcome, .. }) => alive
+                .upgrade()
+                .zip(outcome.upgrade())
+                .map(|(alive, outcome)| Present::Acquiring(Attempt { alive, outcome })),
+            Some(Entry::Held(hold)) => hold.upgrade().map(Present::Held),
+            None => None,
+        };
+        present.unwrap_or(Present::Nothing)
+    }
+
+    /// Notes an attempt, unless the owner is busy with the lock already.
+    pub(crate) fn begin(&self, key: &Key, id: u64, attempt: &Attempt) -> bool {
+        let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
+        let slot = (key.kind, key.owner.clone());
+        if state.entries.get(&slot).is_some_and(Entry::is_alive) {
+            return false;
+        }
+        if let Some(outcome) = attempt.outcome.downgrade() {
+            let alive = Arc::downgrade(&attempt.alive);
+            state
+                .entries
+                .insert(slot, Entry::Acquiring { id, alive, outcome });
+        }
+        true
+    }
+
+    pub(crate) fn next_attempt(&self) -> u64 {
+        self.next_attempt.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts the hold that an attempt led to in its place.
+    pub(crate) fn hold(&self, key: &Key, hold: &Arc<Hold>) {
+        let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
+        state.entries.insert(
+            (key.kind, key.owner.clone()),
+            Entry::Held(Arc::downgrade(hold)),
+        );
+    }
+
+    /// Forgets an attempt that is over; leaves what has taken its place.
+    pub(crate) fn end_attempt(&self, key: &Key, ended: u64) {
+        self.remove(
+            key,
+            |entry| matches!(entry, Entry::Acquiring { id, .. } if *id == ended),
+        );
+    }
+
+    /// Forgets a hold that is over; leaves what has taken its place.
+    pub(crate) fn end_hold(&self, key: &Key, ended: *const Hold) {
+        self.remove(
+            key,
+            |entry| matches!(entry, Entry::Held(hold) if hold.as_ptr() == ended),
+        );
+    }
+
+    fn remove(&self, key: &Key, is_it: impl Fn(&Entry) -> bool) {
+        if let Some(mut state) = self.paths.get_mut(&key.path) {
+            let slot = (key.kind, key.owner.clone());
+            if state.entries.get(&slot).is_some_and(is_it) {
+                state.entries.remove(&slot);
+            }
+        }
+        self.forget(&key.path);
+    }
+
+    /// The live holds of a path, whatever kind and owner.
+    pub(crate) fn holds(&self, path: &str) -> Vec<Arc<Hold>> {
+        let Some(state) = self.paths.get(path) else {
+            return Vec::new();
+        };
+        let holds = state.entries.values().filter_map(|entry| match entry {
+            Entry::Held(hold) => hold.upgrade(),
+            Entry::Acquiring { .. } => None,
+        });
+        holds.collect()
+    }
+}
+
+impl fmt::Debug for PathTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathTable")
+            .field("paths", &self.paths.len())
+            .finish()
+    }
+}

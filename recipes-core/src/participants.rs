@@ -1,0 +1,76 @@
+//! Who holds and who waits.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::join_all;
+
+use crate::error::QueryError;
+use crate::lock_internals::LockInternals;
+use crate::node_name;
+use crate::nodes::NodesError;
+use crate::record::Identity;
+use crate::wait_queue;
+
+/// A node in a lock directory, as it was when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Participant {
+    /// Full path of the node.
+    pub path: String,
+    /// The sequence in its name, `None` for a node that no lock recipe made.
+    pub sequence: Option<i32>,
+    /// The data that its maker wrote, opaque unless [`identity`](Self::identity) understands it.
+    pub data: Vec<u8>,
+    /// The session that it goes with, 0 if it is not ephemeral.
+    pub session_id: i64,
+    /// When it was made, by the ensemble's clock.
+    pub created_at: SystemTime,
+}
+
+impl Participant {
+    /// Host, process and application, where the node carries a record of this library.
+    #[must_use]
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::parse(&self.data)
+    }
+}
+
+impl LockInternals {
+    /// The nodes of the lock directory in the order in which they are admitted, strangers among
+    /// them; empty where the directory does not exist.
+    ///
+    /// # Errors
+    /// As [`Session::read`](crate::Session::read).
+    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+        let lock = &self.target.lock;
+        let (directory, kind) = (&*lock.path, self.target.kind);
+        let query = async |epoch: std::sync::Arc<crate::epoch::Epoch>| {
+            let nodes = epoch.nodes()?;
+            let mut children = match nodes.list(directory).await {
+                Err(NodesError::NoNode) => Vec::new(),
+                children => children?,
+            };
+            wait_queue::sort(kind, &mut children);
+            let paths: Vec<_> = children.iter().map(|name| lock.node_path(name)).collect();
+            let reads = join_all(paths.iter().map(|path| nodes.read(path))).await;
+            let mut participants = Vec::with_capacity(paths.len());
+            for (path, read) in paths.into_iter().zip(reads) {
+                // One that has left between the two requests is no participant any more.
+                let Some((data, stat)) = read? else { continue };
+                participants.push(Participant {
+                    sequence: node_name::sequence(node_name::last_part(&path)),
+                    path,
+                    data,
+                    session_id: stat.ephemeral_owner,
+                    created_at: from_unix_ms(stat.ctime_ms),
+                });
+            }
+            Ok(participants)
+        };
+        lock.session.query(directory, query).await
+    }
+}
+
+fn from_unix_ms(ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}

@@ -1,0 +1,218 @@
+//! The data of a lock node: who made it, for people and tools.
+//!
+//! One line of ASCII, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000`:
+//! format and version, then fields in any order, values escaped as keys are. Readers skip fields
+//! that they do not know. `since` is the wall clock of the process that made the node, in
+//! milliseconds since the Unix epoch. Data of others (Curator writes an address, empty, or gzip;
+//! a revocation request writes `__REVOKE__`) is not this format and is left as it is.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::ConfigError;
+use crate::node_name::LockKind;
+use crate::path::{escape_key, unescape_key};
+
+const FORMAT: &str = "recipes/1";
+
+/// What Curator writes into a node to ask its holder to let go; data that starts so would be taken
+/// for a request.
+const REVOKE: &[u8] = b"__REVOKE__";
+
+/// The most that fits into a request beside path and ACL: servers refuse packets of 1 MiB
+/// (`jute.maxbuffer`) by closing the connection, which a client cannot tell from a lost one.
+const IDENTITY_BYTES_MAX: usize = 1_000_000;
+
+/// Who contends, as it stands in the data of a lock node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// Name of the application.
+    pub application: String,
+    /// Kind of the lock that the node stands for; `None` where the word is not known here.
+    pub kind: Option<LockKind>,
+    /// When the node was made, by the clock of its maker.
+    pub since: SystemTime,
+}
+
+/// What this process writes into its lock nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeData {
+    /// A record of host, process and application.
+    Record { application: String },
+    /// Bytes that the user chose.
+    Custom(Vec<u8>),
+}
+
+impl NodeData {
+    /// The record of this process, with the name of its executable as the application.
+    pub(crate) fn of_this_process() -> Self {
+        let executable = std::env::current_exe().ok();
+        let name = executable
+            .as_deref()
+            .and_then(|path| path.file_stem()?.to_str());
+        Self::Record {
+            application: name.unwrap_or("unknown").to_owned(),
+        }
+    }
+
+    /// Bytes to write as they are.
+    pub(crate) fn custom(bytes: Vec<u8>) -> Result<Self, ConfigError> {
+        if bytes.len() > IDENTITY_BYTES_MAX {
+            let (bytes, bytes_max) = (bytes.len(), IDENTITY_BYTES_MAX);
+            return Err(ConfigError::IdentityTooLarge { bytes, bytes_max });
+        }
+        if bytes == REVOKE {
+            return Err(ConfigError::IdentityReserved);
+        }
+        Ok(Self::Custom(bytes))
+    }
+
+    /// The bytes for a node made now.
+    pub(crate) fn bytes(&self, kind: LockKind) -> Vec<u8> {
+        match self {
+            Self::Custom(bytes) => bytes.clone(),
+            Self::Record { application } => Identity {
+                host: host_name(),
+                pid: std::process::id(),
+                application: application.clone(),
+                kind: Some(kind),
+                since: SystemTime::now(),
+            }
+            .to_string()
+            .into_bytes(),
+        }
+    }
+}
+
+impl Identity {
+    /// Reads the data of a lock node, `None` where it is not such a record.
+    #[must_use]
+    pub fn parse(data: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(data).ok()?.split(' ');
+        if words.next() != Some(FORMAT) {
+            return None;
+        }
+        let (mut host, mut pid, mut application, mut kind, mut since) = Default::default();
+        for (name, value) in words.filter_map(|word| word.split_once('=')) {
+            match name {
+                "host" => host = unescape_key(value),
+                "pid" => pid = value.parse().ok(),
+                "app" => application = unescape_key(value),
+                "kind" => kind = parse_kind(value),
+                "since" => since = value.parse().ok().map(Duration::from_millis),
+                _ => {}
+            }
+        }
+        let since = UNIX_EPOCH.checked_add(since?)?;
+        Some(Self {
+            host: host?,
+            pid: pid?,
+            application: application?,
+            kind,
+            since,
+        })
+    }
+}
+
+/// The form that stands in the node.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{FORMAT}")?;
+        if let Some(kind) = self.kind {
+            write!(f, " kind={}", kind.as_str())?;
+        }
+        let since = self.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (host, application) = (escape_key(&self.host), escape_key(&self.application));
+        let (pid, since_ms) = (self.pid, since.as_millis());
+        write!(
+            f,
+            " host={host} pid={pid} app={application} since={since_ms}"
+        )
+    }
+}
+
+fn parse_kind(word: &str) -> Option<LockKind> {
+    [LockKind::Mutex, LockKind::Read, LockKind::Write]
+        .into_iter()
+        .find(|it| it.as_str() == word)
+}
+
+fn host_name() -> String {
+    let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = from_kernel
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .unwrap_or_default();
+    match name.trim() {
+        "" => "unknown".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            host: "web 3".to_owned(),
+            pid: 4711,
+            application: "orders=ä".to_owned(),
+            kind: Some(LockKind::Write),
+            since: UNIX_EPOCH + Duration::from_millis(1_763_700_000_123),
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_written() {
+        let text = identity().to_string();
+        assert_eq!(text.split(' ').count(), 6, "{text}");
+        assert_eq!(Identity::parse(text.as_bytes()), Some(identity()));
+    }
+
+    #[test]
+    fn unknown_fields_and_kinds_are_skipped() {
+        let text = "recipes/1 zone=eu kind=semaphore host=a pid=1 app=b since=0 novalue";
+        let parsed = Identity::parse(text.as_bytes()).unwrap();
+        assert_eq!((parsed.host.as_str(), parsed.kind), ("a", None));
+    }
+
+    #[test]
+    fn data_of_others_is_no_record() {
+        let cases: [&[u8]; 8] = [
+            b"",
+            b"127.0.0.1",
+            REVOKE,
+            b"\x1f\x8b\x08\x00",
+            b"recipes/2 host=a pid=1 app=b since=0",
+            b"recipes/1 host=a pid=x app=b since=0",
+            b"recipes/1 host=a pid=1 app=b since=99999999999999999999",
+            b"recipes/1",
+        ];
+        for data in cases {
+            assert_eq!(Identity::parse(data), None, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_writes_its_pid_and_kind() {
+        let bytes = NodeData::of_this_process().bytes(LockKind::Mutex);
+        let identity = Identity::parse(&bytes).unwrap();
+        assert_eq!(
+            (identity.pid, identity.kind),
+            (std::process::id(), Some(LockKind::Mutex))
+        );
+    }
+
+    #[test]
+    fn custom_bytes_are_written_as_they_are_within_the_limit() {
+        let data = NodeData::custom(vec![7; IDENTITY_BYTES_MAX]).unwrap();
+        assert_eq!(data.bytes(LockKind::Mutex).len(), IDENTITY_BYTES_MAX);
+        assert!(NodeData::custom(vec![7; IDENTITY_BYTES_MAX + 1]).is_err());
+        assert!(NodeData::custom(REVOKE.to_vec()).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! How requests without a good answer are tried again.
+
+use std::time::Duration;
+
+use crate::nodes::{NodesError, Reply};
+
+/// Pause after the first failure: enough that a flapping connection does not spin.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Longest pause: what a waiter may add to the recovery of the ensemble.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Growing pauses between tries.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    pause: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { pause: PAUSE_MIN }
+    }
+}
+
+impl Backoff {
+    pub(crate) async fn wait(&mut self) {
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Sends a request that can be repeated without harm until it has a lasting answer.
+///
+/// Ends when the ensemble answers; a caller that waits for the end of the session beside it drops
+/// it then.
+pub(crate) async fn persist<'a, T>(
+    mut send: impl FnMut() -> Reply<'a, T>,
+) -> Result<T, NodesError> {
+    let mut backoff = Backoff::default();
+    loop {
+        match send().await {
+            Err(error) if error.is_passing() => backoff.wait().await,
+            answer => return answer,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A client session that outlives ZooKeeper sessions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use zookeeper_client::Client;
+
+use crate::backend::Backend;
+use crate::builder::SessionBuilder;
+use crate::cleanup::Cleanup;
+use crate::epoch::{Epoch, Link};
+use crate::error::{AcquireError, ConnectError, QueryError};
+use crate::keeper::Keeper;
+use crate::nodes::zookeeper::ExistingClient;
+use crate::nodes::{NodeStat, NodesError};
+use crate::options::SessionOptions;
+use crate::owner::PathTable;
+use crate::retry;
+
+/// A connection to a ZooKeeper ensemble that locks are taken through.
+///
+/// Cheap to clone; all clones are one session. When the ensemble expires the ZooKeeper session
+/// behind it, another is opened (the next *epoch*): locks that were held are lost, contenders
+/// queue up again within their deadline.
+///
+/// # Guarantees
+/// - When the last handle, lock and guard is dropped, the ZooKeeper session is closed and every
+///   node of it removed. [`close`](Self::close) before `main` ends, since a runtime that is shut
+///   down first leaves them until the session times out.
+/// - Once the runtime that opened it is gone every call fails as after a close, and none hangs.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use recipes_core::Session;
+///
+/// let session = Session::connect("zk1:2181,zk2:2181/app").await?;
+/// // ... take locks ...
+/// session.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: SessionOptions,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) paths: PathTable,
+    pub(crate) cleanup: Cleanup,
+    phase: watch::Receiver<Phase>,
+    close: watch::Sender<bool>,
+}
+
+/// What a session is doing.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// Opening a ZooKeeper session, the first or another.
+    Connecting,
+    /// One is open.
+    Open(Arc<Epoch>),
+    /// Being closed; only the clean-up goes on.
+    Closing(Arc<Epoch>),
+    /// Closed, by us.
+    Closed,
+    /// Over for good; the ensemble would not have another.
+    Ended(NodesError),
+}
+
+impl Phase {
+    /// The epoch in which nodes can still be deleted.
+    pub(crate) fn epoch(&self) -> Option<Arc<Epoch>> {
+        match self {
+            Self::Open(epoch) | Self::Closing(epoch) => Some(Arc::clone(epoch)),
+            Self::Connecting | Self::Closed | Self::Ended(_) => None,
+        }
+    }
+}
+
+/// How a [`Session`] is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionHealth {
+    /// No ZooKeeper session is open; one is being opened. Acquires wait.
+    Connecting,
+    /// Open and connected.
+    Connected,
+    /// Open and disconnected: guards are suspended and lost if it lasts.
+    Disconnected,
+    /// Closed, or ended for good: every call fails.
+    Closed,
+}
+
+impl Session {
+    /// Opens a session with default options on the servers of a connect string,
+    /// `host:port,host:port/chroot`.
+    ///
+    /// The chroot must exist.
+    ///
+    /// # Errors
+    /// As [`SessionBuilder::connect`].
+    pub async fn connect(connect_string: &str) -> Result<Self, ConnectError> {
+        Self::builder().connect(connect_string).await
+    }
+
+    /// Starts with default options.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// Takes locks through a client that exists already.
+    ///
+    /// Nobody but the maker of a client can make another like it, so this session has one epoch:
+    /// after expiry every acquire fails with [`AcquireError::SessionEnded`]. Must be called on a
+    /// tokio runtime.
+    #[must_use]
+    pub fn from_client(client: Client) -> Self {
+        Self::builder().start(Arc::new(ExistingClient::new(client)))
+    }
+
+    /// Starts a session on any backend; must be called on a tokio runtime.
+    pub(crate) fn start(backend: Arc<dyn Backend>, options: SessionOptions) -> Self {
+        let (phase_sender, phase) = watch::channel(Phase::Connecting);
+        let (close, close_asked) = watch::channel(false);
+        let cleanup = Cleanup::start(phase.clone());
+        let patience = options.connect_timeout;
+        let keeper = Keeper::new(
+            Arc::clone(&backend),
+            phase_sender,
+            close_asked,
+            cleanup.clone(),
+            patience,
+        );
+        tokio::spawn(keeper.run());
+        let paths = PathTable::default();
+        let shared = Shared {
+            options,
+            backend,
+            paths,
+            cleanup,
+            phase,
+            close,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// How the session is doing now.
+    #[must_use]
+    pub fn health(&self) -> SessionHealth {
+        health(&self.shared.phase)
+    }
+
+    /// Follows the health of the session from now on; keeps nothing alive.
+    #[must_use]
+    pub fn watch_health(&self) -> HealthWatcher {
+        HealthWatcher {
+            phase: self.shared.phase.clone(),
+            seen: self.health(),
+        }
+    }
+
+    /// Counts the ZooKeeper sessions that were opened: 1 for the first, 0 before it.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.shared
+            .phase
+            .borrow()
+            .epoch()
+            .map_or(0, |epoch| epoch.number)
+    }
+
+    /// The id of the present ZooKeeper session, as servers log it, `None` while there is none.
+    #[must_use]
+    pub fn session_id(&self) -> Option<i64> {
+        self.shared
+            .phase
+            .borrow()
+            .epoch()
+            .map(|epoch| epoch.session_id)
+    }
+
+    /// Reads a node, `None` where it does not exist.
+    ///
+    /// # Errors
+    /// [`QueryError::SessionClosed`]; [`QueryError::Failed`] where the ensemble refuses, or does
+    /// not answer within the session's connect timeout.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, QueryError> {
+        self.query(path, async |epoch| {
+            let nodes = epoch.nodes()?;
+            retry::persist(|| nodes.read(path)).await
+        })
+        .await
+    }
+
+    /// Closes the session: contenders end with [`AcquireError::SessionClosed`], live guards are
+    /// lost, pending clean-ups are finished within the connect timeout, and the ensemble removes
+    /// what is left. Closing again does nothing.
+    ///
+    /// # Cancel safety
+    /// Goes on in the background when dropped.
+    pub async fn close(&self) {
+        // The keeper is gone if nobody listens.
+        let _ = self.shared.close.send(true);
+        let mut phase = self.shared.phase.clone();
+        let is_over = |phase: &Phase| matches!(phase, Phase::Closed | Phase::Ended(_));
+        drop(phase.wait_for(is_over).await);
+    }
+
+    /// Waits for an open epoch.
+    pub(crate) async fn open_epoch(&self, path: &str) -> Result<Arc<Epoch>, AcquireError> {
+        let mut phase = self.shared.phase.clone();
+        let path = || path.to_owned();
+        loop {
+            match &*phase.borrow_and_update() {
+                Phase::Open(epoch) if !matches!(epoch.link(), Link::Ended(_)) => {
+                    return Ok(Arc::clone(epoch));
+                }
+                // Over, and its keeper is about to say what comes next.
+                Phase::Open(_) | Phase::Connecting => {}
+                Phase::Ended(_) => return Err(AcquireError::SessionEnded { path: path() }),
+                Phase::Closing(_) | Phase::Closed => {
+                    return Err(AcquireError::SessionClosed { path: path() });
+                }
+            }
+            if phase.changed().await.is_err() {
+                return Err(AcquireError::SessionClosed { path: path() });
+            }
+        }
+    }
+
+    /// Runs reads of one epoch, for at most the connect timeout.
+    pub(crate) async fn query<T>(
+        &self,
+        path: &str,
+        read: impl AsyncFnOnce(Arc<Epoch>) -> Result<T, NodesError>,
+    ) -> Result<T, QueryError> {
+        let failed = |source| QueryError::Failed {
+            path: path.to_owned(),
+            source,
+        };
+        let answer = async {
+            let closed = |_| QueryError::SessionClosed {
+                path: path.to_owned(),
+            };
+            let epoch = self.open_epoch(path).await.map_err(closed)?;
+            tokio::select! {
+                biased;
+                _ = epoch.ended() => Err(failed(NodesError::SessionEnded)),
+                answer = read(Arc::clone(&epoch)) => answer.map_err(failed),
+            }
+        };
+        match tokio::time::timeout(self.connect_timeout(), answer).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(failed(NodesError::Unknown(Arc::new(elapsed)))),
+        }
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.shared.options.connect_timeout
+    }
+
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.shared.phase.clone()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (epoch, health) = (self.epoch(), self.health());
+        f.debug_struct("Session")
+            .field("epoch", &epoch)
+            .field("health", &health)
+            .finish_non_exhaustive()
+    }
+}
+
+fn health(phase: &watch::Receiver<Phase>) -> SessionHealth {
+    if phase.has_changed().is_err() {
+        return SessionHealth::Closed;
+    }
+    match &*phase.borrow() {
+        Phase::Connecting => SessionHealth::Connecting,
+        Phase::Open(epoch) => match epoch.link() {
+            Link::Connected(_) => SessionHealth::Connected,
+            Link::Disconnected => SessionHealth::Disconnected,
+            Link::Ended(_) => SessionHealth::Connecting,
+        },
+        Phase::Closing(_) | Phase::Closed | Phase::Ended(_) => SessionHealth::Closed,
+    }
+}
+
+/// Follows the health of a [`Session`].
+#[derive(Debug)]
+pub struct HealthWatcher {
+    phase: watch::Receiver<Phase>,
+    seen: SessionHealth,
+}
+
+impl HealthWatcher {
+    /// Waits until the health differs from what this watcher saw last; short blips in between may
+    /// be missed. Never completes after [`SessionHealth::Closed`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn changed(&mut self) -> SessionHealth {
+        if self.seen == SessionHealth::Closed {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            let epoch = self.phase.borrow_and_update().epoch();
+            let link = epoch.as_ref().map(|epoch| epoch.link());
+            let now = health(&self.phase);
+            if now != self.seen {
+                self.seen = now;
+                return now;
+            }
+            let link_changed = async {
+                match epoch.as_ref().zip(link) {
+                    Some((epoch, link)) => epoch.link_differs(link).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // An error means that the session is gone, which `health` tells.
+                _ = self.phase.changed() => {}
+                () = link_changed => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes that the ensemble carries out only while a lock is held.
+
+use crate::error::{LostError, LostReason, TransactionError};
+use crate::lease::Lease;
+use crate::nodes::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError};
+
+/// A ZooKeeper transaction bound to a guard, from [`LockGuard::transaction`].
+///
+/// The ensemble checks that the lock's node exists in the same step in which it carries out the
+/// operations: a holder that lost the lock without knowing it changes nothing.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: &recipes_core::LockGuard) -> Result<(), recipes_core::TransactionError> {
+/// guard.transaction().set("/orders/next", "1001", Some(7)).create("/orders/1000", "new").commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`LockGuard::transaction`]: crate::LockGuard::transaction
+#[derive(Debug)]
+#[must_use = "a transaction does nothing until commit"]
+pub struct Transaction<'a> {
+    leases: Vec<&'a Lease>,
+    operations: Vec<NodeOp>,
+}
+
+/// What one operation of a [`Transaction`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionResult {
+    /// A node was created; its path.
+    Created(String),
+    /// A node was deleted.
+    Deleted,
+    /// Data was replaced; the new stat.
+    Set(NodeStat),
+    /// A version was as expected.
+    Checked,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(leases: Vec<&'a Lease>) -> Self {
+        Self {
+            leases,
+            operations: Vec::new(),
+        }
+    }
+
+    /// Creates a persistent node with the session's ACL for its path.
+    pub fn create(mut self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
+        let path = path.into();
+        let acl = self
+            .leases
+            .first()
+            .map(|lease| lease.lock().acl_of(&path))
+            .unwrap_or_default();
+        let (data, mode) = (data.into().into(), NodeMode::Persistent);
+        self.operations.push(NodeOp::Create(NewNode {
+            path,
+            data,
+            acl,
+            mode,
+        }));
+        self
+    }
+
+    /// Replaces the data of a node that has this version, or any.
+    pub fn set(
+        mut self,
+        path: impl Into<String>,
+        data: impl Into<Vec<u8>>,
+        version: Option<i32>,
+    ) -> Self {
+        let (path, data) = (path.into(), data.into());
+        self.operations.push(NodeOp::Set {
+            path,
+            data,
+            version,
+        });
+        self
+    }
+
+    /// Deletes a node that has this version, or any.
+    pub fn delete(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Delete {
+            path: path.into(),
+            version,
+        });
+        self
+    }
+
+    /// Requires that a node has this version, or exists.
+    pub fn check(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Check {
+            path: path.into(),
+            version,
+        });
+        self
+    }
+
+    /// Carries out all operations while the lock is held, or none.
+    ///
+    /// # Errors
+    /// As [`TransactionError`] says. Only [`TransactionError::Unknown`] may have changed something,
+    /// then all of it.
+    ///
+    /// # Cancel safety
+    /// The transaction may or may not be carried out when the future is dropped.
+    pub async fn commit(self) -> Result<Vec<TransactionResult>, TransactionError> {
+        let Self { leases, operations } = self;
+        leases.iter().try_for_each(|lease| lease.check())?;
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let check = |lease: &&Lease| NodeOp::Check {
+            path: lease.node_path().to_owned(),
+            version: None,
+        };
+        let guarded: Vec<_> = leases.iter().map(check).chain(operations).collect();
+        let nodes = first.epoch().nodes().map_err(TransactionError::Unknown)?;
+        let committed = tokio::select! {
+            biased;
+            reason = first.epoch().ended() => {
+                // The session may have ended behind the commit.
+                first.note_loss(reason);
+                return Err(TransactionError::Unknown(NodesError::SessionEnded));
+            }
+            committed = nodes.multi(&guarded) => committed,
+        };
+        match committed {
+            Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
+            Err(error) => Err(failure(error, &leases)),
+        }
+    }
+}
+
+fn result(done: NodeOpDone) -> TransactionResult {
+    match done {
+        NodeOpDone::Created(created) => TransactionResult::Created(created.path),
+        NodeOpDone::Deleted => TransactionResult::Deleted,
+        NodeOpDone::Set(stat) => TransactionResult::Set(stat),
+        NodeOpDone::Checked => TransactionResult::Checked,
+    }
+}
+
+fn failure(MultiError { index, source }: MultiError, leases: &[&Lease]) -> TransactionError {
+    let Some(index) = index else {
+        return match source {
+            source if source.is_lasting() => TransactionError::Rejected(source),
+            NodesError::Throttled => TransactionError::Rejected(source),
+            source => TransactionError::Unknown(source),
+        };
+    };
+    match leases.get(index) {
+        Some(lease) if matches!(source, NodesError::NoNode) => {
+            let reason = lease.note_loss(LostReason::NodeRemoved);
+            LostError {
+                path: lease.path().to_owned(),
+                reason,
+            }
+            .into()
+        }
+        Some(_) => TransactionError::Rejected(source),
+        None => TransactionError::Refused {
+            index: index.saturating_sub(leases.len()),
+            source,
+        },
+    }
+}

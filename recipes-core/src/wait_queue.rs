@@ -1,0 +1,149 @@
+//! The order of the children of a lock directory, exactly Curator's.
+
+use std::cmp::Ordering;
+
+use crate::node_name::LockKind;
+
+/// Compares two children as Curator's `LockInternalsSorter` does for this kind of lock.
+///
+/// The key is the text behind the last marker, the whole name where there is none, compared as
+/// Java strings. Equal keys are legitimate only for a writer and its own downgraded reader; there
+/// Curator keeps the server's order, we put the writer first, then go by name.
+pub(crate) fn compare(kind: LockKind, a: &str, b: &str) -> Ordering {
+    let by_key = compare_as_java(key(kind, a), key(kind, b));
+    by_key
+        .then_with(|| is_writer(b).cmp(&is_writer(a)))
+        .then_with(|| a.cmp(b))
+}
+
+/// Whether a child makes readers wait.
+pub(crate) fn is_writer(name: &str) -> bool {
+    name.contains(LockKind::Write.marker())
+}
+
+/// Whether a child comes before every contender that joins from now on.
+pub(crate) fn precedes_newcomers(kind: LockKind, name: &str) -> bool {
+    // Newcomers' keys start with a digit, and ':' is the character behind '9'.
+    compare_as_java(key(kind, name), ":") == Ordering::Less
+}
+
+/// Puts children in the order in which they are admitted.
+pub(crate) fn sort(kind: LockKind, children: &mut [String]) {
+    children.sort_by(|a, b| compare(kind, a, b));
+}
+
+fn key(kind: LockKind, name: &str) -> &str {
+    let behind = |name, kind: LockKind| behind_last(name, kind.marker());
+    match kind {
+        LockKind::Mutex => behind(name, LockKind::Mutex),
+        LockKind::Read | LockKind::Write => behind(behind(name, LockKind::Read), LockKind::Write),
+    }
+}
+
+fn behind_last<'a>(name: &'a str, marker: &str) -> &'a str {
+    name.rsplit_once(marker).map_or(name, |(_, text)| text)
+}
+
+/// `String.compareTo`: by UTF-16 code unit, which differs from UTF-8 order beyond U+FFFF.
+fn compare_as_java(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() && b.is_ascii() {
+        a.cmp(b)
+    } else {
+        a.encode_utf16().cmp(b.encode_utf16())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted<const N: usize>(kind: LockKind, names: [&str; N]) -> Vec<String> {
+        let mut names = names.map(String::from).to_vec();
+        sort(kind, &mut names);
+        names
+    }
+
+    #[test]
+    fn contenders_are_ordered_by_sequence_not_by_uuid() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-lock-0000000002", "_c_b-lock-0000000000"]
+            ),
+            ["_c_b-lock-0000000000", "_c_a-lock-0000000002"]
+        );
+    }
+
+    #[test]
+    fn foreign_children_take_part_with_their_whole_name() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["zforeign", "_c_a-lock-0000000002", "-foreign"]
+            ),
+            ["-foreign", "_c_a-lock-0000000002", "zforeign"]
+        );
+    }
+
+    #[test]
+    fn wrapped_sequences_come_first_as_in_curator() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-lock-2147483647", "_c_b-lock--2147483648"]
+            ),
+            ["_c_b-lock--2147483648", "_c_a-lock-2147483647"]
+        );
+    }
+
+    #[test]
+    fn readers_and_writers_share_one_order_and_a_tie_puts_the_writer_first() {
+        assert_eq!(
+            sorted(
+                LockKind::Read,
+                [
+                    "_c_c-__READ__0000000001",
+                    "_c_a-__READ__0000000000",
+                    "_c_b-__WRIT__0000000000"
+                ]
+            ),
+            [
+                "_c_b-__WRIT__0000000000",
+                "_c_a-__READ__0000000000",
+                "_c_c-__READ__0000000001"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_mutex_orders_read_write_nodes_behind_its_own() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-__READ__0000000000", "_c_b-lock-0000000009"]
+            ),
+            ["_c_b-lock-0000000009", "_c_a-__READ__0000000000"]
+        );
+    }
+
+    #[test]
+    fn names_beyond_the_basic_plane_are_compared_as_java_does() {
+        // U+1F600 is D83D DE00 in UTF-16, before U+FF5E; in UTF-8 it comes behind.
+        assert_eq!(
+            sorted(LockKind::Mutex, ["\u{ff5e}", "\u{1f600}"]),
+            ["\u{1f600}", "\u{ff5e}"]
+        );
+    }
+
+    #[test]
+    fn what_sorts_behind_the_digits_does_not_precede_newcomers() {
+        for (name, want) in [
+            ("_c_a-lock-0000000000", true),
+            ("-foreign", true),
+            ("zforeign", false),
+            ("", true),
+        ] {
+            assert_eq!(precedes_newcomers(LockKind::Mutex, name), want, "{name}");
+        }
+    }
+}
