@@ -1,1 +1,45 @@
-//! Distributed locks on ZooKeeper for async Rust.
+//! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
+//!
+//! ```
+//! # use zookeeper_recipes::testing;
+//! use zookeeper_recipes::{InterProcessMutex, Session};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let connect = async |_| Ok::<_, std::io::Error>(testing::MemoryEnsemble::new().session());
+//! # let session =
+//! # connect("zk1:2181,zk2:2181,zk3:2181").await?;
+//! // let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
+//! # let _: &Session = &session;
+//! let orders = InterProcessMutex::new(&session, "/locks/orders")?;
+//! let guard = orders.acquire().await?;
+//! // ... one process at a time, with a token for the store: guard.fencing_token() ...
+//! guard.release().await?;
+//! session.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
+//! [`InterProcessMutex`], or a [`LockFactory`] that makes locks by key. [`Owner`] says who
+//! re-enters. [`MutexGuard`] is the proof of holding; [`LockGuard`] is that of any lock, taken
+//! through [`DistributedLock`].
+//!
+//! # Features
+//! - `testing`: [`testing`], doubles and real servers for the tests of your service.
+//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
+
+mod factory;
+
+pub use factory::LockFactory;
+pub use recipes_core::{
+    Acl, Acls, AcquireError, AuthId, Client, ConfigError, ConnectError, DistributedLock,
+    FencingToken, GuardMember, GuardState, HealthWatcher, Identity, LockGuard, LockKind,
+    LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
+    Permission, QueryError, ReleaseError, Session, SessionBuilder, SessionHealth, Step,
+    Transaction, TransactionError, TransactionResult, VerifyError, escape_key, unescape_key,
+};
+pub use recipes_mutex::{InterProcessMutex, MutexGuard};
+
+#[cfg(feature = "testing")]
+pub use recipes_testing as testing;
