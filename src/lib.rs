@@ -1,16 +1,10 @@
 //! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
 //!
-//! ```
-//! # use zookeeper_recipes::testing;
+//! ```no_run
 //! use zookeeper_recipes::{InterProcessMutex, Session};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let connect = async |_| Ok::<_, std::io::Error>(testing::MemoryEnsemble::new().session());
-//! # let session =
-//! # connect("zk1:2181,zk2:2181,zk3:2181").await?;
-//! // let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
-//! # let _: &Session = &session;
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
 //! let orders = InterProcessMutex::new(&session, "/locks/orders")?;
 //! let guard = orders.acquire().await?;
 //! // ... one process at a time, with a token for the store: guard.fencing_token() ...
@@ -26,7 +20,7 @@
 //! through [`DistributedLock`].
 //!
 //! # Features
-//! - `testing`: [`testing`], doubles and real servers for the tests of your service.
+//! - `testing`: module `testing`, doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
 
 mod factory;

@@ -337,6 +337,9 @@ impl Acquire {
     }
 
     fn listed(&mut self, member: usize, children: &[String]) -> Vec<Action> {
+        if !matches!(self.stage(member), Some(Stage::Listing { .. })) {
+            return Vec::new();
+        }
         let mut actions = self.judge(member, children);
         actions.extend(self.settle());
         actions
@@ -431,11 +434,7 @@ impl Acquire {
     }
 
     fn own_gone(&mut self, member: usize) -> Vec<Action> {
-        if self
-            .members
-            .get(member)
-            .is_none_or(|member| member.stage.node().is_none())
-        {
+        if self.stage(member).and_then(Stage::node).is_none() {
             return Vec::new();
         }
         let mut actions = self.rejoin(member);
@@ -504,6 +503,10 @@ impl Acquire {
             Some(member) => vec![Action::Stat(member)],
             None => vec![Action::Grant(held)],
         }
+    }
+
+    fn stage(&self, member: usize) -> Option<&Stage> {
+        self.members.get(member).map(|member| &member.stage)
     }
 
     fn set(&mut self, member: usize, stage: Stage) {

@@ -1,1 +1,360 @@
+//! The state machine alone: every event is made up, nothing is sent.
 
+use super::*;
+
+const SESSION: i64 = 77;
+
+fn node(sequence: u32) -> Node {
+    Node {
+        name: name(sequence),
+        czxid: Some(i64::from(sequence) + 100),
+    }
+}
+
+fn name(sequence: u32) -> String {
+    format!("_c_00000000-0000-4000-8000-{sequence:012}-lock-{sequence:010}")
+}
+
+fn names(sequences: &[u32]) -> Vec<String> {
+    sequences.iter().copied().map(name).collect()
+}
+
+fn entry(own: u32, children: &[u32]) -> Entry {
+    Entry {
+        node: node(own),
+        children: Some(names(children)),
+    }
+}
+
+fn found(sequence: u32, owner: i64) -> Found {
+    Found {
+        name: name(sequence),
+        owner,
+        czxid: i64::from(sequence) + 100,
+    }
+}
+
+/// An attempt for so many mutexes that has asked for its nodes.
+fn started(members: usize, patience: Patience) -> Acquire {
+    let mut acquire = Acquire::new(vec![LockKind::Mutex; members], patience);
+    let first = acquire.step(Event::SessionStarted(SESSION));
+    let all = (0..members).collect();
+    assert_eq!(
+        first,
+        [if patience == Patience::Try {
+            Action::Probe
+        } else {
+            Action::Enter(all)
+        }]
+    );
+    acquire
+}
+
+/// One that waits with node 5 behind the given nodes.
+fn waiting(ahead: &[u32]) -> Acquire {
+    let mut acquire = started(1, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(5, &[ahead, &[5]].concat())]));
+    let nearest_two = names(ahead.get(ahead.len().saturating_sub(2)..).unwrap_or(ahead));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, nearest_two), Action::WatchOwn(0)]
+    );
+    acquire
+}
+
+#[test]
+fn an_empty_directory_grants_in_one_round_trip() {
+    let mut acquire = started(1, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(0, &[0])]));
+    assert_eq!(actions, [Action::Grant(vec![node(0)])]);
+}
+
+#[test]
+fn a_listing_that_was_lost_is_asked_for_again() {
+    let mut acquire = started(1, Patience::Wait);
+    let entered = Event::Entered(vec![Entry {
+        node: node(0),
+        children: None,
+    }]);
+    assert_eq!(acquire.step(entered), [Action::List(0)]);
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[0]))),
+        [Action::Grant(vec![node(0)])]
+    );
+}
+
+#[test]
+fn a_grant_needs_our_node_in_the_listing() {
+    let mut acquire = started(1, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(5, &[])]));
+    assert_eq!(actions, [Action::Enter(vec![0])]);
+}
+
+#[test]
+fn the_deletion_of_the_only_node_ahead_is_the_grant() {
+    let mut acquire = waiting(&[3]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::Grant(vec![node(5)])]
+    );
+}
+
+#[test]
+fn the_deletion_of_the_nearest_of_several_nodes_ahead_only_lists_again() {
+    let mut acquire = waiting(&[2, 3]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    let actions = acquire.step(Event::Listed(0, names(&[2, 5])));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, names(&[2])), Action::WatchOwn(0)]
+    );
+}
+
+#[test]
+fn the_deletion_before_the_nearest_prepares_the_hand_off() {
+    let mut acquire = waiting(&[2, 3]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(2))),
+        [Action::List(0)]
+    );
+    let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+    );
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::Grant(vec![node(5)])]
+    );
+}
+
+#[test]
+fn a_deletion_seen_while_a_listing_is_under_way_counts_for_it() {
+    let mut acquire = waiting(&[2, 3]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(2))),
+        [Action::List(0)]
+    );
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
+    // The listing is from before the second deletion.
+    let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
+    assert_eq!(actions, [Action::Grant(vec![node(5)])]);
+}
+
+#[test]
+fn an_old_listing_that_shows_more_ahead_than_is_gone_does_not_grant() {
+    let mut acquire = waiting(&[1, 2, 3]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    // A replica that has not applied the deletion of 3 answers.
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[1, 2, 3, 5]))),
+        [Action::List(0)]
+    );
+    let actions = acquire.step(Event::Listed(0, names(&[1, 2, 5])));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, names(&[1, 2])), Action::WatchOwn(0)]
+    );
+}
+
+#[test]
+fn changed_data_of_the_node_ahead_is_no_deletion() {
+    let mut acquire = waiting(&[3]);
+    let actions = acquire.step(Event::BlockerChanged(0, name(3)));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+    );
+}
+
+#[test]
+fn events_about_nodes_that_nobody_waits_for_change_nothing() {
+    let mut acquire = waiting(&[3]);
+    let before = acquire.clone();
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(4))), []);
+    assert_eq!(acquire.step(Event::BlockerGone(9, name(3))), []);
+    assert_eq!(acquire.step(Event::Listed(0, names(&[5]))), []);
+    assert_eq!(acquire, before);
+}
+
+#[test]
+fn a_waiter_whose_node_is_removed_joins_again_at_the_tail() {
+    let mut acquire = waiting(&[3]);
+    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+    let actions = acquire.step(Event::Entered(vec![entry(6, &[3, 6])]));
+    assert_eq!(
+        actions,
+        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+    );
+}
+
+#[test]
+fn a_place_that_was_lost_is_not_taken_by_a_late_deletion() {
+    let mut acquire = waiting(&[3]);
+    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
+}
+
+#[test]
+fn a_new_session_starts_over_and_forgets_the_old_node() {
+    let mut acquire = waiting(&[3]);
+    assert_eq!(
+        acquire.step(Event::SessionStarted(78)),
+        [Action::Enter(vec![0])]
+    );
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
+}
+
+#[test]
+fn a_create_of_unknown_outcome_is_searched_for_before_another() {
+    let mut acquire = started(1, Patience::Wait);
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
+    let actions = acquire.step(Event::Searched(vec![Some(found(4, SESSION))]));
+    assert_eq!(actions, [Action::List(0)]);
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[4]))),
+        [Action::Grant(vec![node(4)])]
+    );
+}
+
+#[test]
+fn a_create_that_was_not_carried_out_is_sent_again() {
+    let mut acquire = started(1, Patience::Wait);
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
+    assert_eq!(
+        acquire.step(Event::Searched(vec![None])),
+        [Action::Enter(vec![0])]
+    );
+}
+
+#[test]
+fn a_found_node_of_another_session_is_deleted_and_not_held() {
+    let mut acquire = started(1, Patience::Wait);
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
+    let actions = acquire.step(Event::Searched(vec![Some(found(4, 12))]));
+    assert_eq!(
+        actions,
+        [Action::Withdraw(vec![(0, name(4))]), Action::Enter(vec![0])]
+    );
+}
+
+#[test]
+fn missing_parents_are_made_a_bounded_number_of_times() {
+    let mut acquire = started(1, Patience::Wait);
+    for _ in 0..PARENTS_MADE_MAX {
+        assert_eq!(
+            acquire.step(Event::NoParent),
+            [Action::MakeParents(vec![0])]
+        );
+        assert_eq!(acquire.step(Event::ParentsMade), [Action::Enter(vec![0])]);
+    }
+    let failure = Failure::ParentsVanish { member: 0 };
+    assert_eq!(acquire.step(Event::NoParent), [Action::Fail(failure)]);
+}
+
+#[test]
+fn a_negative_sequence_is_refused() {
+    let mut acquire = started(1, Patience::Wait);
+    let node = Node {
+        name: "_c_x-lock--2147483648".to_owned(),
+        czxid: Some(1),
+    };
+    let entered = Event::Entered(vec![Entry {
+        node,
+        children: Some(Vec::new()),
+    }]);
+    let failure = Failure::SequenceExhausted {
+        member: 0,
+        sequence: i32::MIN,
+    };
+    assert_eq!(acquire.step(entered), [Action::Fail(failure)]);
+}
+
+#[test]
+fn a_grant_without_a_token_asks_for_it_first() {
+    let mut acquire = started(1, Patience::Wait);
+    let own = Node {
+        czxid: None,
+        ..node(0)
+    };
+    let entered = Event::Entered(vec![Entry {
+        node: own,
+        children: Some(names(&[0])),
+    }]);
+    assert_eq!(acquire.step(entered), [Action::Stat(0)]);
+    let stated = Event::Stated(0, Some(found(0, SESSION)));
+    assert_eq!(acquire.step(stated), [Action::Grant(vec![node(0)])]);
+}
+
+#[test]
+fn a_try_that_finds_the_lock_busy_creates_nothing() {
+    let mut acquire = started(1, Patience::Try);
+    assert_eq!(
+        acquire.step(Event::Probed(vec![names(&[3])])),
+        [Action::Busy]
+    );
+}
+
+#[test]
+fn a_try_that_loses_the_race_deletes_its_node() {
+    let mut acquire = started(1, Patience::Try);
+    assert_eq!(
+        acquire.step(Event::Probed(vec![vec![]])),
+        [Action::Enter(vec![0])]
+    );
+    let actions = acquire.step(Event::Entered(vec![entry(5, &[4, 5])]));
+    assert_eq!(
+        actions,
+        [Action::Withdraw(vec![(0, name(5))]), Action::Busy]
+    );
+}
+
+#[test]
+fn a_set_is_granted_when_all_are_admitted() {
+    let mut acquire = started(2, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[7])]));
+    assert_eq!(actions, [Action::Grant(vec![node(0), node(7)])]);
+}
+
+#[test]
+fn a_set_waits_for_its_first_busy_member_and_holds_nothing_behind_it() {
+    let mut acquire = started(3, Patience::Wait);
+    let entries = vec![entry(0, &[0]), entry(7, &[6, 7]), entry(9, &[9])];
+    let actions = acquire.step(Event::Entered(entries));
+    assert_eq!(
+        actions,
+        [
+            Action::Withdraw(vec![(2, name(9))]),
+            Action::Watch(1, names(&[6])),
+            Action::WatchOwn(0),
+            Action::WatchOwn(1),
+        ]
+    );
+    // Once it is admitted, the rest enters again.
+    assert_eq!(
+        acquire.step(Event::BlockerGone(1, name(6))),
+        [Action::Enter(vec![2])]
+    );
+    let actions = acquire.step(Event::Entered(vec![entry(10, &[10])]));
+    assert_eq!(actions, [Action::Grant(vec![node(0), node(7), node(10)])]);
+}
+
+#[test]
+fn a_held_member_that_is_removed_while_another_is_awaited_takes_the_later_ones_down() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[6, 7])]));
+    let actions = acquire.step(Event::OwnGone(0));
+    assert_eq!(
+        actions,
+        [
+            Action::Withdraw(vec![(1, name(7))]),
+            Action::Enter(vec![0, 1])
+        ]
+    );
+}
