@@ -26,8 +26,10 @@ pub struct Faults {
     pub lost_after_per_mille: u16,
     /// The session of the request expires before the request takes effect.
     pub expiry_per_mille: u16,
-    /// A list is answered by a replica that lags, but never behind what the session has written,
-    /// synced, read or been told by a watch.
+    /// A list is answered by a replica that lags: never behind what the session has written,
+    /// synced, read or been told by a watch on this connection, nor behind a reply or event that
+    /// was picked up before. A write whose reply was lost with the connection may not show until
+    /// the session syncs.
     pub stale_list_per_mille: u16,
     /// Least time that a reply or a watch event takes on top of the latency.
     pub delay_min: Duration,

@@ -35,15 +35,15 @@ impl History {
         }
     }
 
-    /// The states that a replica may show which has applied `floor`, except the latest: each named
-    /// by the last transaction that it has applied.
-    pub(super) fn views_since(&self, floor: i64) -> Vec<i64> {
+    /// The states of a directory that a replica may show which has applied `floor`, except the
+    /// latest: each named by the last transaction that it has applied.
+    pub(super) fn views_since(&self, directory: &NodePath, floor: i64) -> Vec<i64> {
         let floor = floor.max(self.floor);
         let newer: BTreeSet<i64> = self
             .changes
             .iter()
+            .filter(|change| change.zxid > floor && change.directory == *directory)
             .map(|change| change.zxid)
-            .filter(|zxid| *zxid > floor)
             .collect();
         newer.into_iter().map(|zxid| zxid - 1).collect()
     }

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use recipes_core::{
     Connection, Created, EndReason, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
-    Nodes, NodesError, Reply,
+    Nodes, Reply,
 };
 use tokio::sync::watch;
 

@@ -25,8 +25,17 @@ pub(super) struct Flight {
 pub(super) enum Stage {
     /// Waits for the connection; has no effect yet.
     Queued(Call),
-    /// Has its outcome, which arrives when it is due; `None` is at once.
-    Answered(Outcome, Option<Instant>),
+    /// Has its outcome, which is on its way.
+    Answered(Outcome, Delivery),
+}
+
+/// A message of the server on its way to the client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    /// When it arrives; `None` is at once.
+    pub(super) due: Option<Instant>,
+    /// Last transaction that the replica had applied which sent it.
+    pub(super) zxid: i64,
 }
 
 /// Wakes the ensemble when the timeout of a session has passed.
@@ -56,8 +65,12 @@ pub(super) struct SessionRecord {
     pub(super) connection: watch::Sender<Connection>,
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<Timer>,
-    /// Last transaction that the client knows to have been applied: no read may be older.
-    pub(super) seen: i64,
+    /// Last transaction that the replica behind this connection has applied for certain: no read
+    /// on this connection may be older.
+    pub(super) applied: i64,
+    /// Last transaction that a message which has arrived tells of. The client connects to no
+    /// replica that is behind it, but to one that has not applied a write whose reply was lost.
+    pub(super) known: i64,
     pub(super) flights: BTreeMap<u64, Flight>,
     pub(super) last_flight: u64,
     /// Replies up to this request have arrived, whether they were picked up or not.
@@ -76,7 +89,8 @@ impl SessionRecord {
             connection: watch::Sender::new(Connection::Connected),
             deadline: None,
             timer: None,
-            seen: zxid,
+            applied: zxid,
+            known: zxid,
             flights: BTreeMap::new(),
             last_flight: 0,
             arrived: 0,

@@ -76,9 +76,13 @@ impl Arrival {
         let Some(due) = due.filter(|due| *due > Instant::now()) else {
             return Poll::Ready(());
         };
-        self.0
-            .get_or_insert_with(|| Box::pin(sleep_until(due)))
-            .as_mut()
-            .poll(context)
+        // A message that was lost and sent again is due at another time.
+        if self.0.as_ref().is_none_or(|sleep| sleep.deadline() != due) {
+            self.0 = Some(Box::pin(sleep_until(due)));
+        }
+        match &mut self.0 {
+            Some(sleep) => sleep.as_mut().poll(context),
+            None => Poll::Ready(()),
+        }
     }
 }

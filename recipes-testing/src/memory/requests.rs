@@ -43,7 +43,7 @@ impl State {
             },
         );
         if ended {
-            self.answer(session, number, Err(failed(NodesError::SessionEnded)), None);
+            self.fail(session, number, NodesError::SessionEnded);
         } else if self.is_connected(session) {
             self.perform(session, number, &call);
         }
@@ -61,8 +61,8 @@ impl State {
             Some(Lost::BeforeCommit) => Err(failed(MemoryError::ReplyLost)),
             Some(Lost::AfterCommit) | None => self.carry_out(session, call),
         };
-        let due = self.next_due(session);
-        self.answer(session, number, outcome, due);
+        let delivery = self.next_delivery(session);
+        self.answer(session, number, outcome, delivery);
         if lost.is_some() {
             self.blip(session);
         }
@@ -99,7 +99,7 @@ impl State {
         };
         // The replica of this session has now applied all that the leader had, even where the
         // leader has refused.
-        self.note_seen(session, self.zxid);
+        self.note_applied(session, self.zxid);
         outcome
     }
 
@@ -137,18 +137,18 @@ impl State {
         access.require(&node.acl, Permission::READ)?;
         let mut view = self.zxid;
         if self.random.per_mille(self.faults.stale_list_per_mille) {
-            let seen = self
+            let applied = self
                 .sessions
                 .get(&session)
-                .map_or(view, |record| record.seen);
-            let older = self.tree.older_views(&path, seen);
+                .map_or(view, |record| record.applied);
+            let older = self.tree.older_views(&path, applied);
             let choice = self.random.below(u64::try_from(older.len()).unwrap_or(0));
             let choice = usize::try_from(choice)
                 .ok()
                 .and_then(|index| older.get(index));
             view = choice.copied().unwrap_or(view);
         }
-        self.note_seen(session, view);
+        self.note_applied(session, view);
         let mut names: Vec<String> = self.tree.children_at(&path, view).into_iter().collect();
         // The server promises no order. Neither sorted nor by age here, so that nobody relies on it.
         names.sort_by_cached_key(|name| Reverse(name.chars().rev().collect::<String>()));
@@ -171,10 +171,8 @@ impl State {
         };
         access.require(&node.acl, Permission::READ)?;
         let stat = node.stat();
-        Ok(Answer::Watched(Some((
-            stat,
-            self.watches.add(session, path),
-        ))))
+        let number = self.watches.add(session, path, stat.mzxid);
+        Ok(Answer::Watched(Some((stat, number))))
     }
 
     fn sync(&mut self, path: &str) -> Result<Answer, NodesError> {
@@ -215,12 +213,6 @@ impl State {
             NodeOp::Create(node) => self.admit_create(node, access),
             NodeOp::Delete { .. } => self.refuse_denied(path, Operation::Delete),
             NodeOp::Set { .. } | NodeOp::Check { .. } => Ok(()),
-        }
-    }
-
-    fn note_seen(&mut self, session: i64, zxid: i64) {
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.seen = record.seen.max(zxid);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The life of sessions: opened, disconnected, connected again, ended.
 
 use std::collections::btree_map::Entry;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -14,8 +15,9 @@ use super::access::Access;
 use super::call::{Answer, Outcome, failed};
 use super::error::MemoryError;
 use super::node_path::NodePath;
-use super::record::{SessionRecord, Stage, Timer};
+use super::record::{Delivery, SessionRecord, Stage, Timer};
 use super::state::State;
+use super::watches::Fired;
 
 impl State {
     /// Opens a session, unless the ensemble is stopped.
@@ -61,11 +63,16 @@ impl State {
             failing.extend(record.in_flight());
         }
         for number in failing {
-            self.answer(session, number, Err(failed(NodesError::SessionEnded)), None);
+            self.fail(session, number, NodesError::SessionEnded);
         }
         // First, so that its own watches on its own nodes do not take the end for a deletion.
-        for (number, _) in self.watches.armed_of(session) {
-            self.fire(number, session, NodeEvent::SessionEnded);
+        self.watches.recall(session, Instant::now());
+        let ended = Fired {
+            event: NodeEvent::SessionEnded,
+            delivery: Delivery::default(),
+        };
+        for (number, ..) in self.watches.armed_of(session) {
+            self.wakers.extend(self.watches.fire(number, ended));
         }
         let owned = self.tree.owned_by(session);
         let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
@@ -158,11 +165,12 @@ impl State {
 
     /// The connection breaks and is back before the client can send another request.
     pub(super) fn blip(&mut self, session: i64) {
-        self.lose_replies(session);
+        self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
             record.connection.send_replace(Connection::Connected);
         }
+        self.set_watches_again(session);
     }
 
     /// The client drops its last handle, which closes the session as soon as the server can hear.
@@ -183,7 +191,7 @@ impl State {
         session: i64,
         number: u64,
         outcome: Outcome,
-        due: Option<Instant>,
+        delivery: Delivery,
     ) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -193,12 +201,20 @@ impl State {
         };
         self.wakers.extend(entry.get_mut().waker.take());
         let before = if entry.get().wanted {
-            std::mem::replace(&mut entry.get_mut().stage, Stage::Answered(outcome, due))
+            mem::replace(
+                &mut entry.get_mut().stage,
+                Stage::Answered(outcome, delivery),
+            )
         } else {
             entry.remove();
-            Stage::Answered(outcome, due)
+            Stage::Answered(outcome, delivery)
         };
         self.discard(&before);
+    }
+
+    /// Fails a request on the client's side.
+    pub(super) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
+        self.answer(session, number, Err(failed(error)), Delivery::default());
     }
 
     /// When the reply to a request is due.
@@ -212,10 +228,10 @@ impl State {
         let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) else {
             return Poll::Ready(None);
         };
-        flight.waker = Some(waker.clone());
+        self.retired.extend(flight.waker.replace(waker.clone()));
         match flight.stage {
             Stage::Queued(_) => Poll::Pending,
-            Stage::Answered(_, due) => Poll::Ready(due),
+            Stage::Answered(_, delivery) => Poll::Ready(delivery.due),
         }
     }
 
@@ -226,11 +242,19 @@ impl State {
             record.arrived = record.arrived.max(number);
             record.flights.remove(&number)
         });
+        let Some(flight) = flight else {
+            return Err(failed(NodesError::SessionEnded));
+        };
+        self.retired.extend(flight.waker);
+        let outcome = match flight.stage {
+            Stage::Answered(outcome, delivery) => {
+                self.note_known(session, delivery.zxid);
+                outcome
+            }
+            Stage::Queued(_) => Err(failed(NodesError::SessionEnded)),
+        };
         self.forget_if_done(session);
-        match flight.map(|flight| flight.stage) {
-            Some(Stage::Answered(outcome, _)) => outcome,
-            Some(Stage::Queued(_)) | None => Err(failed(NodesError::SessionEnded)),
-        }
+        outcome
     }
 
     /// Forgets a reply that nobody waits for any more.
@@ -241,6 +265,7 @@ impl State {
         let Entry::Occupied(mut entry) = record.flights.entry(number) else {
             return;
         };
+        self.retired.extend(entry.get_mut().waker.take());
         if matches!(entry.get().stage, Stage::Queued(_)) {
             entry.get_mut().wanted = false;
             return;
@@ -251,9 +276,8 @@ impl State {
     }
 
     fn go_down(&mut self, session: i64) {
-        self.lose_replies(session);
+        self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.seen = self.zxid;
             record.connection.send_replace(Connection::Disconnected);
         }
     }
@@ -265,9 +289,8 @@ impl State {
         record.deadline = None;
         record.timer = None;
         record.connection.send_replace(Connection::Connected);
-        let seen = record.seen;
         let queued = record.queued();
-        self.set_watches_again(session, seen);
+        self.set_watches_again(session);
         for (number, call) in queued {
             // A fault may end the session half-way; that has failed the rest.
             if self.is_live(session) {
@@ -283,29 +306,33 @@ impl State {
         }
     }
 
-    // As the server's SetWatches: it compares with the last transaction that the client has seen,
-    // so a node that was deleted and created anew has changed.
-    fn set_watches_again(&mut self, session: i64, seen: i64) {
-        for (number, path) in self.watches.armed_of(session) {
+    // As the server's SetWatches: a node that was deleted and created anew has changed.
+    fn set_watches_again(&mut self, session: i64) {
+        for (number, path, since) in self.watches.armed_of(session) {
             let node = NodePath::parse(&path)
                 .ok()
                 .and_then(|path| self.tree.get(&path));
             match node.map(|node| node.stat().mzxid) {
                 None => self.fire(number, session, NodeEvent::Deleted),
-                Some(mzxid) if mzxid > seen => self.fire(number, session, NodeEvent::Changed),
+                Some(mzxid) if mzxid > since => self.fire(number, session, NodeEvent::Changed),
                 Some(_) => {}
             }
         }
     }
 
-    fn lose_replies(&mut self, session: i64) {
+    // What is on its way is lost. The next replica is only as far as the client knows.
+    fn lose_messages(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
         let lost = record.in_flight();
         record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
+        record.known = record
+            .known
+            .max(self.watches.recall(session, Instant::now()));
+        record.applied = record.known;
         for number in lost {
-            self.answer(session, number, Err(failed(MemoryError::ReplyLost)), None);
+            self.fail(session, number, MemoryError::ReplyLost);
         }
     }
 
@@ -337,7 +364,8 @@ impl State {
 
     fn discard(&mut self, stage: &Stage) {
         if let Stage::Answered(Ok(Answer::Watched(Some((_, number)))), _) = stage {
-            self.watches.remove(*number);
+            let waker = self.watches.remove(*number);
+            self.retired.extend(waker);
         }
     }
 

@@ -26,13 +26,16 @@ impl Shared {
 
     /// Reads or changes the state; sessions whose time has passed are expired first.
     ///
-    /// Futures are woken after the mutex is released: an executor may poll them on the spot.
+    /// Wakers are used and dropped after the mutex is released: an executor may poll or drop a
+    /// future on the spot.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.expire_overdue();
         let result = change(&mut state);
         let wakers = mem::take(&mut state.wakers);
+        let retired = mem::take(&mut state.retired);
         drop(state);
+        drop(retired);
         for waker in wakers {
             waker.wake();
         }

@@ -13,7 +13,7 @@ use super::call::{Operation, Request};
 use super::faults::{Ambush, Faults};
 use super::node_path::is_within;
 use super::random::Random;
-use super::record::SessionRecord;
+use super::record::{Delivery, SessionRecord};
 use super::shared::Shared;
 use super::transaction::Transaction;
 use super::tree::Tree;
@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) requests: Vec<Request>,
     /// To be woken when the mutex is released.
     pub(super) wakers: Vec<Waker>,
+    /// To be dropped when the mutex is released: the last waker of a task may drop its futures.
+    pub(super) retired: Vec<Waker>,
     latency: Duration,
     start: Instant,
     start_ms: i64,
@@ -64,6 +66,7 @@ impl State {
             denied: Vec::new(),
             requests: Vec::new(),
             wakers: Vec::new(),
+            retired: Vec::new(),
             latency: options.latency,
             start: Instant::now(),
             start_ms: options.start_ms,
@@ -99,26 +102,41 @@ impl State {
 
     /// Sends an event to a watch, behind the replies that its session was sent before.
     pub(super) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
-        let due = self.next_due(session);
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.seen = self.zxid;
-        }
+        self.note_applied(session, self.zxid);
+        let delivery = self.next_delivery(session);
         self.wakers
-            .extend(self.watches.fire(number, Fired { event, due }));
+            .extend(self.watches.fire(number, Fired { event, delivery }));
     }
 
-    /// When the next reply or event to a session arrives; never before the one sent last.
-    pub(super) fn next_due(&mut self, session: i64) -> Option<Instant> {
+    /// Sends a reply or event to a session; it never arrives before the one sent last.
+    pub(super) fn next_delivery(&mut self, session: i64) -> Delivery {
         let delay = self
             .latency
             .saturating_add(self.faults.delay(&mut self.random));
-        let record = self.sessions.get_mut(&session)?;
-        if delay.is_zero() && record.last_due.is_none() {
-            return None;
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return Delivery::default();
+        };
+        if !delay.is_zero() || record.last_due.is_some() {
+            record.last_due = record.last_due.max(Instant::now().checked_add(delay));
         }
-        let due = Instant::now().checked_add(delay);
-        record.last_due = record.last_due.max(due);
-        record.last_due
+        Delivery {
+            due: record.last_due,
+            zxid: record.applied,
+        }
+    }
+
+    /// The replica of a session has applied a transaction.
+    pub(super) fn note_applied(&mut self, session: i64, zxid: i64) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.applied = record.applied.max(zxid);
+        }
+    }
+
+    /// The client of a session has been told of a transaction.
+    pub(super) fn note_known(&mut self, session: i64, zxid: i64) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.known = record.known.max(zxid);
+        }
     }
 
     pub(super) fn is_connected(&self, session: i64) -> bool {

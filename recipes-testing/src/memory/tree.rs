@@ -105,7 +105,7 @@ impl Tree {
     /// The older states of a directory that a session may be shown which has seen `floor`.
     pub(super) fn older_views(&self, path: &NodePath, floor: i64) -> Vec<i64> {
         self.nodes.get(path).map_or_else(Vec::new, |directory| {
-            self.history.views_since(floor.max(directory.czxid))
+            self.history.views_since(path, floor.max(directory.czxid))
         })
     }
 
@@ -197,8 +197,8 @@ impl Tree {
             .get(&directory)
             .cloned()
             .ok_or(NodesError::NoNode)?;
-        let node = self.nodes.get(path).ok_or(NodesError::NoNode)?;
         access.require(&parent.acl, Permission::DELETE)?;
+        let node = self.nodes.get(path).ok_or(NodesError::NoNode)?;
         node.expect_version(version)?;
         if node.children > 0 {
             return Err(MemoryError::NotEmpty(path.to_string()).into());

@@ -32,17 +32,28 @@ impl Future for WatchFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<NodeEvent> {
         let this = self.get_mut();
-        let watch = this
-            .shared
-            .with(|state| state.watches.poll(this.number, context.waker()));
-        let fired = ready!(watch);
-        ready!(this.arrival.poll(fired.due, context));
+        let number = this.number;
+        let fired = this.shared.with(|state| {
+            let (fired, old) = state.watches.poll(number, context.waker());
+            state.retired.extend(old);
+            fired
+        });
+        let fired = ready!(fired);
+        ready!(this.arrival.poll(fired.delivery.due, context));
+        this.shared.with(|state| {
+            if let Some(session) = state.watches.session_of(number) {
+                state.note_known(session, fired.delivery.zxid);
+            }
+        });
         Poll::Ready(fired.event)
     }
 }
 
 impl Drop for WatchFuture {
     fn drop(&mut self) {
-        self.shared.with(|state| state.watches.remove(self.number));
+        self.shared.with(|state| {
+            let waker = state.watches.remove(self.number);
+            state.retired.extend(waker);
+        });
     }
 }

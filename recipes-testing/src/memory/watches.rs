@@ -6,17 +6,21 @@ use std::task::{Poll, Waker};
 use recipes_core::NodeEvent;
 use tokio::time::Instant;
 
-/// An event on its way to the client; `None` is at once.
+use super::record::Delivery;
+
+/// An event on its way to the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fired {
     pub(super) event: NodeEvent,
-    pub(super) due: Option<Instant>,
+    pub(super) delivery: Delivery,
 }
 
 #[derive(Debug)]
 struct Watch {
     session: i64,
     path: String,
+    /// Last change of the data when the watch was set.
+    since: i64,
     fired: Option<Fired>,
     waker: Option<Waker>,
 }
@@ -30,26 +34,25 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    pub(super) fn add(&mut self, session: i64, path: &str) -> u64 {
+    pub(super) fn add(&mut self, session: i64, path: &str, since: i64) -> u64 {
         self.last += 1;
         let watch = Watch {
             session,
             path: path.to_owned(),
+            since,
             fired: None,
             waker: None,
         };
         self.watches.insert(self.last, watch);
-        self.armed
-            .entry(path.to_owned())
-            .or_default()
-            .insert(self.last);
+        self.arm(self.last, path);
         self.last
     }
 
-    pub(super) fn remove(&mut self, number: u64) {
-        if let Some(watch) = self.watches.remove(&number) {
-            self.disarm(number, &watch.path);
-        }
+    /// Removes a watch; returns a waker to drop.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Waker> {
+        let watch = self.watches.remove(&number)?;
+        self.disarm(number, &watch.path);
+        watch.waker
     }
 
     /// Armed watches of all sessions on a path: number and session, oldest first.
@@ -60,12 +63,13 @@ impl Watches {
             .collect()
     }
 
-    /// Armed watches of a session on all paths: number and path, oldest first.
-    pub(super) fn armed_of(&self, session: i64) -> Vec<(u64, String)> {
+    /// Armed watches of a session on all paths, oldest first: number, path, and the last change of
+    /// the data when it was set.
+    pub(super) fn armed_of(&self, session: i64) -> Vec<(u64, String, i64)> {
         self.watches
             .iter()
             .filter(|(_, watch)| watch.session == session && watch.fired.is_none())
-            .map(|(number, watch)| (*number, watch.path.clone()))
+            .map(|(number, watch)| (*number, watch.path.clone(), watch.since))
             .collect()
     }
 
@@ -82,15 +86,46 @@ impl Watches {
         waker
     }
 
-    pub(super) fn poll(&mut self, number: u64, waker: &Waker) -> Poll<Fired> {
+    /// Takes back the events of a session that have not arrived: its watches are armed again.
+    /// Returns the last transaction that those which have arrived tell of.
+    pub(super) fn recall(&mut self, session: i64, now: Instant) -> i64 {
+        let (mut again, mut known) = (Vec::new(), 0);
+        for (number, watch) in &mut self.watches {
+            let Some(fired) = watch.fired.filter(|_| watch.session == session) else {
+                continue;
+            };
+            if fired.delivery.due.is_some_and(|due| due > now) {
+                watch.fired = None;
+                again.push((*number, watch.path.clone()));
+            } else {
+                known = known.max(fired.delivery.zxid);
+            }
+        }
+        for (number, path) in again {
+            self.arm(number, &path);
+        }
+        known
+    }
+
+    /// The event of a watch, if it has fired; and a waker to drop.
+    pub(super) fn poll(&mut self, number: u64, waker: &Waker) -> (Poll<Fired>, Option<Waker>) {
         let Some(watch) = self.watches.get_mut(&number) else {
-            return Poll::Ready(Fired {
-                event: NodeEvent::SessionEnded,
-                due: None,
-            });
+            let (event, delivery) = (NodeEvent::SessionEnded, Delivery::default());
+            return (Poll::Ready(Fired { event, delivery }), None);
         };
-        watch.waker = Some(waker.clone());
-        watch.fired.map_or(Poll::Pending, Poll::Ready)
+        let old = watch.waker.replace(waker.clone());
+        (watch.fired.map_or(Poll::Pending, Poll::Ready), old)
+    }
+
+    pub(super) fn session_of(&self, number: u64) -> Option<i64> {
+        self.watches.get(&number).map(|watch| watch.session)
+    }
+
+    fn arm(&mut self, number: u64, path: &str) {
+        self.armed
+            .entry(path.to_owned())
+            .or_default()
+            .insert(number);
     }
 
     fn disarm(&mut self, number: u64, path: &str) {
