@@ -1,10 +1,17 @@
 //! Test doubles and real servers for `zookeeper-recipes` and the services that use it.
+//!
+//! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java, and is the
+//! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start the
+//! real thing on loopback, in about a second, for everything that a double cannot prove.
+//! [`CuratorPeer`] runs the recipes of Apache Curator beside ours.
 
 mod memory;
 mod peer;
+mod server;
 
 pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
 pub use peer::{
     CuratorPeer, Disorder, Grant, GrantKind, PeerError, PeerStat, ReadWriteGrants, ReadWriteMix,
     check_grants,
 };
+pub use server::{ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer};

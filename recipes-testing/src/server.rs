@@ -1,0 +1,28 @@
+//! Real ZooKeeper servers as child processes.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `single`, `ensemble`, `builder` | the handles that tests hold, and how they are set up |
+//! | `process` | the JVM: its start, its signals, its end |
+//! | `installation` | where Java and the server's jars are |
+//! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
+//! | `four_letter` | what a server says about itself |
+//! | `raw_session`, `password` | how a session is ended from outside |
+
+mod builder;
+mod config;
+mod ensemble;
+mod error;
+mod four_letter;
+mod home;
+mod installation;
+mod password;
+mod ports;
+mod process;
+mod raw_session;
+mod single;
+
+pub use builder::ServerBuilder;
+pub use ensemble::ZooKeeperEnsemble;
+pub use error::ServerError;
+pub use single::ZooKeeperServer;

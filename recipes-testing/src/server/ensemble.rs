@@ -1,0 +1,215 @@
+//! Several servers as one.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::{sleep, timeout};
+use zookeeper_client::Client;
+
+use super::builder::ServerBuilder;
+use super::error::ServerError;
+use super::four_letter::{self, Mode};
+use super::single::ZooKeeperServer;
+
+/// An election takes well under a second; a busy machine may take some more.
+const ELECTION_MAX: Duration = Duration::from_secs(60);
+/// Servers do not announce a leader to the outside, so they are asked this often.
+const ELECTION_POLL: Duration = Duration::from_millis(20);
+
+/// Real ZooKeeper servers in a quorum, on loopback, each in a process of its own.
+///
+/// Servers are numbered from zero. Dropping it kills all of them. See [`ZooKeeperServer`] for what
+/// it needs.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use recipes_testing::ZooKeeperEnsemble;
+///
+/// let ensemble = ZooKeeperEnsemble::start(3).await?;
+/// let client = ensemble.client().await?;
+/// ensemble.kill(ensemble.leader().await?).await?;
+/// ensemble.leader().await?;
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ZooKeeperEnsemble {
+    servers: Vec<ZooKeeperServer>,
+}
+
+impl ZooKeeperEnsemble {
+    /// Starts that many servers (3 or 5 make sense) with the defaults of [`ServerBuilder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerBuilder::start_ensemble`].
+    pub async fn start(size: usize) -> Result<Self, ServerError> {
+        Self::builder().start_ensemble(size).await
+    }
+
+    /// Sets options before starting; end with [`ServerBuilder::start_ensemble`].
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    pub(super) fn new(servers: Vec<ZooKeeperServer>) -> Self {
+        Self { servers }
+    }
+
+    /// Returns where clients connect: all servers, as `127.0.0.1:<port>,127.0.0.1:<port>,…`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        let each: Vec<_> = self
+            .servers
+            .iter()
+            .map(ZooKeeperServer::connect_string)
+            .collect();
+        each.join(",")
+    }
+
+    /// Returns all servers, running or not.
+    #[must_use]
+    pub fn servers(&self) -> &[ZooKeeperServer] {
+        &self.servers
+    }
+
+    /// Returns one server.
+    ///
+    /// # Panics
+    ///
+    /// If there is no server with this number.
+    #[must_use]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a wrong number is a mistake in the test"
+    )]
+    pub fn server(&self, index: usize) -> &ZooKeeperServer {
+        &self.servers[index]
+    }
+
+    /// Connects a client to whichever server it chooses, with the default options.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Client`] if no session could be established.
+    pub async fn client(&self) -> Result<Client, ServerError> {
+        Ok(Client::connect(&self.connect_string()).await?)
+    }
+
+    /// Waits until the running servers have a leader and returns its number.
+    ///
+    /// A leader that was cut off may call itself leader until it notices.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::TimedOut`] if none is elected within 60 s, as without a quorum.
+    pub async fn leader(&self) -> Result<usize, ServerError> {
+        let election = async {
+            loop {
+                let modes = join_all(self.servers.iter().map(|server| async move {
+                    if server.is_active() {
+                        server.mode().await
+                    } else {
+                        None
+                    }
+                }))
+                .await;
+                if let Some(leader) = modes.iter().position(|mode| *mode == Some(Mode::Leader)) {
+                    return leader;
+                }
+                sleep(ELECTION_POLL).await;
+            }
+        };
+        match timeout(ELECTION_MAX, election).await {
+            Ok(leader) => Ok(leader),
+            Err(_) => Err(self.server(0).timed_out("leader", ELECTION_MAX)),
+        }
+    }
+
+    /// Kills one server, as [`ZooKeeperServer::kill`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ZooKeeperServer::kill`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no server with this number.
+    pub async fn kill(&self, index: usize) -> Result<(), ServerError> {
+        self.server(index).kill().await
+    }
+
+    /// Starts one server again and returns when it serves clients, or, while too few servers run
+    /// for a quorum, when it listens.
+    ///
+    /// # Errors
+    ///
+    /// As [`ZooKeeperServer::start_again`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no server with this number.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the server starting; call it again to wait for it.
+    pub async fn start_again(&self, index: usize) -> Result<(), ServerError> {
+        let server = self.server(index);
+        server.spawn()?;
+        let active = self
+            .servers
+            .iter()
+            .filter(|server| server.is_active())
+            .count();
+        if 2 * active > self.servers.len() {
+            server.ready().await
+        } else {
+            server.listening().await
+        }
+    }
+
+    /// Stops one server and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`ZooKeeperServer::stop`] and [`start_again`](Self::start_again).
+    ///
+    /// # Panics
+    ///
+    /// If there is no server with this number.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the server stopped or starting.
+    pub async fn restart(&self, index: usize) -> Result<(), ServerError> {
+        self.server(index).stop().await?;
+        self.start_again(index).await
+    }
+
+    /// Ends a session as if it had expired.
+    ///
+    /// It does so through a server that the session's client is not connected to, so that the
+    /// client's own server closes its connection and the client learns the end when it reconnects.
+    /// The ephemeral nodes are gone on that server; another may show them for a moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`ZooKeeperServer::expire`], and [`ServerError::NotRunning`] if no server runs.
+    pub async fn expire(&self, session_id: i64) -> Result<(), ServerError> {
+        let mut last = None;
+        for server in self.servers.iter().filter(|server| server.is_active()) {
+            last = Some(server);
+            let connections = server.four_letter("cons").await?;
+            if !four_letter::is_connected(&connections, session_id) {
+                return server.expire(session_id).await;
+            }
+        }
+        last.unwrap_or_else(|| self.server(0))
+            .expire(session_id)
+            .await
+    }
+}

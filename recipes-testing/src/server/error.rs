@@ -1,0 +1,93 @@
+//! What can go wrong around a real server.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) could not do what was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// No Java runtime.
+    #[error(
+        "no `java` in JAVA_HOME or PATH: install one (Debian: apt-get install \
+         openjdk-17-jdk-headless) or set JAVA_HOME"
+    )]
+    JavaMissing,
+    /// No ZooKeeper jars.
+    #[error(
+        "no ZooKeeper server in {}: install it (Debian: apt-get install zookeeper) or set \
+         ZOOKEEPER_HOME to an unpacked Apache ZooKeeper release", .looked_in.display()
+    )]
+    ServerMissing {
+        /// The folder or jar that was expected.
+        looked_in: PathBuf,
+    },
+    /// The process ended before the server was ready; its data folder is gone with it.
+    #[error("server on port {port} ended before it was ready; its log ends with:\n{log}")]
+    Ended {
+        /// The client port.
+        port: u16,
+        /// The last lines of the server's log.
+        log: String,
+    },
+    /// Something that should take well under a second did not happen.
+    #[error("server on port {port}: no {what} within {waited:?}; its log ends with:\n{log}")]
+    TimedOut {
+        /// The client port.
+        port: u16,
+        /// What was awaited.
+        what: &'static str,
+        /// For how long.
+        waited: Duration,
+        /// The last lines of the server's log.
+        log: String,
+    },
+    /// The server was stopped or killed, or ended by itself.
+    #[error("server on port {port} is not running")]
+    NotRunning {
+        /// The client port.
+        port: u16,
+    },
+    /// The server does not know the session: it is over, or belongs to another ensemble.
+    #[error("server on port {port} knows no session {session_id:#x}")]
+    NoSession {
+        /// The client port.
+        port: u16,
+        /// The session that was to be ended.
+        session_id: i64,
+    },
+    /// The server answered something that this library does not understand.
+    #[error("server on port {port} answered {command} with {reply:?}")]
+    Reply {
+        /// The client port.
+        port: u16,
+        /// The request.
+        command: String,
+        /// The answer.
+        reply: String,
+    },
+    /// An ensemble without servers, or of more than nine.
+    #[error("an ensemble has 1 to 9 servers, not {0}")]
+    Size(usize),
+    /// A file, a socket, or a process of the operating system.
+    #[error("could not {doing}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The client could not connect.
+    #[error("could not connect a client")]
+    Client(#[from] zookeeper_client::Error),
+}
+
+impl ServerError {
+    /// Names what was tried when the operating system refused.
+    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}

@@ -1,0 +1,424 @@
+//! One server.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+use zookeeper_client::Client;
+
+use super::builder::ServerBuilder;
+use super::config::Membership;
+use super::error::ServerError;
+use super::four_letter::{self, Mode, Silence};
+use super::home::Home;
+use super::installation::Installation;
+use super::process::Process;
+use super::raw_session::{self, Ended};
+
+/// Starting takes a second; five JVMs on a busy machine with two cores take some more.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// A server closes its files and ends within a few hundred milliseconds.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// Taking a session over and closing it are two requests.
+const EXPIRE_MAX: Duration = Duration::from_secs(10);
+/// A server that starts cannot notify its parent, so it is asked this often whether it serves.
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// A real ZooKeeper server on loopback, in a process of its own.
+///
+/// It needs Java and either `ZOOKEEPER_HOME` or Debian's package `zookeeper`. Dropping it kills the
+/// process, waits for its end, and removes its data; if the test process itself is killed, a
+/// watcher does the same.
+///
+/// All methods take `&self` and may be called from several tasks. It runs in real time: do not use
+/// it in a test with a paused clock, whose deadlines would all fire at once.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use recipes_testing::ZooKeeperServer;
+///
+/// let server = ZooKeeperServer::start().await?;
+/// let client = server.client().await?;
+/// assert!(client.check_stat("/zookeeper").await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ZooKeeperServer {
+    /// None while stopped. Declared before the home, so that the process ends first.
+    process: Mutex<Option<Process>>,
+    /// Held while the process is started or ended.
+    change: tokio::sync::Mutex<()>,
+    home: Home,
+    membership: Membership,
+    java: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl ZooKeeperServer {
+    /// Starts a server with the defaults of [`ServerBuilder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerBuilder::start`].
+    pub async fn start() -> Result<Self, ServerError> {
+        Self::builder().start().await
+    }
+
+    /// Sets options before starting.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Prepares the files of a server that is not running yet.
+    pub(super) fn new(
+        options: &ServerBuilder,
+        installation: Installation,
+        membership: Membership,
+    ) -> Result<Self, ServerError> {
+        let home =
+            Home::new(options, &membership).map_err(ServerError::io("write the server's files"))?;
+        let arguments = installation.arguments(&options.properties, &home.config());
+        Ok(Self {
+            process: Mutex::new(None),
+            change: tokio::sync::Mutex::new(()),
+            home,
+            membership,
+            java: installation.java,
+            arguments,
+        })
+    }
+
+    /// Returns where clients connect: `127.0.0.1:<port>`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// Returns the port for clients, which stays the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.membership.client_port()
+    }
+
+    /// Returns the process id of the JVM, or none if it is not running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.running().as_ref().map(Process::id)
+    }
+
+    /// Returns the file with all that the server has printed; it goes when the server is dropped.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.home.log()
+    }
+
+    /// Connects a client with the default options.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Client`] if no session could be established.
+    pub async fn client(&self) -> Result<Client, ServerError> {
+        Ok(Client::connect(&self.connect_string()).await?)
+    }
+
+    /// Kills the process as `kill -9` does; does nothing if it is not running.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Io`] if the operating system refuses; the server then still runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future kills the process all the same.
+    pub async fn kill(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.end(Process::kill).await
+    }
+
+    /// Asks the server to end and waits until it has; does nothing if it is not running.
+    ///
+    /// A paused server is resumed for it.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::TimedOut`] if it does not end within 20 s; it is then killed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future kills the process.
+    pub async fn stop(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.end(Process::terminate).await
+    }
+
+    /// Starts the server again after [`kill`](Self::kill) or [`stop`](Self::stop), with the same
+    /// port and data; does nothing if it is running.
+    ///
+    /// Sessions live on if their timeout has not passed: a server counts it anew from its start.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Ended`] or [`ServerError::TimedOut`] with the server's log: for example if
+    /// another process took the port, or if a member of an ensemble finds no quorum within 60 s
+    /// (see [`ZooKeeperEnsemble::start_again`](crate::ZooKeeperEnsemble::start_again)).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the server starting; call it again to wait for it.
+    pub async fn start_again(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.spawn()?;
+        self.ready().await
+    }
+
+    /// Stops the server and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`stop`](Self::stop) and [`start_again`](Self::start_again).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the server stopped or starting.
+    pub async fn restart(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.end(Process::terminate).await?;
+        self.spawn()?;
+        self.ready().await
+    }
+
+    /// Halts the process (SIGSTOP): connections stay, nothing is answered. Idempotent.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.signal("pause the server", Process::pause)
+    }
+
+    /// Lets a paused process go on (SIGCONT). Idempotent.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.signal("resume the server", Process::resume)
+    }
+
+    /// Asks a four-letter word, such as `wchs` or `mntr`, and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::TimedOut`] if there is no reply within 5 s, as when the server is paused;
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the connection fails.
+    pub async fn four_letter(&self, command: &str) -> Result<String, ServerError> {
+        if self.pid().is_none() {
+            return Err(self.not_running());
+        }
+        match four_letter::ask(self.port(), command).await {
+            Ok(reply) => Ok(reply),
+            Err(Silence::TimedOut) => {
+                Err(self.timed_out("reply to a four-letter word", four_letter::REPLY_MAX))
+            }
+            Err(Silence::Io(source)) => Err(ServerError::io("ask a four-letter word")(source)),
+        }
+    }
+
+    /// Returns the number of the last transaction: it moves with each write and each session.
+    ///
+    /// # Errors
+    ///
+    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
+    /// quorum.
+    pub async fn zxid(&self) -> Result<i64, ServerError> {
+        self.read("srvr", four_letter::zxid).await
+    }
+
+    /// Returns how many watches clients have set on this server.
+    ///
+    /// # Errors
+    ///
+    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
+    /// quorum.
+    pub async fn watch_count(&self) -> Result<usize, ServerError> {
+        self.read("wchs", four_letter::watch_count).await
+    }
+
+    /// Ends a session as if it had expired, and returns after its ephemeral nodes are deleted.
+    ///
+    /// The id of a session is the `ephemeral_owner` of the nodes that it created.
+    ///
+    /// This takes the session over on a connection of its own and closes it. No password is
+    /// needed: the server derives it from the id. The client that had the session is not told; it
+    /// finds out when it misses the reply to its next heartbeat and reconnects. Its requests in
+    /// between are dropped without a reply. Where the client is connected to another server of an
+    /// ensemble, that server closes its connection at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NoSession`] if the session is over already, [`ServerError::TimedOut`] after
+    /// 10 s, as when the server is paused, or [`ServerError::Io`]. After the last two the session
+    /// may be over.
+    pub async fn expire(&self, session_id: i64) -> Result<(), ServerError> {
+        match timeout(EXPIRE_MAX, raw_session::end(self.port(), session_id)).await {
+            Ok(Ok(Ended::Closed)) => Ok(()),
+            Ok(Ok(Ended::Unknown)) => Err(ServerError::NoSession {
+                port: self.port(),
+                session_id,
+            }),
+            Ok(Err(source)) => Err(ServerError::io("end the session")(source)),
+            Err(_) => Err(self.timed_out("end of the session", EXPIRE_MAX)),
+        }
+    }
+
+    /// Whether it can answer: running and not paused.
+    pub(super) fn is_active(&self) -> bool {
+        self.running()
+            .as_ref()
+            .is_some_and(|process| !process.is_paused())
+    }
+
+    /// Returns the part that the server plays, if it serves.
+    pub(super) async fn mode(&self) -> Option<Mode> {
+        four_letter::mode(&self.four_letter("srvr").await.ok()?)
+    }
+
+    /// Starts the process unless it runs.
+    pub(super) fn spawn(&self) -> Result<(), ServerError> {
+        let mut process = self.running();
+        if process.is_none() {
+            let started = Process::spawn(&self.java, &self.arguments, &self.home)
+                .map_err(ServerError::io("start the server's process"))?;
+            debug!(
+                port = self.port(),
+                pid = started.id(),
+                "server process started"
+            );
+            *process = Some(started);
+        }
+        Ok(())
+    }
+
+    /// Waits until the server serves clients.
+    pub(super) async fn ready(&self) -> Result<(), ServerError> {
+        self.until("readiness", || self.serves()).await
+    }
+
+    /// Waits until the server listens, with or without a quorum.
+    pub(super) async fn listening(&self) -> Result<(), ServerError> {
+        self.until("answer", || async {
+            self.four_letter("ruok").await.is_ok_and(|r| r == "imok")
+        })
+        .await
+    }
+
+    async fn until<F>(&self, what: &'static str, done: impl Fn() -> F) -> Result<(), ServerError>
+    where
+        F: Future<Output = bool>,
+    {
+        let attempts = async {
+            while !done().await {
+                if self.pid().is_none() {
+                    return Err(ServerError::Ended {
+                        port: self.port(),
+                        log: self.home.log_tail(),
+                    });
+                }
+                sleep(READY_POLL).await;
+            }
+            Ok(())
+        };
+        match timeout(READY_MAX, attempts).await {
+            Ok(ended) => ended,
+            Err(_) => Err(self.timed_out(what, READY_MAX)),
+        }
+    }
+
+    /// Whether this very server answers: a stranger may have taken the port before it.
+    async fn serves(&self) -> bool {
+        if self.mode().await.is_none() {
+            return false;
+        }
+        let data = self.home.path().display().to_string();
+        self.four_letter("conf")
+            .await
+            .is_ok_and(|conf| conf.contains(&data))
+    }
+
+    async fn read<T>(
+        &self,
+        command: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ServerError> {
+        let reply = self.four_letter(command).await?;
+        let (port, command) = (self.port(), command.to_owned());
+        parse(&reply).ok_or(ServerError::Reply {
+            port,
+            command,
+            reply,
+        })
+    }
+
+    async fn end(
+        &self,
+        ask: impl FnOnce(&mut Process) -> io::Result<()>,
+    ) -> Result<(), ServerError> {
+        let Some(mut process) = self.running().take() else {
+            return Ok(());
+        };
+        if let Err(source) = ask(&mut process) {
+            *self.running() = Some(process);
+            return Err(ServerError::io("end the server's process")(source));
+        }
+        match timeout(STOP_MAX, process.ended()).await {
+            Ok(ended) => ended.map_err(ServerError::io("wait for the end of the server")),
+            Err(_) => Err(self.timed_out("end of the process", STOP_MAX)),
+        }
+    }
+
+    fn signal(
+        &self,
+        doing: &'static str,
+        send: impl FnOnce(&mut Process) -> io::Result<()>,
+    ) -> Result<(), ServerError> {
+        match self.running().as_mut() {
+            Some(process) => send(process).map_err(ServerError::io(doing)),
+            None => Err(self.not_running()),
+        }
+    }
+
+    /// The process, or none if it has ended, by itself or by order.
+    fn running(&self) -> MutexGuard<'_, Option<Process>> {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only a child that was waited for elsewhere gives an error, and that one has ended.
+        if process
+            .as_mut()
+            .is_some_and(|process| process.has_ended().unwrap_or(true))
+        {
+            *process = None;
+        }
+        process
+    }
+
+    fn not_running(&self) -> ServerError {
+        ServerError::NotRunning { port: self.port() }
+    }
+
+    pub(super) fn timed_out(&self, what: &'static str, waited: Duration) -> ServerError {
+        ServerError::TimedOut {
+            port: self.port(),
+            what,
+            waited,
+            log: self.home.log_tail(),
+        }
+    }
+}
