@@ -8,6 +8,7 @@
 mod memory;
 mod peer;
 mod server;
+mod test_ensemble;
 
 pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
 pub use peer::{
@@ -15,3 +16,4 @@ pub use peer::{
     check_grants,
 };
 pub use server::{ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer};
+pub use test_ensemble::TestEnsemble;

@@ -1,0 +1,170 @@
+//! What becomes of locks when the session, the server or the node goes away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that cannot go on has failed"
+)]
+
+use recipes_testing::{TestEnsemble, on_every_ensemble};
+use zookeeper_recipes::{
+    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, SessionHealth,
+};
+
+const PATH: &str = "/locks/orders";
+
+fn mutex(session: &zookeeper_recipes::Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+fn node(name: &str) -> String {
+    format!("{PATH}/{name}")
+}
+
+on_every_ensemble! {
+    async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: TestEnsemble) {
+        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+        let held = mutex(&holding).acquire().await.unwrap();
+        let waiter = mutex(&waiting);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let before = ensemble.await_children(PATH, 2).await;
+
+        ensemble.expire(&waiting).await;
+        let after = ensemble
+            .until("another node of the waiter", async || {
+                let now = ensemble.children(PATH).await;
+                (now.len() == 2 && now != before).then_some(now)
+            })
+            .await;
+        assert_ne!(before, after);
+        assert_eq!(waiting.epoch(), 2);
+
+        held.release().await.unwrap();
+        let granted = waiter.await.unwrap().unwrap();
+        let left = ensemble.children(PATH).await;
+        assert_eq!(granted.members()[0].node_path, node(&left[0]));
+        granted.release().await.unwrap();
+        assert!(ensemble.children(PATH).await.is_empty());
+    }
+
+    async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
+        ensemble: TestEnsemble
+    ) {
+        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+        let owner = Owner::new();
+        let held = mutex(&holding).acquire_as(&owner).await.unwrap();
+        let waiter = mutex(&waiting);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        ensemble.await_children(PATH, 2).await;
+
+        ensemble.expire(&holding).await;
+        let lost = held.lost().await;
+        assert_eq!(lost.reason, LostReason::SessionExpired);
+        assert_eq!(lost.path, PATH);
+        assert_eq!(held.state(), GuardState::Lost(LostReason::SessionExpired));
+        assert!(!held.is_valid());
+        let granted = waiter.await.unwrap().unwrap();
+        assert!(granted.fencing_token() > held.fencing_token());
+
+        // While a guard of it lives, the owner is not let in as if nothing had happened.
+        let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
+        assert!(matches!(again, AcquireError::Lost { .. }), "{again}");
+        assert!(held.reenter().is_err());
+        let released = held.release().await.unwrap_err();
+        assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+
+        // After the last one it starts anew.
+        granted.release().await.unwrap();
+        mutex(&holding).acquire_as(&owner).await.unwrap().release().await.unwrap();
+    }
+
+    async fn holders_node_deleted_by_an_operator_is_a_lost_lock(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = mutex(&session).acquire().await.unwrap();
+        ensemble.delete(&held.members()[0].node_path).await;
+        assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
+        assert!(!held.is_valid());
+        let released = held.release().await.unwrap_err();
+        assert!(matches!(&released, ReleaseError::Lost(lost) if lost.reason == LostReason::NodeRemoved));
+        // The session itself is well.
+        mutex(&session).acquire().await.unwrap().release().await.unwrap();
+    }
+
+    async fn waiters_node_deleted_by_an_operator_is_made_again_at_the_tail(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = mutex(&session).acquire().await.unwrap();
+        let first = mutex(&session);
+        let first = tokio::spawn(async move { first.acquire().await });
+        let removed = by_sequence(ensemble.await_children(PATH, 2).await).pop().unwrap();
+        let second = mutex(&session);
+        let second = tokio::spawn(async move { second.acquire().await });
+        ensemble.await_children(PATH, 3).await;
+
+        ensemble.delete(&node(&removed)).await;
+        ensemble
+            .until("the waiter's new node", async || {
+                let now = ensemble.children(PATH).await;
+                (now.len() == 3 && !now.contains(&removed)).then_some(())
+            })
+            .await;
+        held.release().await.unwrap();
+        // The one that lost its place is behind now.
+        let granted = second.await.unwrap().unwrap();
+        assert!(!first.is_finished());
+        granted.release().await.unwrap();
+        first.await.unwrap().unwrap().release().await.unwrap();
+    }
+
+    async fn holder_keeps_the_lock_over_a_restart_of_the_server(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = mutex(&session).acquire().await.unwrap();
+        let waiter = mutex(&session);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let before = ensemble.await_children(PATH, 2).await;
+
+        ensemble.stop().await;
+        let mut health = session.watch_health();
+        while session.health() != SessionHealth::Disconnected {
+            health.changed().await;
+        }
+        assert!(matches!(held.state(), GuardState::Suspended { .. }), "{:?}", held.state());
+        assert!(held.is_valid());
+        ensemble.start_again().await;
+        while session.health() != SessionHealth::Connected {
+            health.changed().await;
+        }
+        held.verify().await.unwrap();
+        assert_eq!(held.state(), GuardState::Held);
+        assert_eq!(ensemble.children(PATH).await, before);
+        assert!(!waiter.is_finished());
+
+        held.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(session.epoch(), 1);
+    }
+
+    async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = mutex(&session).acquire().await.unwrap();
+        let waiter = mutex(&session);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        ensemble.await_children(PATH, 2).await;
+
+        session.close().await;
+        assert!(ensemble.children(PATH).await.is_empty());
+        let ended = waiter.await.unwrap().unwrap_err();
+        assert!(matches!(ended, AcquireError::SessionClosed { .. }), "{ended}");
+        assert_eq!(held.state(), GuardState::Lost(LostReason::SessionClosed));
+        let late = mutex(&session).acquire().await.unwrap_err();
+        assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
+        assert!(session.read(PATH).await.is_err());
+        session.close().await;
+        assert_eq!(session.health(), SessionHealth::Closed);
+    }
+}
+
+fn by_sequence(mut names: Vec<String>) -> Vec<String> {
+    names.sort_by_key(|name| name.get(name.len() - 10..).map(str::to_owned));
+    names
+}
