@@ -70,20 +70,6 @@ on_every_ensemble! {
         held.release().await.unwrap();
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
-
-    async fn parents_are_containers_unless_told_otherwise(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        mutex(&session).acquire().await.unwrap().release().await.unwrap();
-        // Owners that ZooKeeper gives to containers: Long.MIN_VALUE.
-        let owner = async |path| ensemble.read(path).await.unwrap().1.ephemeral_owner;
-        assert_eq!((owner("/locks").await, owner(PATH).await), (i64::MIN, i64::MIN));
-
-        let options = Session::builder().parent_mode(ParentMode::Persistent);
-        let session = ensemble.session_with(options).await;
-        let lock = InterProcessMutex::new(&session, "/kept/a").unwrap();
-        lock.acquire().await.unwrap().release().await.unwrap();
-        assert_eq!((owner("/kept").await, owner("/kept/a").await), (0, 0));
-    }
 }
 
 /// Two rounds with the parents reaped in between.

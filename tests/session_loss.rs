@@ -7,14 +7,18 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use std::time::Duration;
+
+use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use tokio::time::Instant;
 use zookeeper_recipes::{
-    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, SessionHealth,
+    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
+    SessionHealth,
 };
 
 const PATH: &str = "/locks/orders";
 
-fn mutex(session: &zookeeper_recipes::Session) -> InterProcessMutex {
+fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
@@ -151,7 +155,9 @@ on_every_ensemble! {
         let waiter = tokio::spawn(async move { waiter.acquire().await });
         ensemble.await_children(PATH, 2).await;
 
+        let closing = Instant::now();
         session.close().await;
+        assert!(closing.elapsed() < Duration::from_secs(5), "{:?}", closing.elapsed());
         assert!(ensemble.children(PATH).await.is_empty());
         let ended = waiter.await.unwrap().unwrap_err();
         assert!(matches!(ended, AcquireError::SessionClosed { .. }), "{ended}");
@@ -162,6 +168,94 @@ on_every_ensemble! {
         session.close().await;
         assert_eq!(session.health(), SessionHealth::Closed);
     }
+}
+
+/// Sessions that the ensemble gives up after two seconds.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// A holder that hears nothing from the ensemble gives the lock up in time, and for good.
+async fn holder_gives_up_in_time(ensemble: &TestEnsemble, session: &Session) {
+    let held = mutex(session).acquire().await.unwrap();
+    // The heartbeat runs: the deadline moves on without anything else being asked.
+    let lost = held.lost();
+    assert!(tokio::time::timeout(SHORT * 2, lost).await.is_err());
+    assert_eq!(held.state(), GuardState::Held);
+
+    ensemble.stop().await;
+    let stopped = Instant::now();
+    let lost = held.lost().await;
+    let silent = stopped.elapsed();
+    assert_eq!(lost.reason, LostReason::DeadlinePassed);
+    assert!(silent <= SHORT / 2 + SHORT / 10, "{silent:?}");
+    assert!(!held.is_valid());
+
+    ensemble.start_again().await;
+    let mut health = session.watch_health();
+    while session.health() != SessionHealth::Connected {
+        health.changed().await;
+    }
+    assert_eq!(held.state(), GuardState::Lost(LostReason::DeadlinePassed));
+    let released = held.release().await.unwrap_err();
+    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    mutex(session)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    ensemble.await_children(PATH, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn holder_of_a_silent_ensemble_gives_up_in_time_in_memory() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let ensemble = TestEnsemble::Memory(memory);
+    holder_gives_up_in_time(&ensemble, &ensemble.session().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
+    let ensemble = TestEnsemble::on_a_real_server().await;
+    let session = ensemble
+        .session_with(Session::builder().session_timeout(SHORT))
+        .await;
+    holder_gives_up_in_time(&ensemble, &session).await;
+}
+
+/// After an outage that was longer than its session, a waiter may still find its old node listed:
+/// the ensemble gives every session its full time again. Curator takes the lock with it (`LockInternals`
+/// of 5.4), and loses it when the old session expires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node() {
+    let ensemble = TestEnsemble::on_a_real_server().await;
+    let holding = ensemble.session().await;
+    let waiting = ensemble
+        .session_with(Session::builder().session_timeout(SHORT))
+        .await;
+    let held = mutex(&holding).acquire().await.unwrap();
+    let lock = mutex(&waiting);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let before = ensemble.await_children(PATH, 2).await;
+
+    ensemble.stop().await;
+    let mut health = waiting.watch_health();
+    while waiting.health() != SessionHealth::Connecting {
+        health.changed().await;
+    }
+    ensemble.start_again().await;
+    held.release().await.unwrap();
+    let granted = waiter.await.unwrap().unwrap();
+    assert_eq!(waiting.epoch(), 2);
+    let own = granted.members()[0].node_path.clone();
+    assert!(
+        before.iter().all(|name| node(name) != own),
+        "{own} is from before"
+    );
+    let (_, stat) = ensemble.read(&own).await.unwrap();
+    assert_eq!(Some(stat.ephemeral_owner), waiting.session_id());
+    granted.release().await.unwrap();
+    ensemble.await_children(PATH, 0).await;
 }
 
 fn by_sequence(mut names: Vec<String>) -> Vec<String> {

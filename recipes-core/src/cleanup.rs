@@ -226,6 +226,7 @@ async fn insist(target: &Target, mut phase: watch::Receiver<Phase>) -> Deleted {
         let Some(epoch) = epoch else {
             return Deleted::WithSession;
         };
+        let mut over = phase.clone();
         let attempt = async {
             let nodes = epoch.nodes()?;
             match target {
@@ -237,7 +238,8 @@ async fn insist(target: &Target, mut phase: watch::Receiver<Phase>) -> Deleted {
         };
         tokio::select! {
             biased;
-            _ = epoch.ended() => {}
+            // Not when the link ends: a session that is being closed is still good for this.
+            _ = over.wait_for(|phase| !phase.serves(&epoch)) => {}
             answer = attempt => match answer {
                 Ok(()) => return Deleted::ByUs,
                 Err(error) if error.is_lasting() => return Deleted::Refused(error),

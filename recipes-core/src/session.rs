@@ -79,6 +79,11 @@ impl Phase {
             Self::Connecting | Self::Closed | Self::Ended(_) => None,
         }
     }
+
+    /// Whether nodes can still be deleted in this epoch.
+    pub(crate) fn serves(&self, epoch: &Epoch) -> bool {
+        self.epoch().is_some_and(|it| it.number == epoch.number)
+    }
 }
 
 /// How a [`Session`] is doing.
