@@ -8,7 +8,7 @@ use zookeeper_client::Client;
 
 use super::builder::ServerBuilder;
 use super::error::ServerError;
-use super::four_letter::{self, Mode};
+use super::four_letter::Mode;
 use super::single::ZooKeeperServer;
 
 /// An election takes well under a second; a busy machine may take some more.
@@ -192,23 +192,16 @@ impl ZooKeeperEnsemble {
 
     /// Ends a session as if it had expired.
     ///
-    /// It does so through a server that the session's client is not connected to, so that the
-    /// client's own server closes its connection and the client learns the end when it reconnects.
-    /// The ephemeral nodes are gone on that server; another may show them for a moment.
+    /// As [`ZooKeeperServer::expire`], through the first server that runs. The ephemeral nodes are
+    /// gone on that server; another may show them for a moment.
     ///
     /// # Errors
     ///
-    /// As [`ZooKeeperServer::expire`], and [`ServerError::NotRunning`] if no server runs.
+    /// As [`ZooKeeperServer::expire`].
     pub async fn expire(&self, session_id: i64) -> Result<(), ServerError> {
-        let mut last = None;
-        for server in self.servers.iter().filter(|server| server.is_active()) {
-            last = Some(server);
-            let connections = server.four_letter("cons").await?;
-            if !four_letter::is_connected(&connections, session_id) {
-                return server.expire(session_id).await;
-            }
-        }
-        last.unwrap_or_else(|| self.server(0))
+        let active = self.servers.iter().find(|server| server.is_active());
+        active
+            .unwrap_or_else(|| self.server(0))
             .expire(session_id)
             .await
     }

@@ -25,15 +25,36 @@ pub(super) enum Ended {
 }
 
 /// Ends the session and returns after the server has deleted its ephemeral nodes.
+///
+/// The takeover closes the connection of the session's client, which may reconnect and take the
+/// session back before it is closed. Each attempt is a new race; the caller sets the time limit.
 pub(super) async fn end(port: u16, session_id: i64) -> io::Result<Ended> {
+    let mut first = true;
+    loop {
+        match attempt(port, session_id).await {
+            Err(error) if lost_race(&error) => first = false,
+            // The close was applied, and only its reply was lost.
+            Ok(Ended::Unknown) if !first => return Ok(Ended::Closed),
+            ended => return ended,
+        }
+    }
+}
+
+fn lost_race(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+async fn attempt(port: u16, session_id: i64) -> io::Result<Ended> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    write_frame(&mut stream, &connect_request(session_id)).await?;
+    let close = [XID.to_be_bytes(), CLOSE_SESSION.to_be_bytes()].concat();
+    // Both at once: waiting for the first reply would lose nearly every race.
+    let requests = [frame(&connect_request(session_id))?, frame(&close)?].concat();
+    stream.write_all(&requests).await?;
     let reply = read_frame(&mut stream).await?;
     if accepted_session(&reply).ok_or_else(|| garbled("connect"))? != session_id {
         return Ok(Ended::Unknown);
     }
-    let close = [XID.to_be_bytes(), CLOSE_SESSION.to_be_bytes()].concat();
-    write_frame(&mut stream, &close).await?;
     // The server answers a close after it has applied it.
     let reply = read_frame(&mut stream).await?;
     match closed(&reply).ok_or_else(|| garbled("closeSession"))? {
@@ -80,11 +101,9 @@ fn closed(reply: &[u8]) -> Option<i32> {
     Some(i32::from_be_bytes(code.try_into().ok()?))
 }
 
-async fn write_frame(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
+fn frame(body: &[u8]) -> io::Result<Vec<u8>> {
     let length = i32::try_from(body.len()).map_err(io::Error::other)?;
-    stream
-        .write_all(&[&length.to_be_bytes(), body].concat())
-        .await
+    Ok([&length.to_be_bytes(), body].concat())
 }
 
 async fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {

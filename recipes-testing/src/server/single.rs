@@ -258,17 +258,18 @@ impl ZooKeeperServer {
     /// The id of a session is the `ephemeral_owner` of the nodes that it created.
     ///
     /// This takes the session over on a connection of its own and closes it. No password is
-    /// needed: the server derives it from the id. The client that had the session is not told; it
-    /// finds out when it misses the reply to its next heartbeat and reconnects. Its requests in
-    /// between are dropped without a reply. Where the client is connected to another server of an
-    /// ensemble, that server closes its connection at once.
+    /// needed: the server derives it from the id. The takeover makes the server close the client's
+    /// connection, so the client reconnects and learns the end of its session at once.
     ///
     /// # Errors
     ///
     /// [`ServerError::NoSession`] if the session is over already, [`ServerError::TimedOut`] after
-    /// 10 s, as when the server is paused, or [`ServerError::Io`]. After the last two the session
-    /// may be over.
+    /// 10 s, as when the server is paused, [`ServerError::NotRunning`], or [`ServerError::Io`].
+    /// After a timeout or an I/O error the session may be over.
     pub async fn expire(&self, session_id: i64) -> Result<(), ServerError> {
+        if self.pid().is_none() {
+            return Err(self.not_running());
+        }
         match timeout(EXPIRE_MAX, raw_session::end(self.port(), session_id)).await {
             Ok(Ok(Ended::Closed)) => Ok(()),
             Ok(Ok(Ended::Unknown)) => Err(ServerError::NoSession {
