@@ -28,22 +28,27 @@ struct Stage {
 
 impl Stage {
     async fn set_up() -> Self {
-        Self::on(ZooKeeperServer::start().await.unwrap()).await
-    }
-
-    async fn on(server: ZooKeeperServer) -> Self {
+        let ensemble = TestEnsemble::on_a_real_server().await;
         let curator = CuratorPeer::start().await.unwrap();
-        curator
-            .open("c", &server.connect_string(), SESSION_TIMEOUT)
-            .await
-            .unwrap();
-        curator.mutex("m", "c", PATH).await.unwrap();
-        let ensemble = TestEnsemble::Real(server);
         let ours = ensemble.session().await;
-        Self {
+        let stage = Self {
             ensemble,
             ours,
             curator,
+        };
+        stage
+            .curator
+            .open("c", &stage.server().connect_string(), SESSION_TIMEOUT)
+            .await
+            .unwrap();
+        stage.curator.mutex("m", "c", PATH).await.unwrap();
+        stage
+    }
+
+    fn server(&self) -> &ZooKeeperServer {
+        match &self.ensemble {
+            TestEnsemble::Real(server) => server,
+            TestEnsemble::Memory(_) => panic!("not a server"),
         }
     }
 
@@ -52,10 +57,7 @@ impl Stage {
     }
 
     async fn operator(&self) -> Client {
-        let TestEnsemble::Real(server) = &self.ensemble else {
-            panic!("not a server")
-        };
-        server.client().await.unwrap()
+        self.server().client().await.unwrap()
     }
 }
 
@@ -198,8 +200,7 @@ fn form(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_have_the_form_that_curator_gives_them() {
-    let reaping = ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "200");
-    let stage = Stage::on(reaping.start().await.unwrap()).await;
+    let stage = Stage::set_up().await;
     let ours = InterProcessMutex::new(&stage.ours, "/ours/a")
         .unwrap()
         .acquire()
@@ -251,8 +252,7 @@ async fn nodes_have_the_form_that_curator_gives_them() {
     ours.release().await.unwrap();
     stage.curator.release("t", "theirs").await.unwrap();
     for path in ["/ours", "/theirs"] {
-        let gone = async || stage.ensemble.read(path).await.is_none().then_some(());
-        stage.ensemble.until("reaped", gone).await;
+        stage.ensemble.await_reaper(path).await;
     }
 }
 
@@ -268,12 +268,9 @@ async fn lost_locks_pass_from_one_to_the_other() {
     let held = waiter.await.unwrap().unwrap();
 
     // Ours ends while a new Curator client waits.
-    let TestEnsemble::Real(server) = &stage.ensemble else {
-        panic!("not a server")
-    };
     stage
         .curator
-        .open("d", &server.connect_string(), SESSION_TIMEOUT)
+        .open("d", &stage.server().connect_string(), SESSION_TIMEOUT)
         .await
         .unwrap();
     stage.curator.mutex("n", "d", PATH).await.unwrap();

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{MemoryEnsemble, TestEnsemble, ZooKeeperServer, on_every_ensemble};
+use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 use zookeeper_recipes::{AcquireError, InterProcessMutex, ParentMode, Session};
 
 const PATH: &str = "/locks/orders";
@@ -70,46 +70,32 @@ on_every_ensemble! {
         held.release().await.unwrap();
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
-}
 
-/// Two rounds with the parents reaped in between.
-async fn rounds_with_a_reaper(session: &Session, reaped: impl AsyncFnOnce()) {
-    let first = mutex(session).acquire().await.unwrap();
-    let (token, name) = (first.fencing_token(), first.members()[0].node_path.clone());
-    first.release().await.unwrap();
-    reaped().await;
-    let second = mutex(session).acquire().await.unwrap();
-    let again = second.members()[0].node_path.clone();
-    assert_eq!(
-        name[name.len() - 10..],
-        again[again.len() - 10..],
-        "sequences restart"
-    );
-    assert!(second.fencing_token() > token);
-    second.release().await.unwrap();
-}
+    async fn reaped_parents_are_made_again_and_tokens_go_on_rising(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let first = mutex(&session).acquire().await.unwrap();
+        let (token, name) = (first.fencing_token(), first.members()[0].node_path.clone());
+        first.release().await.unwrap();
+        ensemble.await_reaper(PATH).await;
+        let second = mutex(&session).acquire().await.unwrap();
+        let again = second.members()[0].node_path.clone();
+        assert_eq!(name[name.len() - 10..], again[again.len() - 10..], "sequences restart");
+        assert!(second.fencing_token() > token);
+        second.release().await.unwrap();
+    }
 
-#[tokio::test(start_paused = true)]
-async fn reaped_parents_are_made_again_in_memory() {
-    let ensemble = MemoryEnsemble::new();
-    rounds_with_a_reaper(&ensemble.session(), async || {
-        while ensemble.exists("/locks") {
-            ensemble.reap_containers();
+    async fn persistent_parents_stay(ensemble: TestEnsemble) {
+        let options = Session::builder().parent_mode(ParentMode::Persistent);
+        let session = ensemble.session_with(options).await;
+        for path in ["/kept/a", "/kept/b/c"] {
+            let lock = InterProcessMutex::new(&session, path).unwrap();
+            lock.acquire().await.unwrap().release().await.unwrap();
         }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reaped_parents_are_made_again_on_a_real_server() {
-    let server = ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "200");
-    let ensemble = TestEnsemble::Real(server.start().await.unwrap());
-    let session = ensemble.session().await;
-    rounds_with_a_reaper(&session, async || {
-        let gone = async || ensemble.read("/locks").await.is_none().then_some(());
-        ensemble.until("the reaper", gone).await;
-    })
-    .await;
+        // Once this one is reaped, those would have been.
+        mutex(&ensemble.session().await).acquire().await.unwrap().release().await.unwrap();
+        ensemble.await_reaper(PATH).await;
+        assert!(ensemble.read("/kept/b/c").await.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

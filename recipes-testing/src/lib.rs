@@ -5,6 +5,7 @@
 //! real thing on loopback, in about a second, for everything that a double cannot prove.
 //! [`CuratorPeer`] runs the recipes of Apache Curator beside ours.
 
+pub mod contract;
 mod memory;
 mod peer;
 mod server;

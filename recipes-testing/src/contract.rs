@@ -1,0 +1,321 @@
+//! What every exclusive, reentrant lock must do, whatever it is made of.
+//!
+//! In the manner of Curator's `TestInterProcessMutexBase`, which all its locks are put to; the
+//! tests that come from there name theirs. [`lock_contract!`](crate::lock_contract) makes tests of
+//! the functions here.
+
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a contract that is not kept has failed its test"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::poll;
+use recipes_core::{
+    AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Session, SessionHealth,
+};
+
+use crate::test_ensemble::TestEnsemble;
+
+/// Long enough for anything that happens at all.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Short enough for what must not happen.
+const IMPATIENCE: Duration = Duration::from_millis(50);
+
+/// A kind of lock that is put to the contract.
+#[derive(Clone, Copy, Debug)]
+pub struct LockUnderTest {
+    /// Makes a handle; all handles are of one lock.
+    pub make: fn(&Session) -> Box<dyn DistributedLock>,
+    /// The directories that its nodes are in.
+    pub directories: &'static [&'static str],
+}
+
+impl LockUnderTest {
+    async fn await_contenders(&self, ensemble: &TestEnsemble, count: usize) {
+        for directory in self.directories {
+            ensemble.await_children(directory, count).await;
+        }
+    }
+
+    /// Where to look for a contender that may hold some of the locks of a set and wait for one.
+    fn first_directory(&self) -> &'static str {
+        self.directories.first().copied().unwrap_or("/")
+    }
+
+    /// Whether somebody in another session would have to wait.
+    async fn is_held(&self, elsewhere: &Session) -> bool {
+        (self.make)(elsewhere)
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    }
+}
+
+async fn acquired(lock: &dyn DistributedLock) -> LockGuard {
+    tokio::time::timeout(PATIENCE, lock.acquire())
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+/// Curator `testLocker`.
+pub async fn guard_holds_until_it_is_released(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+    let guard = acquired(&*(lock.make)(&here)).await;
+    assert!(guard.is_valid());
+    assert!(lock.is_held(&elsewhere).await);
+    let late = (lock.make)(&elsewhere)
+        .acquire_timeout(IMPATIENCE)
+        .await
+        .unwrap_err();
+    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    guard.release().await.unwrap();
+    assert!(!lock.is_held(&elsewhere).await);
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// A guard that goes out of scope, by return or by panic, releases.
+pub async fn guard_that_is_dropped_releases(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+    let handle = (lock.make)(&here);
+    let panicked = tokio::spawn(async move {
+        let _guard = handle.acquire().await.unwrap();
+        panic!("on purpose");
+    });
+    assert!(panicked.await.unwrap_err().is_panic());
+    drop(acquired(&*(lock.make)(&elsewhere)).await);
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Curator `testWaitingProcessKilledServer`.
+pub async fn holder_and_waiter_survive_a_restart(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let session = ensemble.session().await;
+    let guard = acquired(&*(lock.make)(&session)).await;
+    let handle = (lock.make)(&session);
+    let waiter = tokio::spawn(async move { acquired(&*handle).await });
+    ensemble.await_children(lock.first_directory(), 2).await;
+    ensemble.stop().await;
+    let mut health = session.watch_health();
+    while session.health() == SessionHealth::Connected {
+        health.changed().await;
+    }
+    ensemble.start_again().await;
+    match guard.release().await {
+        Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Pending { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+    waiter.await.unwrap().release().await.unwrap();
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Curator `testKilledSession`.
+pub async fn waiter_gets_the_lock_of_an_expired_session(
+    ensemble: TestEnsemble,
+    lock: LockUnderTest,
+) {
+    let session = ensemble.session().await;
+    let guard = acquired(&*(lock.make)(&session)).await;
+    let handle = (lock.make)(&session);
+    let waiter = tokio::spawn(async move { acquired(&*handle).await });
+    ensemble.await_children(lock.first_directory(), 2).await;
+    ensemble.expire(&session).await;
+    let granted = waiter.await.unwrap();
+    // The holder has not released, and knows that it need not.
+    assert!(!guard.is_valid());
+    assert!(granted.is_valid());
+    drop(guard);
+    granted.verify().await.unwrap();
+    granted.release().await.unwrap();
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Curator `testContainerCleanup`; the ensemble must reap.
+pub async fn nothing_is_left_of_directories_that_are_not_used(
+    ensemble: TestEnsemble,
+    lock: LockUnderTest,
+) {
+    let session = ensemble.session().await;
+    let users = (0..10).map(|_| {
+        let handle = (lock.make)(&session);
+        tokio::spawn(async move { acquired(&*handle).await.release().await.unwrap() })
+    });
+    join_all(users).await.into_iter().for_each(Result::unwrap);
+    for directory in lock.directories {
+        ensemble.await_reaper(directory).await;
+    }
+}
+
+/// Curator `testWithNamespace`; real servers only.
+pub async fn lock_works_below_a_chroot(ensemble: TestEnsemble, lock: LockUnderTest) {
+    ensemble.create("/chroot", b"").await;
+    let inside = ensemble.session_below("/chroot", Session::builder()).await;
+    let outside = ensemble.session().await;
+    let guard = acquired(&*(lock.make)(&inside)).await;
+    for directory in lock.directories {
+        ensemble
+            .await_children(&format!("/chroot{directory}"), 1)
+            .await;
+    }
+    // Another lock, although its path is the same.
+    assert!(!lock.is_held(&outside).await);
+    guard.release().await.unwrap();
+}
+
+/// Curator `testReentrantSingleLock`.
+pub async fn handle_of_many_tasks_lets_in_one(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let session = ensemble.session().await;
+    let handle: Arc<dyn DistributedLock> = (lock.make)(&session).into();
+    let inside = Arc::new(AtomicUsize::new(0));
+    let tasks = (0..10).map(|_| {
+        let (handle, inside) = (Arc::clone(&handle), Arc::clone(&inside));
+        tokio::spawn(async move {
+            let guard = acquired(&*handle).await;
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+            tokio::task::yield_now().await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            guard.release().await.unwrap();
+        })
+    });
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Curator `testReentrant2Threads`, with an assertion that can fail.
+pub async fn one_owner_re_enters_while_another_waits(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let session = ensemble.session().await;
+    let (one, another) = (Owner::new(), Owner::new());
+    let handle = (lock.make)(&session);
+    let first = handle.acquire_as(&one).await.unwrap();
+    let mut waiting = handle.acquire_as(&another);
+    ensemble
+        .until("a waiter", async || {
+            assert!(poll!(&mut waiting).is_pending());
+            (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
+        })
+        .await;
+    let second = handle.acquire_as(&one).await.unwrap();
+    assert_eq!((first.hold_count(), second.hold_count()), (2, 2));
+    first.release().await.unwrap();
+    assert!(poll!(&mut waiting).is_pending());
+    second.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Curator `testReentrant`.
+pub async fn nested_holds_count_down(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+    let handle = (lock.make)(&here);
+    Owner::new()
+        .scope(async {
+            let guards = [
+                handle.acquire().await.unwrap(),
+                handle.try_acquire().await.unwrap().unwrap(),
+                handle.acquire_timeout(Duration::ZERO).await.unwrap(),
+            ];
+            lock.await_contenders(&ensemble, 1).await;
+            for guard in guards {
+                assert!(lock.is_held(&elsewhere).await);
+                guard.release().await.unwrap();
+            }
+            assert!(!lock.is_held(&elsewhere).await);
+        })
+        .await;
+}
+
+/// Curator `test2Clients`.
+pub async fn release_in_one_session_is_a_grant_in_another(
+    ensemble: TestEnsemble,
+    lock: LockUnderTest,
+) {
+    let sessions = [ensemble.session().await, ensemble.session().await];
+    let mut held = acquired(&*(lock.make)(&sessions[0])).await;
+    for session in sessions.iter().cycle().skip(1).take(6) {
+        let handle = (lock.make)(session);
+        let waiter = tokio::spawn(async move { acquired(&*handle).await });
+        ensemble.await_children(lock.first_directory(), 2).await;
+        assert!(!waiter.is_finished());
+        held.release().await.unwrap();
+        held = waiter.await.unwrap();
+    }
+    held.release().await.unwrap();
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// What times out and what is dropped leaves the queue to the others.
+pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: LockUnderTest) {
+    let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+    let guard = acquired(&*(lock.make)(&here)).await;
+    let handle = (lock.make)(&elsewhere);
+    {
+        let mut dropped = handle.acquire();
+        ensemble
+            .until("a waiter", async || {
+                assert!(poll!(&mut dropped).is_pending());
+                (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
+            })
+            .await;
+    }
+    let late = handle.acquire_timeout(IMPATIENCE).await.unwrap_err();
+    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(handle.try_acquire().await.unwrap().is_none());
+    lock.await_contenders(&ensemble, 1).await;
+    guard.release().await.unwrap();
+    lock.await_contenders(&ensemble, 0).await;
+}
+
+/// Makes the tests of the contract for one kind of lock.
+///
+/// ```ignore
+/// recipes_testing::lock_contract!(LockUnderTest {
+///     make: |session| Box::new(InterProcessMutex::new(session, "/contract").unwrap()),
+///     directories: &["/contract"],
+/// });
+/// ```
+#[macro_export]
+macro_rules! lock_contract {
+    ($lock:expr) => {
+        $crate::lock_contract!(@each $lock;
+            guard_holds_until_it_is_released
+            guard_that_is_dropped_releases
+            holder_and_waiter_survive_a_restart
+            waiter_gets_the_lock_of_an_expired_session
+            nothing_is_left_of_directories_that_are_not_used
+            handle_of_many_tasks_lets_in_one
+            one_owner_re_enters_while_another_waits
+            nested_holds_count_down
+            release_in_one_session_is_a_grant_in_another
+            waiters_that_give_up_leave_nothing
+        );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn lock_works_below_a_chroot_on_a_real_server() {
+            let ensemble = $crate::TestEnsemble::on_a_real_server().await;
+            $crate::contract::lock_works_below_a_chroot(ensemble, $lock).await;
+        }
+    };
+    (@each $lock:expr; $($name:ident)+) => {$(
+        mod $name {
+            use super::*;
+
+            #[tokio::test(start_paused = true)]
+            async fn in_memory() {
+                let ensemble = $crate::TestEnsemble::in_memory();
+                $crate::contract::$name(ensemble, $lock).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_a_real_server() {
+                let ensemble = $crate::TestEnsemble::on_a_real_server().await;
+                $crate::contract::$name(ensemble, $lock).await;
+            }
+        }
+    )+};
+}
