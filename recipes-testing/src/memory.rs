@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
 //! | `backend`, `nodes`, `reply`, `watch_future` | the seam that the locks use |
-//! | `shared`, `state`, `requests`, `sessions` | the one lock, what it protects, what changes it |
+//! | `shared`, `state`, `requests`, `flights`, `sessions` | the one lock, what it protects, what changes it |
 //! | `record`, `watches`, `call` | one session, its watches, its requests |
 //! | `tree`, `transaction`, `history`, `node_path`, `access` | the znodes |
 //! | `faults`, `random` | what goes wrong, and the only source of randomness |
@@ -20,6 +20,7 @@ mod call;
 mod ensemble;
 mod error;
 mod faults;
+mod flights;
 mod history;
 mod node_path;
 mod nodes;

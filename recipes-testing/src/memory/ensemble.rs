@@ -116,7 +116,7 @@ impl MemoryEnsemble {
         ))
     }
 
-    /// Ids of the sessions that have not ended, oldest first.
+    /// Ids of the sessions that the ensemble has not ended, oldest first.
     #[must_use]
     pub fn sessions(&self) -> Vec<i64> {
         self.shared.with(|state| state.live_sessions())
@@ -128,6 +128,19 @@ impl MemoryEnsemble {
             let live = state.is_live(session);
             state.end(session, EndReason::Expired);
             live
+        })
+    }
+
+    /// Ends a session for its client only, as a client does that was disconnected for too long or
+    /// whose credentials were refused. Returns whether the ensemble had it alive.
+    ///
+    /// Its requests fail and it never connects again, but its ephemeral nodes stay until
+    /// [`expire`](Self::expire) or the session timeout.
+    #[doc(hidden)]
+    pub fn end_client(&self, session: i64, reason: EndReason) -> bool {
+        self.shared.with(|state| {
+            state.give_up(session, reason);
+            state.is_live(session)
         })
     }
 

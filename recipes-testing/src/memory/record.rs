@@ -50,15 +50,19 @@ impl Drop for Timer {
 
 /// One session.
 ///
-/// | state | `ended` | `cut`, or the ensemble stopped | requests |
-/// |---|---|---|---|
-/// | connected | `None` | no | take effect at the call |
-/// | disconnected | `None` | yes | are queued |
-/// | ended | `Some` | - | fail |
+/// | state | `ended` | `gone` | `cut`, or the ensemble stopped | requests | ephemeral nodes |
+/// |---|---|---|---|---|---|
+/// | connected | `None` | no | no | take effect at the call | stay |
+/// | disconnected | `None` | no | yes | are queued | stay until the timeout |
+/// | given up by its client | `Some` | no | - | fail | stay until the timeout |
+/// | ended | `Some` | yes | - | fail | are gone |
 #[derive(Debug)]
 pub(super) struct SessionRecord {
     pub(super) identities: Arc<[AuthId]>,
+    /// What the client takes for the end.
     pub(super) ended: Option<EndReason>,
+    /// The ensemble has ended it.
+    pub(super) gone: bool,
     pub(super) cut: bool,
     /// The client has dropped its last handle.
     pub(super) hung_up: bool,
@@ -84,6 +88,7 @@ impl SessionRecord {
         Self {
             identities,
             ended: None,
+            gone: false,
             cut: false,
             hung_up: false,
             connection: watch::Sender::new(Connection::Connected),
@@ -100,7 +105,7 @@ impl SessionRecord {
 
     /// Whether nobody can ask about this session any more.
     pub(super) fn is_forgotten(&self) -> bool {
-        self.ended.is_some() && self.hung_up && self.flights.is_empty()
+        self.gone && self.hung_up && self.flights.is_empty()
     }
 
     /// Requests that wait for the connection, in the order of the calls.

@@ -1,9 +1,7 @@
 //! The life of sessions: opened, disconnected, connected again, ended.
 
-use std::collections::btree_map::Entry;
 use std::mem;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, NodeEvent, NodesError};
@@ -12,10 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use zookeeper_client::AuthId;
 
 use super::access::Access;
-use super::call::{Answer, Outcome, failed};
 use super::error::MemoryError;
 use super::node_path::NodePath;
-use super::record::{Delivery, SessionRecord, Stage, Timer};
+use super::record::{Delivery, SessionRecord, Timer};
 use super::state::State;
 use super::watches::Fired;
 
@@ -33,21 +30,47 @@ impl State {
     }
 
     pub(super) fn live_sessions(&self) -> Vec<i64> {
-        let live = self
-            .sessions
-            .iter()
-            .filter(|(_, record)| record.ended.is_none());
+        let live = self.sessions.iter().filter(|(_, record)| !record.gone);
         live.map(|(session, _)| *session).collect()
     }
 
     pub(super) fn is_live(&self, session: i64) -> bool {
         self.sessions
             .get(&session)
-            .is_some_and(|record| record.ended.is_none())
+            .is_some_and(|record| !record.gone)
     }
 
     /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction.
     pub(super) fn end(&mut self, session: i64, reason: EndReason) {
+        // First, so that its own watches on its own nodes do not take the end for a deletion.
+        self.end_client(session, reason);
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if mem::replace(&mut record.gone, true) {
+            return;
+        }
+        record.deadline = None;
+        record.timer = None;
+        let owned = self.tree.owned_by(session);
+        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
+            owned
+                .iter()
+                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
+        });
+        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
+        self.forget_if_done(session);
+    }
+
+    /// Ends a session for its client; the ensemble takes it for disconnected.
+    pub(super) fn give_up(&mut self, session: i64, reason: EndReason) {
+        self.end_client(session, reason);
+        if !self.stopped {
+            self.start_timeout(session);
+        }
+    }
+
+    fn end_client(&mut self, session: i64, reason: EndReason) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -55,8 +78,6 @@ impl State {
             return;
         }
         record.ended = Some(reason);
-        record.deadline = None;
-        record.timer = None;
         let mut failing: Vec<u64> = record.queued().iter().map(|(number, _)| *number).collect();
         // A close is the last request of its session, so the replies to all others come before.
         if reason != EndReason::Closed {
@@ -65,7 +86,6 @@ impl State {
         for number in failing {
             self.fail(session, number, NodesError::SessionEnded);
         }
-        // First, so that its own watches on its own nodes do not take the end for a deletion.
         self.watches.recall(session, Instant::now());
         let ended = Fired {
             event: NodeEvent::SessionEnded,
@@ -74,18 +94,10 @@ impl State {
         for (number, ..) in self.watches.armed_of(session) {
             self.wakers.extend(self.watches.fire(number, ended));
         }
-        let owned = self.tree.owned_by(session);
-        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
-            owned
-                .iter()
-                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
-        });
-        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
         if let Some(record) = self.sessions.get_mut(&session) {
             record.arrived = record.last_flight;
             record.connection.send_replace(Connection::Ended(reason));
         }
-        self.forget_if_done(session);
     }
 
     /// Expires the sessions that have been disconnected for too long.
@@ -185,96 +197,6 @@ impl State {
         self.forget_if_done(session);
     }
 
-    /// Gives a request its outcome.
-    pub(super) fn answer(
-        &mut self,
-        session: i64,
-        number: u64,
-        outcome: Outcome,
-        delivery: Delivery,
-    ) {
-        let Some(record) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
-            return;
-        };
-        self.wakers.extend(entry.get_mut().waker.take());
-        let before = if entry.get().wanted {
-            mem::replace(
-                &mut entry.get_mut().stage,
-                Stage::Answered(outcome, delivery),
-            )
-        } else {
-            entry.remove();
-            Stage::Answered(outcome, delivery)
-        };
-        self.discard(&before);
-    }
-
-    /// Fails a request on the client's side.
-    pub(super) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
-        self.answer(session, number, Err(failed(error)), Delivery::default());
-    }
-
-    /// When the reply to a request is due.
-    pub(super) fn poll_due(
-        &mut self,
-        session: i64,
-        number: u64,
-        waker: &Waker,
-    ) -> Poll<Option<Instant>> {
-        let record = self.sessions.get_mut(&session);
-        let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) else {
-            return Poll::Ready(None);
-        };
-        self.retired.extend(flight.waker.replace(waker.clone()));
-        match flight.stage {
-            Stage::Queued(_) => Poll::Pending,
-            Stage::Answered(_, delivery) => Poll::Ready(delivery.due),
-        }
-    }
-
-    /// Picks a reply up. Replies arrive in order, so all before it have arrived as well.
-    pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
-        let record = self.sessions.get_mut(&session);
-        let flight = record.and_then(|record| {
-            record.arrived = record.arrived.max(number);
-            record.flights.remove(&number)
-        });
-        let Some(flight) = flight else {
-            return Err(failed(NodesError::SessionEnded));
-        };
-        self.retired.extend(flight.waker);
-        let outcome = match flight.stage {
-            Stage::Answered(outcome, delivery) => {
-                self.note_known(session, delivery.zxid);
-                outcome
-            }
-            Stage::Queued(_) => Err(failed(NodesError::SessionEnded)),
-        };
-        self.forget_if_done(session);
-        outcome
-    }
-
-    /// Forgets a reply that nobody waits for any more.
-    pub(super) fn abandon(&mut self, session: i64, number: u64) {
-        let Some(record) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
-            return;
-        };
-        self.retired.extend(entry.get_mut().waker.take());
-        if matches!(entry.get().stage, Stage::Queued(_)) {
-            entry.get_mut().wanted = false;
-            return;
-        }
-        let flight = entry.remove();
-        self.discard(&flight.stage);
-        self.forget_if_done(session);
-    }
-
     fn go_down(&mut self, session: i64) {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
@@ -293,7 +215,7 @@ impl State {
         self.set_watches_again(session);
         for (number, call) in queued {
             // A fault may end the session half-way; that has failed the rest.
-            if self.is_live(session) {
+            if self.is_connected(session) {
                 self.perform(session, number, &call);
             }
         }
@@ -344,7 +266,7 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        if record.deadline.is_some() || record.ended.is_some() {
+        if record.deadline.is_some() || record.gone {
             return;
         }
         record.deadline = deadline;
@@ -362,14 +284,7 @@ impl State {
         record.timer = Some(Timer(runtime.spawn(expiry).abort_handle()));
     }
 
-    fn discard(&mut self, stage: &Stage) {
-        if let Stage::Answered(Ok(Answer::Watched(Some((_, number)))), _) = stage {
-            let waker = self.watches.remove(*number);
-            self.retired.extend(waker);
-        }
-    }
-
-    fn forget_if_done(&mut self, session: i64) {
+    pub(super) fn forget_if_done(&mut self, session: i64) {
         if self
             .sessions
             .get(&session)

@@ -1,0 +1,111 @@
+//! The life of requests: answered, picked up, abandoned.
+
+use std::collections::btree_map::Entry;
+use std::mem;
+use std::task::{Poll, Waker};
+
+use recipes_core::NodesError;
+use tokio::time::Instant;
+
+use super::call::{Answer, Outcome, failed};
+use super::record::{Delivery, Stage};
+use super::state::State;
+
+impl State {
+    /// Gives a request its outcome.
+    pub(super) fn answer(
+        &mut self,
+        session: i64,
+        number: u64,
+        outcome: Outcome,
+        delivery: Delivery,
+    ) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
+            return;
+        };
+        self.wakers.extend(entry.get_mut().waker.take());
+        let before = if entry.get().wanted {
+            mem::replace(
+                &mut entry.get_mut().stage,
+                Stage::Answered(outcome, delivery),
+            )
+        } else {
+            entry.remove();
+            Stage::Answered(outcome, delivery)
+        };
+        self.discard(&before);
+    }
+
+    /// Fails a request on the client's side.
+    pub(super) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
+        self.answer(session, number, Err(failed(error)), Delivery::default());
+    }
+
+    /// When the reply to a request is due.
+    pub(super) fn poll_due(
+        &mut self,
+        session: i64,
+        number: u64,
+        waker: &Waker,
+    ) -> Poll<Option<Instant>> {
+        let record = self.sessions.get_mut(&session);
+        let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) else {
+            return Poll::Ready(None);
+        };
+        self.retired.extend(flight.waker.replace(waker.clone()));
+        match flight.stage {
+            Stage::Queued(_) => Poll::Pending,
+            Stage::Answered(_, delivery) => Poll::Ready(delivery.due),
+        }
+    }
+
+    /// Picks a reply up. Replies arrive in order, so all before it have arrived as well.
+    pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
+        let record = self.sessions.get_mut(&session);
+        let flight = record.and_then(|record| {
+            record.arrived = record.arrived.max(number);
+            record.flights.remove(&number)
+        });
+        let Some(flight) = flight else {
+            return Err(failed(NodesError::SessionEnded));
+        };
+        self.retired.extend(flight.waker);
+        let outcome = match flight.stage {
+            Stage::Answered(outcome, delivery) => {
+                self.note_known(session, delivery.zxid);
+                outcome
+            }
+            Stage::Queued(_) => Err(failed(NodesError::SessionEnded)),
+        };
+        self.forget_if_done(session);
+        outcome
+    }
+
+    /// Forgets a reply that nobody waits for any more.
+    pub(super) fn abandon(&mut self, session: i64, number: u64) {
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Entry::Occupied(mut entry) = record.flights.entry(number) else {
+            return;
+        };
+        self.retired.extend(entry.get_mut().waker.take());
+        if matches!(entry.get().stage, Stage::Queued(_)) {
+            entry.get_mut().wanted = false;
+            return;
+        }
+        let flight = entry.remove();
+        self.discard(&flight.stage);
+        self.forget_if_done(session);
+    }
+
+    fn discard(&mut self, stage: &Stage) {
+        if let Stage::Answered(Ok(Answer::Watched(Some((_, number)))), _) = stage {
+            let waker = self.watches.remove(*number);
+            self.retired.extend(waker);
+        }
+    }
+}
