@@ -211,6 +211,19 @@ async fn list_after_a_new_connection_is_never_behind_an_event_that_had_arrived()
 }
 
 #[tokio::test]
+async fn list_after_a_new_connection_is_never_behind_an_event_that_was_picked_up() {
+    let lists = possible_lists(async |ensemble, nodes| {
+        ensemble.create("/d/a", b"").unwrap();
+        let watch = set_watch(nodes, "/d/a").await;
+        ensemble.delete("/d/a").unwrap();
+        watch.await;
+        ensemble.disconnect(nodes.session());
+        ensemble.reconnect(nodes.session());
+    });
+    assert_eq!(lists.await, BTreeSet::from([names(&[])]));
+}
+
+#[tokio::test]
 async fn node_whose_reply_was_lost_may_be_missing_until_the_session_syncs() {
     let lose = async |ensemble: &MemoryEnsemble, nodes: &dyn Nodes| {
         ensemble.lose_reply(None, Operation::Create, Lost::AfterCommit);

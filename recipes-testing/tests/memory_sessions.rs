@@ -217,7 +217,7 @@ async fn client_may_give_its_session_up_before_the_ensemble_does() {
         connection.next().await,
         Some(Connection::Ended(EndReason::AuthFailed))
     );
-    assert_eq!(own.await, NodeEvent::SessionEnded);
+    assert_eq!(fired(own), NodeEvent::SessionEnded);
     assert_eq!(kind(nodes.sync("/").await), "session ended");
     ensemble.reconnect(nodes.session());
     assert_eq!(kind(nodes.sync("/").await), "session ended");

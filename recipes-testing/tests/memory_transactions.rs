@@ -171,7 +171,7 @@ async fn watches_fire_after_the_whole_transaction() {
         NodeEvent::Changed,
         "one-shot: the first event of the transaction"
     );
-    assert_eq!(second.await, NodeEvent::Deleted);
+    assert_eq!(fired(second), NodeEvent::Deleted);
 }
 
 #[tokio::test]

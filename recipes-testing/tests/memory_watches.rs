@@ -18,7 +18,7 @@ async fn watch_fires_on_deletion() {
     let mut watch = set_watch(&*nodes, "/a").await;
     assert!(is_pending(&mut watch));
     ensemble.delete("/a").unwrap();
-    assert_eq!(watch.await, NodeEvent::Deleted);
+    assert_eq!(fired(watch), NodeEvent::Deleted);
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn watch_fires_on_changed_data_once() {
     let watch = set_watch(&*nodes, "/a").await;
     ensemble.set_data("/a", b"new").unwrap();
     ensemble.delete("/a").unwrap();
-    assert_eq!(watch.await, NodeEvent::Changed);
+    assert_eq!(fired(watch), NodeEvent::Changed);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn dropped_watch_is_removed() {
     assert_eq!(ensemble.watch_count(), 1);
     assert!(is_pending(&mut other));
     ensemble.delete("/a").unwrap();
-    assert_eq!(other.await, NodeEvent::Deleted);
+    assert_eq!(fired(other), NodeEvent::Deleted);
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn watches_end_with_their_session() {
     let other = connect(&ensemble).await;
     let foreign = set_watch(&*other, "/own").await;
     ensemble.expire(nodes.session());
-    assert_eq!(own.await, NodeEvent::SessionEnded);
-    assert_eq!(foreign.await, NodeEvent::Deleted);
+    assert_eq!(fired(own), NodeEvent::SessionEnded);
+    assert_eq!(fired(foreign), NodeEvent::Deleted);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn watches_end_when_the_last_handle_is_dropped() {
     let nodes = connect(&ensemble).await;
     let watch = set_watch(&*nodes, "/a").await;
     drop(nodes);
-    assert_eq!(watch.await, NodeEvent::SessionEnded);
+    assert_eq!(fired(watch), NodeEvent::SessionEnded);
     assert_eq!(ensemble.watch_count(), 0);
 }
 
@@ -170,9 +170,9 @@ async fn disconnected_watch_fires_on_reconnection() {
         assert!(is_pending(watch));
     }
     ensemble.reconnect(nodes.session());
-    assert_eq!(deleted.await, NodeEvent::Deleted);
-    assert_eq!(changed.await, NodeEvent::Changed);
-    assert_eq!(anew.await, NodeEvent::Changed);
+    assert_eq!(fired(deleted), NodeEvent::Deleted);
+    assert_eq!(fired(changed), NodeEvent::Changed);
+    assert_eq!(fired(anew), NodeEvent::Changed);
     assert!(is_pending(&mut same));
 }
 
@@ -220,7 +220,7 @@ async fn event_that_has_arrived_survives_the_connection() {
     let watch = set_watch(&*nodes, "/a").await;
     ensemble.delete("/a").unwrap();
     ensemble.disconnect(nodes.session());
-    assert_eq!(watch.await, NodeEvent::Deleted);
+    assert_eq!(fired(watch), NodeEvent::Deleted);
 }
 
 #[tokio::test]
@@ -235,5 +235,5 @@ async fn broken_connection_leaves_watches_set() {
     assert_eq!(connection.next().await, Some(Connection::Connected));
     assert!(is_pending(&mut watch));
     ensemble.delete("/a").unwrap();
-    assert_eq!(watch.await, NodeEvent::Deleted);
+    assert_eq!(fired(watch), NodeEvent::Deleted);
 }

@@ -1,6 +1,10 @@
 //! What the tests of the in-memory ensemble share.
 
 #![allow(
+    clippy::unwrap_used,
+    reason = "clippy exempts only functions that are marked as tests"
+)]
+#![allow(
     dead_code,
     reason = "each test file is its own crate and uses some of it"
 )]
@@ -8,7 +12,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use recipes_core::{Acl, NewNode, NodeMode, NodeWatch, Nodes, NodesError};
+use recipes_core::{Acl, NewNode, NodeEvent, NodeMode, NodeWatch, Nodes, NodesError};
 use recipes_testing::MemoryEnsemble;
 use zookeeper_client::{AuthId, Permission};
 
@@ -53,6 +57,11 @@ pub(crate) async fn set_watch(nodes: &dyn Nodes, path: &str) -> NodeWatch {
 
 pub(crate) fn is_pending(watch: &mut NodeWatch) -> bool {
     watch.now_or_never().is_none()
+}
+
+/// The event of a watch, which must have arrived.
+pub(crate) fn fired(watch: NodeWatch) -> NodeEvent {
+    watch.now_or_never().unwrap()
 }
 
 /// The kind of an error, without its source.
