@@ -30,7 +30,7 @@ where
             .seed(seed)
             .faults(always_stale())
             .build();
-        ensemble.create("/d", b"").unwrap();
+        assert_eq!(kind(ensemble.create("/d", b"")), "ok");
         let nodes = connect(&ensemble).await;
         prepare(&ensemble, &*nodes).await;
         seen.insert(sorted_list(&*nodes, "/d").await);
