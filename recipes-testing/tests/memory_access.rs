@@ -5,13 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use recipes_core::{Acl, NewNode, NodeOp, Nodes};
+use recipes_core::{Acl, NewNode, NodeOp};
 use recipes_testing::{MemoryEnsemble, Operation};
 use zookeeper_client::{AuthId, Permission};
-
-async fn connect_as(ensemble: &MemoryEnsemble, user: &str) -> Arc<dyn Nodes> {
-    ensemble.backend_as(user).connect().await.unwrap()
-}
 
 fn with_acl(path: &str, acl: Arc<[Acl]>) -> NewNode {
     NewNode {

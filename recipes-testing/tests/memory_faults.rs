@@ -224,6 +224,19 @@ async fn list_after_a_new_connection_is_never_behind_an_event_that_was_picked_up
 }
 
 #[tokio::test]
+async fn event_of_a_watch_whose_reply_was_lost_tells_the_client_nothing() {
+    let lists = possible_lists(async |ensemble, nodes| {
+        ensemble.create("/d/a", b"").unwrap();
+        let watched = nodes.watch("/d/a");
+        ensemble.delete("/d/a").unwrap();
+        ensemble.disconnect(nodes.session());
+        ensemble.reconnect(nodes.session());
+        assert_eq!(kind(watched.await), "unknown");
+    });
+    assert_eq!(lists.await, BTreeSet::from([names(&[]), names(&["a"])]));
+}
+
+#[tokio::test]
 async fn node_whose_reply_was_lost_may_be_missing_until_the_session_syncs() {
     let lose = async |ensemble: &MemoryEnsemble, nodes: &dyn Nodes| {
         ensemble.lose_reply(None, Operation::Create, Lost::AfterCommit);

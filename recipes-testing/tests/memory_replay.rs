@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,18 +35,22 @@ async fn run(seed: u64) -> Run {
         .session_timeout(Duration::from_secs(5))
         .faults(faults)
         .build();
-    ensemble.create("/lock", b"").unwrap();
+    assert_eq!(kind(ensemble.create("/lock", b"")), "ok");
     let backend = ensemble.backend();
-    let mut clients: Vec<Arc<dyn Nodes>> = Vec::new();
-    for _ in 0..3 {
-        clients.push(connect(&ensemble).await);
-    }
+    let mut clients: VecDeque<Arc<dyn Nodes>> = VecDeque::new();
     let mut replies = Vec::new();
-    for step in 0..100 {
-        let client = &mut clients[step % 3];
-        if !ensemble.sessions().contains(&client.session()) {
-            *client = connect(&ensemble).await;
-        }
+    for _ in 0..100 {
+        // Three clients in turn; one whose session has ended is replaced.
+        let turn = if clients.len() < 3 {
+            None
+        } else {
+            clients.pop_front()
+        };
+        let live = turn.filter(|nodes| ensemble.sessions().contains(&nodes.session()));
+        let client = match live {
+            Some(nodes) => nodes,
+            None => connect(&ensemble).await,
+        };
         let node = sequential(&format!("/lock/{}-", backend.new_uuid()));
         let created = client.create(&node).await;
         let names = client.list("/lock").await;
@@ -58,6 +63,7 @@ async fn run(seed: u64) -> Run {
         if let Ok(Some((stat, watch))) = watched.await {
             replies.push(format!("{stat:?} {:?}", watch.now_or_never()));
         }
+        clients.push_back(client);
     }
     let (requests, tree, sessions) = (ensemble.requests(), ensemble.tree(), ensemble.sessions());
     Run {

@@ -236,3 +236,23 @@ async fn reply_before_one_that_was_picked_up_is_not_lost() {
     assert_eq!(kind(first.await), "ok");
     assert_eq!(kind(third.await), "unknown");
 }
+
+#[tokio::test(start_paused = true)]
+async fn new_connection_does_not_wait_for_what_the_old_one_lost() {
+    let delay = Duration::from_secs(3600);
+    let slow = Faults {
+        delay_min: delay,
+        delay_max: delay,
+        ..Faults::default()
+    };
+    let ensemble = MemoryEnsemble::builder().faults(slow).build();
+    let nodes = connect(&ensemble).await;
+    let lost = nodes.sync("/");
+    ensemble.set_faults(Faults::default());
+    ensemble.disconnect(nodes.session());
+    ensemble.reconnect(nodes.session());
+    let start = Instant::now();
+    assert_eq!(kind(lost.await), "unknown");
+    nodes.sync("/").await.unwrap();
+    assert!(start.elapsed() < delay);
+}

@@ -212,6 +212,24 @@ async fn event_on_its_way_is_lost_with_the_connection_and_sent_again() {
     assert!(start.elapsed() >= Duration::from_millis(10));
 }
 
+#[tokio::test(start_paused = true)]
+async fn event_is_sent_again_where_the_connection_is_back_at_once() {
+    let latency = Duration::from_millis(10);
+    let ensemble = MemoryEnsemble::builder().latency(latency).build();
+    ensemble.create("/a", b"").unwrap();
+    let nodes = connect(&ensemble).await;
+    let mut watch = set_watch(&*nodes, "/a").await;
+    ensemble.delete("/a").unwrap();
+    advance(latency / 2).await;
+    ensemble.lose_reply(None, Operation::Sync, Lost::BeforeCommit);
+    let lost = nodes.sync("/");
+    advance(latency / 2).await;
+    assert!(is_pending(&mut watch), "the first was lost");
+    assert_eq!(kind(lost.await), "unknown");
+    advance(latency).await;
+    assert_eq!(fired(watch), NodeEvent::Deleted);
+}
+
 #[tokio::test]
 async fn event_that_has_arrived_survives_the_connection() {
     let ensemble = MemoryEnsemble::new();

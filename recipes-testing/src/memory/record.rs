@@ -79,7 +79,7 @@ pub(super) struct SessionRecord {
     pub(super) last_flight: u64,
     /// Replies up to this request have arrived, whether they were picked up or not.
     pub(super) arrived: u64,
-    /// When the latest reply or event is due: none may overtake another.
+    /// When the latest reply or event of this connection is due: none may overtake another.
     pub(super) last_due: Option<Instant>,
 }
 

@@ -249,12 +249,15 @@ impl State {
         };
         let lost = record.in_flight();
         record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
-        record.known = record
-            .known
-            .max(self.watches.recall(session, Instant::now()));
-        record.applied = record.known;
+        record.last_due = None;
+        // Before the events: a watch whose reply is lost has none.
         for number in lost {
             self.fail(session, number, MemoryError::ReplyLost);
+        }
+        let known = self.watches.recall(session, Instant::now());
+        self.note_known(session, known);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.applied = record.known;
         }
     }
 

@@ -20,6 +20,10 @@ pub(crate) async fn connect(ensemble: &MemoryEnsemble) -> Arc<dyn Nodes> {
     ensemble.backend().connect().await.unwrap()
 }
 
+pub(crate) async fn connect_as(ensemble: &MemoryEnsemble, user: &str) -> Arc<dyn Nodes> {
+    ensemble.backend_as(user).connect().await.unwrap()
+}
+
 pub(crate) fn new_node(path: &str, mode: NodeMode) -> NewNode {
     NewNode {
         path: path.to_owned(),
