@@ -33,9 +33,10 @@ use super::shared::Shared;
 ///
 /// It is one process and no ensemble: nothing is written to disk and nobody votes. A refused
 /// request takes no transaction id, where a real server uses one up. There is no `/zookeeper`
-/// subtree. A client learns of the end of its session at once, even while it is disconnected, and
-/// may wait for ever: by default sessions do not expire by time. Digest identities are compared as
-/// plain `user:password`, not hashed.
+/// subtree. Only lists lag behind, and only where [`Faults`] say so; reads and watches are answered
+/// from the latest state. A client learns of the end of its session at once, even while it is
+/// disconnected, and may wait for ever: by default sessions do not expire by time. Digest identities
+/// are compared as plain `user:password`, not hashed.
 ///
 /// # Examples
 ///
