@@ -2,11 +2,14 @@
 #![cfg(unix)]
 
 use std::error::Error;
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use recipes_testing::{ServerError, ZooKeeperEnsemble, ZooKeeperServer};
 use rustix::process::{Pid, test_kill_process};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode, SessionState, StateWatcher};
 
@@ -30,6 +33,10 @@ async fn exists(client: &Client, path: &str) -> Result<bool, Box<dyn Error>> {
 async fn session_of(client: &Client, path: &str) -> Result<i64, Box<dyn Error>> {
     let (_, stat) = client.get_data(path).await?;
     Ok(stat.ephemeral_owner)
+}
+
+fn folder_of(server: &ZooKeeperServer) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(server.log_path().parent().ok_or("no folder")?.to_path_buf())
 }
 
 /// Fails unless the client learns long before it misses the reply to a heartbeat: that is due after
@@ -237,11 +244,7 @@ async fn drop_ends_the_process_and_removes_its_files() -> Outcome {
         .pid()
         .and_then(|pid| Pid::from_raw(pid.try_into().ok()?))
         .ok_or("no pid")?;
-    let folder = server
-        .log_path()
-        .parent()
-        .map(Path::to_path_buf)
-        .ok_or("no folder")?;
+    let folder = folder_of(&server)?;
     assert!(test_kill_process(pid).is_ok() && folder.exists());
     drop(server);
     assert!(test_kill_process(pid).is_err());
@@ -306,4 +309,46 @@ async fn ensemble_has_a_size() {
         let refused = ZooKeeperEnsemble::start(size).await;
         assert!(matches!(refused, Err(ServerError::Size(refused)) if refused == size));
     }
+}
+
+/// Not a test by itself: the process that the next test kills.
+#[tokio::test]
+#[ignore = "is run by server_ends_with_a_killed_test_process"]
+async fn process_that_is_killed() -> Outcome {
+    let server = ZooKeeperServer::start().await?;
+    println!("{MARK}{}", folder_of(&server)?.display());
+    std::future::pending().await
+}
+
+const MARK: &str = "folder of the server: ";
+
+#[tokio::test]
+async fn server_ends_with_a_killed_test_process() -> Outcome {
+    let mut process = Command::new(std::env::current_exe()?)
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "process_that_is_killed",
+        ])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
+    let folder = loop {
+        let line = lines.next_line().await?.ok_or("no server")?;
+        // The harness prints the name of the test before it on the same line.
+        if let Some((_, folder)) = line.split_once(MARK) {
+            break PathBuf::from(folder);
+        }
+    };
+    assert!(folder.exists());
+    process.kill().await?;
+    let gone = async {
+        // The watcher that removes the folder after the server's end is nobody's child to wait for.
+        while folder.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    Ok(timeout(PATIENCE, gone).await?)
 }

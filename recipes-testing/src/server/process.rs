@@ -26,10 +26,17 @@ const JVM: [&str; 5] = [
 ///
 /// It leaves a watcher behind, which waits for one line on the pipe from the test process. If the
 /// pipe ends without that line, the test process was killed and no destructor ran: the watcher
-/// kills the JVM and removes the folder `$0`.
+/// kills the JVM and removes the folder `$0`. It tries again, as a dying JVM may still add a file.
 const SCRIPT: &str = r#"
 exec 3<&0
-{ read -r line <&3 || { kill -9 "$$"; rm -rf -- "$0"; }; } &
+{
+    read -r line <&3 && exit
+    kill -9 "$$"
+    for attempt in 1 2 3 4 5 6 7 8 9; do
+        rm -rf -- "$0" && exit
+        sleep 0.1
+    done
+} 2>/dev/null &
 exec "$@" 3<&- </dev/null
 "#;
 
