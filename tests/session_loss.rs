@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use recipes_core::EndReason;
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::Instant;
 use zookeeper_recipes::{
     AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
@@ -221,6 +222,31 @@ async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
         .session_with(Session::builder().session_timeout(SHORT))
         .await;
     holder_gives_up_in_time(&ensemble, &session).await;
+}
+
+/// The ensemble still lists the node of a session that its client has given up: to be granted on it
+/// is to lose the lock unnoticed when the ensemble expires that session.
+#[tokio::test(start_paused = true)]
+async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
+    let memory = MemoryEnsemble::new();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let (holding, waiting) = (memory.session(), memory.session());
+    let held = mutex(&holding).acquire().await.unwrap();
+    let lock = mutex(&waiting);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let queue = by_sequence(ensemble.await_children(PATH, 2).await);
+    let old_session = waiting.session_id().unwrap();
+    // Nobody but the ensemble can remove the old node.
+    memory.deny(&node(&queue[1]), Operation::Delete);
+
+    memory.end_client(old_session, EndReason::Expired);
+    let queue = by_sequence(ensemble.await_children(PATH, 3).await);
+    held.release().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!waiter.is_finished(), "granted while the old node is first");
+    memory.expire(old_session);
+    let granted = waiter.await.unwrap().unwrap();
+    assert_eq!(granted.members()[0].node_path, node(&queue[2]));
 }
 
 /// After an outage that was longer than its session, a waiter may still find its old node listed:
