@@ -46,7 +46,11 @@ on_every_ensemble! {
         // The holder watches its own node after a moment.
         ensemble.until("own watch", async || (ensemble.watch_count().await == 1).then_some(())).await;
 
-        let took = median_of_time_outs(&mutex(&waiting), 5).await;
+        let waiter = mutex(&waiting);
+        waiter.acquire_timeout(Duration::from_millis(100)).await.unwrap_err();
+        // What this session sees from now on is without it.
+        assert_eq!(waiter.participants().await.unwrap().len(), 1);
+        let took = median_of_time_outs(&waiter, 5).await;
         assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
         assert_eq!(ensemble.await_children(PATH, 1).await, before);
         ensemble.until("no watch more", async || (ensemble.watch_count().await == 1).then_some(())).await;

@@ -153,6 +153,7 @@ impl<'a> Flight<'a> {
             withdrawn: Vec::new(),
             armed: Armed {
                 session,
+                epoch,
                 targets,
                 nodes: vec![Made::Nothing; targets.len()],
             },
@@ -425,6 +426,7 @@ enum Made {
 /// can end without leases.
 struct Armed<'a> {
     session: &'a Session,
+    epoch: &'a Epoch,
     targets: &'a [Target],
     nodes: Vec<Made>,
 }
@@ -468,19 +470,18 @@ impl<'a> Armed<'a> {
 impl Drop for Armed<'_> {
     fn drop(&mut self) {
         let cleanup = &self.session.shared.cleanup;
-        let mut paths = Vec::new();
         for (made, Target { lock, .. }) in self.nodes.drain(..).zip(self.targets) {
             match made {
                 Made::Nothing => {}
-                Made::Node(name) => paths.push(lock.node_path(&name)),
+                // Sent now, so that what this session asks for next finds the node gone.
+                Made::Node(name) => {
+                    drop(cleanup.send_delete(self.epoch, &lock.node_path(&name)));
+                }
                 Made::With(uuid) => {
                     let directory = lock.path.to_string();
                     drop(cleanup.delete(cleanup::Target::MadeWith { directory, uuid }));
                 }
             }
-        }
-        if !paths.is_empty() {
-            drop(cleanup.delete(cleanup::Target::Nodes(paths)));
         }
     }
 }
