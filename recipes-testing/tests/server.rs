@@ -39,11 +39,9 @@ fn folder_of(server: &ZooKeeperServer) -> Result<PathBuf, Box<dyn Error>> {
     Ok(server.log_path().parent().ok_or("no folder")?.to_path_buf())
 }
 
-/// Fails unless the client learns long before it misses the reply to a heartbeat: that is due after
-/// a third of the session timeout, which is [`PATIENCE`] here.
-async fn until_expired(states: &mut StateWatcher) -> Outcome {
+async fn until_expired(states: &mut StateWatcher, patience: Duration) -> Outcome {
     let end = async { while states.changed().await != SessionState::Expired {} };
-    Ok(timeout(PATIENCE / 4, end).await?)
+    Ok(timeout(patience, end).await?)
 }
 
 #[tokio::test]
@@ -150,17 +148,15 @@ async fn paused_server_answers_after_resume_only() -> Outcome {
 }
 
 #[tokio::test]
-async fn expire_deletes_the_ephemeral_nodes_and_tells_the_owner_at_once() -> Outcome {
+async fn expire_deletes_the_ephemeral_nodes_at_once_and_tells_the_owner() -> Outcome {
     let server = ZooKeeperServer::start().await?;
-    let connector = Client::connector().with_session_timeout(PATIENCE);
-    let owner = connector.connect(&server.connect_string()).await?;
-    let observer = server.client().await?;
+    let (owner, observer) = (server.client().await?, server.client().await?);
     create(&owner, "/held", CreateMode::Ephemeral).await?;
     let session_id = session_of(&owner, "/held").await?;
     let mut states = owner.state_watcher();
     server.expire(session_id).await?;
     assert!(!exists(&observer, "/held").await?);
-    until_expired(&mut states).await?;
+    until_expired(&mut states, PATIENCE).await?;
 
     let again = server.expire(session_id).await;
     assert!(
@@ -295,7 +291,8 @@ async fn ensemble_expires_a_session_on_whichever_server_it_is() -> Outcome {
         create(&owner, "/held", CreateMode::Ephemeral).await?;
         let mut states = owner.state_watcher();
         ensemble.expire(session_of(&owner, "/held").await?).await?;
-        until_expired(&mut states).await?;
+        // Long before the client misses the reply to a heartbeat, due after a third of its timeout.
+        until_expired(&mut states, PATIENCE / 4).await?;
         let observer = server.client().await?;
         observer.sync("/").await?;
         assert!(!exists(&observer, "/held").await?);

@@ -8,7 +8,7 @@ use zookeeper_client::Client;
 
 use super::builder::ServerBuilder;
 use super::error::ServerError;
-use super::four_letter::Mode;
+use super::four_letter::{self, Mode};
 use super::single::ZooKeeperServer;
 
 /// An election takes well under a second; a busy machine may take some more.
@@ -192,17 +192,22 @@ impl ZooKeeperEnsemble {
 
     /// Ends a session as if it had expired.
     ///
-    /// As [`ZooKeeperServer::expire`], through the first server that runs. The ephemeral nodes are
-    /// gone on that server; another may show them for a moment.
+    /// It does so through a server that the client is not connected to, if there is one: the
+    /// client's server then closes its connection when the session ends, and the client learns it
+    /// at once. The ephemeral nodes are gone on that server; another may show them for a moment.
     ///
     /// # Errors
     ///
     /// As [`ZooKeeperServer::expire`].
     pub async fn expire(&self, session_id: i64) -> Result<(), ServerError> {
-        let active = self.servers.iter().find(|server| server.is_active());
-        active
-            .unwrap_or_else(|| self.server(0))
-            .expire(session_id)
-            .await
+        let mut chosen = self.server(0);
+        for server in self.servers.iter().filter(|server| server.is_active()) {
+            chosen = server;
+            let connections = server.four_letter("cons").await?;
+            if !four_letter::is_connected(&connections, session_id) {
+                break;
+            }
+        }
+        chosen.expire(session_id).await
     }
 }

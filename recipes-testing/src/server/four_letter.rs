@@ -62,6 +62,12 @@ pub(super) fn watch_count(wchs: &str) -> Option<usize> {
     field(wchs, "Total watches:")?.parse().ok()
 }
 
+/// Whether a reply to `cons` lists a connection of the session.
+pub(super) fn is_connected(cons: &str, session_id: i64) -> bool {
+    let session = format!("sid=0x{session_id:x}");
+    cons.split(['(', ')', ',']).any(|field| field == session)
+}
+
 fn field<'a>(reply: &'a str, name: &str) -> Option<&'a str> {
     reply
         .lines()
@@ -71,7 +77,7 @@ fn field<'a>(reply: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mode, mode, watch_count, zxid};
+    use super::{Mode, is_connected, mode, watch_count, zxid};
 
     #[test]
     fn replies_are_read() {
@@ -88,5 +94,12 @@ mod tests {
             mode("This ZooKeeper instance is not currently serving requests\n"),
             None
         );
+    }
+
+    #[test]
+    fn session_is_found_by_its_whole_number() {
+        let cons = " /127.0.0.1:5[1](queued=0,recved=4,sent=4,sid=0x1000ab,lop=PING,est=1)\n";
+        assert!(is_connected(cons, 0x1000ab));
+        assert!(!is_connected(cons, 0x1000a));
     }
 }

@@ -259,7 +259,8 @@ impl ZooKeeperServer {
     ///
     /// This takes the session over on a connection of its own and closes it. No password is
     /// needed: the server derives it from the id. The takeover makes the server close the client's
-    /// connection, so the client reconnects and learns the end of its session at once.
+    /// connection, so the client reconnects and learns the end of its session at once; seldom, it
+    /// is back before the close, and learns it when it misses the reply to its next heartbeat.
     ///
     /// # Errors
     ///
