@@ -279,7 +279,8 @@ impl EpochKeeper {
     fn reconnected(&mut self) {
         self.connections += 1;
         self.link.send_replace(Link::Connected(self.connections));
-        self.heartbeat_at = Some(Instant::now());
+        // At once, unless sessions never expire here and no heartbeat is ever due.
+        self.heartbeat_at = self.epoch.heartbeat_every().map(|_| Instant::now());
         self.epoch
             .leases()
             .iter()
