@@ -1,0 +1,243 @@
+//! Order codes that are unique over all processes: a mutex around a counter node.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tracing::warn;
+use zookeeper_recipes::{
+    AcquireError, ConfigError, InterProcessMutex, LostError, MutexGuard, NodesError, Participant,
+    QueryError, Session, SessionHealth, TransactionError,
+};
+
+/// Starting anew helps after one lost lock; a process that keeps losing it must not take more.
+const ATTEMPTS_MAX: usize = 3;
+
+/// As often as a connection may break during one write before the client is told to come back.
+const WRITES_MAX: usize = 3;
+
+/// Hands out order codes.
+///
+/// # Guarantees
+/// No code is handed out twice, whatever happens to processes, sessions and the network: the
+/// ensemble writes the counter only while the writer's lock node exists. Codes that were allocated
+/// for an answer that nobody got are never used: a gap is possible, a duplicate is not.
+#[derive(Debug)]
+pub(crate) struct OrderCodes {
+    session: Session,
+    lock: InterProcessMutex,
+    /// Path of the counter node.
+    counter: String,
+    patience: Duration,
+}
+
+/// An order code.
+#[derive(Debug, Serialize)]
+pub(crate) struct Order {
+    code: String,
+    /// For stores that refuse what comes late: never lower for a later code.
+    token: i64,
+}
+
+/// Data of the counter node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Counter {
+    last: u64,
+    /// Who wrote it: tells our own write from another's.
+    token: i64,
+}
+
+/// Why no code was handed out, by what the client should do.
+#[derive(Debug, Error)]
+pub(crate) enum OrderError {
+    /// Others hold the lock for long, or the ensemble does not answer: come back in a while.
+    #[error("no order code in time")]
+    Busy(#[source] Box<dyn StdError + Send + Sync>),
+    /// The lock was lost on the way: start anew, with no guard of it left.
+    #[error("no order code, the lock was lost")]
+    Lost(#[from] LostError),
+    /// This process is shutting down: ask another.
+    #[error("no order code, the service is shutting down")]
+    Closed,
+    /// Somebody has to mend the ensemble's contents or rights.
+    #[error("no order code until an operator steps in")]
+    Broken(#[source] Box<dyn StdError + Send + Sync>),
+}
+
+impl OrderCodes {
+    /// Locks and counts below `root`; requests wait for the lock for at most `patience`.
+    pub(crate) fn new(
+        session: &Session,
+        root: &str,
+        patience: Duration,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            session: session.clone(),
+            lock: InterProcessMutex::new(session, &format!("{root}/locks/order-codes"))?,
+            counter: format!("{root}/order-counter"),
+            patience,
+        })
+    }
+
+    /// Hands out one code.
+    pub(crate) async fn one(&self) -> Result<Order, OrderError> {
+        anew_after_loss(|| self.allocate()).await
+    }
+
+    /// Hands out codes in a row: nobody else gets one between them.
+    pub(crate) async fn batch(&self, count: usize) -> Result<Vec<Order>, OrderError> {
+        anew_after_loss(|| self.allocate_in_a_row(count)).await
+    }
+
+    /// State of the session and number of ZooKeeper sessions so far.
+    pub(crate) fn session(&self) -> (SessionHealth, u64) {
+        (self.session.health(), self.session.epoch())
+    }
+
+    /// Who holds the lock (first) and who waits, over all processes.
+    pub(crate) async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+        self.lock.participants().await
+    }
+
+    /// Holds the lock around all of it, so that every `allocate` re-enters.
+    async fn allocate_in_a_row(&self, count: usize) -> Result<Vec<Order>, OrderError> {
+        let hold = self.lock.acquire_timeout(self.patience).await?;
+        let mut orders = Vec::with_capacity(count);
+        for _ in 0..count {
+            orders.push(self.allocate().await?);
+        }
+        release(hold).await;
+        Ok(orders)
+    }
+
+    /// Allocates the next code, whether or not the request holds the lock already: inside one
+    /// `Owner::scope` this acquire re-enters, without a request to the ensemble.
+    async fn allocate(&self) -> Result<Order, OrderError> {
+        let guard = self.lock.acquire_timeout(self.patience).await?;
+        let order = self.count(&guard).await?;
+        release(guard).await;
+        Ok(order)
+    }
+
+    /// Moves the counter on by one, in a transaction that commits only while the lock is held.
+    async fn count(&self, guard: &MutexGuard) -> Result<Order, OrderError> {
+        use NodesError::{BadVersion, NodeExists, Throttled};
+        let token = guard.fencing_token().as_i64();
+        let mut unsure = None;
+        for _ in 0..WRITES_MAX {
+            let (present, version) = self.read(guard).await?;
+            // Nobody else writes our token: the write whose answer was lost has been carried out.
+            if unsure == Some(present) {
+                return Ok(present.into());
+            }
+            let last = present.last + 1;
+            let next = Counter { last, token };
+            let data = serde_json::to_vec(&next).map_err(broken)?;
+            let write = match version {
+                Some(_) => guard.transaction().set(&self.counter, data, version),
+                // Its parent exists: our lock node is below it too.
+                None => guard.transaction().create(&self.counter, data),
+            };
+            // Not `guard.run`: a commit counts, even if the lock is lost a moment later.
+            let committed = tokio::select! {
+                biased;
+                committed = write.commit() => committed,
+                lost = guard.lost() => return Err(lost.into()),
+            };
+            match committed {
+                Ok(_) => return Ok(next.into()),
+                Err(TransactionError::Lost(lost)) => return Err(lost.into()),
+                // Read what became of it, or what an operator has set meanwhile.
+                Err(
+                    TransactionError::Unknown(error)
+                    | TransactionError::Refused {
+                        source: error @ (BadVersion | NodeExists),
+                        ..
+                    },
+                ) => warn!(%error, "reading the counter again"),
+                Err(error @ TransactionError::Rejected(Throttled)) => {
+                    return Err(OrderError::Busy(error.into()));
+                }
+                Err(error) => return Err(broken(error)),
+            }
+            unsure = Some(next);
+        }
+        Err(OrderError::Busy("writing the counter keeps failing".into()))
+    }
+
+    /// The counter and its version, `None` while there is no node.
+    async fn read(&self, guard: &MutexGuard) -> Result<(Counter, Option<i32>), OrderError> {
+        match guard.run(self.session.read(&self.counter)).await?? {
+            Some((data, stat)) => {
+                let counter = serde_json::from_slice(&data).map_err(broken)?;
+                Ok((counter, Some(stat.version)))
+            }
+            None => Ok((Counter::default(), None)),
+        }
+    }
+}
+
+/// Starts anew when the lock was lost; by then the attempt has dropped all its guards, without
+/// which its owner may not acquire again.
+async fn anew_after_loss<T, F>(attempt: impl Fn() -> F) -> Result<T, OrderError>
+where
+    F: Future<Output = Result<T, OrderError>>,
+{
+    for _ in 1..ATTEMPTS_MAX {
+        match attempt().await {
+            Err(OrderError::Lost(lost)) => warn!(%lost, "starting anew"),
+            outcome => return outcome,
+        }
+    }
+    attempt().await
+}
+
+/// Releases, and only logs what goes wrong: what was committed under the lock stays ours.
+async fn release(guard: MutexGuard) {
+    if let Err(error) = guard.release().await {
+        warn!(
+            error = &error as &dyn StdError,
+            "lock not released as usual"
+        );
+    }
+}
+
+fn broken(error: impl StdError + Send + Sync + 'static) -> OrderError {
+    OrderError::Broken(error.into())
+}
+
+impl From<Counter> for Order {
+    fn from(counter: Counter) -> Self {
+        Self {
+            code: format!("A-{:06}", counter.last),
+            token: counter.token,
+        }
+    }
+}
+
+impl From<AcquireError> for OrderError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::TimedOut { .. } => Self::Busy(error.into()),
+            // An outer function of this request has the guard; `anew_after_loss` sees it dropped.
+            AcquireError::Lost { path, reason } => Self::Lost(LostError { path, reason }),
+            AcquireError::SessionClosed { .. } => Self::Closed,
+            error => broken(error),
+        }
+    }
+}
+
+impl From<QueryError> for OrderError {
+    fn from(error: QueryError) -> Self {
+        use NodesError::{SessionEnded, Throttled, Unknown};
+        match error {
+            QueryError::SessionClosed { .. } => Self::Closed,
+            QueryError::Failed {
+                source: SessionEnded | Throttled | Unknown(_),
+                ..
+            } => Self::Busy(error.into()),
+            error => broken(error),
+        }
+    }
+}
