@@ -70,7 +70,7 @@ on_every_ensemble! {
             .await
             .unwrap_err();
         assert!(
-            matches!(refused, TransactionError::Refused { index: 1, source: NodesError::BadVersion }),
+            matches!(refused, TransactionError::Refused { index: 1, source: NodesError::BadVersion, .. }),
             "{refused:?}"
         );
         assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");

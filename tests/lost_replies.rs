@@ -72,7 +72,10 @@ async fn create_that_is_lost_again_and_again_leaves_nothing() {
     ] {
         ensemble.lose_reply(session.session_id(), Operation::Create, lost);
     }
-    let held = mutex(&session).acquire().await.unwrap();
+    let held = mutex(&session)
+        .acquire_timeout(Duration::from_secs(60))
+        .await
+        .unwrap();
     assert_eq!(ensemble.children(PATH).len(), 1);
     held.release().await.unwrap();
     assert!(ensemble.children(PATH).is_empty());
@@ -123,6 +126,18 @@ async fn release_whose_reply_is_lost_is_pursued() {
         ensemble.lose_reply(session.session_id(), Operation::Delete, lost);
         held.release().await.unwrap();
         assert!(ensemble.children(PATH).is_empty(), "{lost:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guard_dropped_whose_delete_is_lost_is_pursued() {
+    for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        let held = mutex(&session).acquire().await.unwrap();
+        ensemble.lose_reply(session.session_id(), Operation::Delete, lost);
+        drop(held);
+        TestEnsemble::Memory(ensemble).await_children(PATH, 0).await;
     }
 }
 

@@ -74,7 +74,7 @@ on_every_ensemble! {
 
         // While a guard of it lives, the owner is not let in as if nothing had happened.
         let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
-        assert!(matches!(again, AcquireError::Lost { .. }), "{again}");
+        assert!(matches!(again, AcquireError::Lost(_)), "{again}");
         assert!(held.reenter().is_err());
         let released = held.release().await.unwrap_err();
         assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
@@ -282,6 +282,31 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node()
     assert_eq!(Some(stat.ephemeral_owner), waiting.session_id());
     granted.release().await.unwrap();
     ensemble.await_children(PATH, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_without_a_server_does_not_wait_for_it() {
+    let ensemble = TestEnsemble::on_a_real_server().await;
+    let session = ensemble.session().await;
+    mutex(&session)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    ensemble.stop().await;
+    let mut health = session.watch_health();
+    while session.health() == SessionHealth::Connected {
+        health.changed().await;
+    }
+    let closing = Instant::now();
+    session.close().await;
+    assert!(
+        closing.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        closing.elapsed()
+    );
 }
 
 fn by_sequence(mut names: Vec<String>) -> Vec<String> {

@@ -139,24 +139,23 @@ impl OrderCodes {
                 // Its parent exists: our lock node is below it too.
                 None => guard.transaction().create(&self.counter, data),
             };
-            // Not `guard.run`: a commit counts, even if the lock is lost a moment later.
-            let committed = tokio::select! {
-                biased;
-                committed = write.commit() => committed,
-                lost = guard.lost() => return Err(lost.into()),
-            };
-            match committed {
+            // Not in `guard.run`: a commit counts, even if the lock is lost a moment later.
+            match write.commit().await {
                 Ok(_) => return Ok(next.into()),
                 Err(TransactionError::Lost(lost)) => return Err(lost.into()),
                 // Read what became of it, or what an operator has set meanwhile.
                 Err(
-                    TransactionError::Unknown(error)
+                    TransactionError::Unknown { source: error, .. }
                     | TransactionError::Refused {
                         source: error @ (BadVersion | NodeExists),
                         ..
                     },
                 ) => warn!(%error, "reading the counter again"),
-                Err(error @ TransactionError::Rejected(Throttled)) => {
+                Err(
+                    error @ TransactionError::Rejected {
+                        source: Throttled, ..
+                    },
+                ) => {
                     return Err(OrderError::Busy(error.into()));
                 }
                 Err(error) => return Err(broken(error)),
@@ -221,7 +220,7 @@ impl From<AcquireError> for OrderError {
         match error {
             AcquireError::TimedOut { .. } => Self::Busy(error.into()),
             // An outer function of this request has the guard; `anew_after_loss` sees it dropped.
-            AcquireError::Lost { path, reason } => Self::Lost(LostError { path, reason }),
+            AcquireError::Lost(lost) => Self::Lost(lost),
             AcquireError::SessionClosed { .. } => Self::Closed,
             error => broken(error),
         }

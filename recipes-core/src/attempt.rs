@@ -96,7 +96,7 @@ async fn confirm(epoch: &Epoch, path: &str) -> Result<(), AcquireError> {
             Ok(()) => return Ok(()),
             // The epoch is told too, and takes the attempt away from here.
             Err(NodesError::SessionEnded) => future::pending().await,
-            Err(error) if error.is_passing() => backoff.wait().await,
+            Err(error) if error.is_transient() => backoff.wait().await,
             Err(source) => return Err(AcquireError::refused(path, Step::List, source)),
         }
     }

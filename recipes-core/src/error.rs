@@ -124,13 +124,8 @@ pub enum AcquireError {
     },
     /// The owner held this lock and lost it, and has not dropped all guards of it yet; drop them
     /// and what was done under the lock, then acquire again.
-    #[error("owner still has guards of lock {path:?}, which it lost ({reason})")]
-    Lost {
-        /// Path of the lock.
-        path: String,
-        /// How it was lost.
-        reason: LostReason,
-    },
+    #[error("owner still has guards of a lock that it lost")]
+    Lost(#[from] LostError),
     /// The owner holds the read lock of this path: its own reader would keep the writer waiting
     /// for ever. Release the read lock first.
     #[error("owner holds the read lock of {path:?} and would wait for itself")]
@@ -259,8 +254,10 @@ pub enum TransactionError {
     #[error("transaction not committed, nothing was changed")]
     Lost(#[from] LostError),
     /// The ensemble refused one operation; nothing was changed.
-    #[error("operation {index} of the transaction refused, nothing was changed")]
+    #[error("operation {index} of a transaction under {path:?} refused, nothing was changed")]
     Refused {
+        /// Path of the lock.
+        path: String,
         /// Index of the operation, in the order in which they were added.
         index: usize,
         /// Why.
@@ -268,11 +265,24 @@ pub enum TransactionError {
         source: NodesError,
     },
     /// The ensemble refused the transaction as a whole; nothing was changed.
-    #[error("transaction refused, nothing was changed")]
-    Rejected(#[source] NodesError),
-    /// The connection was lost: either all operations were carried out or none. Read to find out.
-    #[error("outcome of the transaction unknown: all of it or nothing was done")]
-    Unknown(#[source] NodesError),
+    #[error("transaction under {path:?} refused, nothing was changed")]
+    Rejected {
+        /// Path of the lock.
+        path: String,
+        /// Why.
+        #[source]
+        source: NodesError,
+    },
+    /// The connection or the lock was lost before the answer: either all operations were carried
+    /// out or none. Read to find out.
+    #[error("outcome of a transaction under {path:?} unknown: all of it or nothing was done")]
+    Unknown {
+        /// Path of the lock.
+        path: String,
+        /// What happened.
+        #[source]
+        source: NodesError,
+    },
 }
 
 /// Why a read that takes no lock failed; it changed nothing.

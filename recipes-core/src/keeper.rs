@@ -67,7 +67,7 @@ impl Keeper {
                 };
                 match opened {
                     Ok(nodes) => break Ok((nodes, sent)),
-                    Err(error) if error.is_passing() => {
+                    Err(error) if error.is_transient() => {
                         warn!(%error, "no ZooKeeper session yet");
                         backoff.wait().await;
                     }
@@ -106,9 +106,10 @@ impl Keeper {
             () = closed(&mut self.close) => None,
             reason = watch.run() => Some(reason),
         };
+        let mut was_connected = false;
         let end = match ended {
             None => {
-                watch.end(LostReason::SessionClosed);
+                was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
                 self.drain(&epoch).await;
                 Some(Phase::Closed)
             }
@@ -123,7 +124,8 @@ impl Keeper {
         };
         warn_if_expired(ended, number);
         drop(epoch.take_nodes());
-        if ended.is_none() {
+        // Nobody can be told without a connection; the ensemble will expire it.
+        if was_connected {
             watch.closed(self.close_patience).await;
         }
         end
@@ -347,12 +349,13 @@ impl EpochKeeper {
         }
     }
 
-    /// Ends the epoch for everybody.
-    fn end(&self, reason: LostReason) {
-        self.link.send_replace(Link::Ended(reason));
+    /// Ends the epoch for everybody; returns how the link was.
+    fn end(&self, reason: LostReason) -> Link {
+        let link = self.link.send_replace(Link::Ended(reason));
         for lease in self.epoch.leases() {
             lease.lose(reason);
         }
+        link
     }
 
     /// Waits until the session is closed, so that its nodes are gone.

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
-use crate::error::{AcquireError, ConfigError, LostError};
+use crate::error::{AcquireError, ConfigError};
 use crate::hold::{Entered, Hold, Task};
 use crate::lock::LockGuard;
 use crate::lock_path::LockPath;
@@ -183,9 +183,7 @@ fn survey(members: &[LockInternals], owner: &Owner) -> Result<Survey, AcquireErr
             Present::Acquiring(attempt) => survey.acquiring = Some(attempt),
             Present::Held(hold) => match hold.enter() {
                 Some(Ok(entered)) => survey.entered.push(entered),
-                Some(Err(LostError { path, reason })) => {
-                    return Err(AcquireError::Lost { path, reason });
-                }
+                Some(Err(lost)) => return Err(lost.into()),
                 None => survey.is_changing = true,
             },
         }

@@ -255,14 +255,16 @@ pub enum NodesError {
 }
 
 impl NodesError {
-    /// Whether the same request may be answered otherwise in a moment.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether the same request may be answered otherwise in a moment: the connection was lost, or
+    /// the server is overloaded.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Throttled)
     }
 
     /// Whether it would be refused again and again.
     pub(crate) fn is_lasting(&self) -> bool {
-        !self.is_passing() && !matches!(self, Self::SessionEnded)
+        !self.is_transient() && !matches!(self, Self::SessionEnded)
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn persist<'a, T>(
     let mut backoff = Backoff::default();
     loop {
         match send().await {
-            Err(error) if error.is_passing() => backoff.wait().await,
+            Err(error) if error.is_transient() => backoff.wait().await,
             answer => return answer,
         }
     }

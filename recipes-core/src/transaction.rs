@@ -1,5 +1,8 @@
 //! Writes that the ensemble carries out only while a lock is held.
 
+use futures::FutureExt;
+use futures::future::select_all;
+
 use crate::error::{LostError, LostReason, TransactionError};
 use crate::lease::Lease;
 use crate::nodes::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError};
@@ -103,7 +106,8 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// As [`TransactionError`] says. Only [`TransactionError::Unknown`] may have changed something,
-    /// then all of it.
+    /// then all of it. It ends with the lock: without an answer of the ensemble after half the
+    /// session timeout at the latest.
     ///
     /// # Cancel safety
     /// The transaction may or may not be carried out when the future is dropped.
@@ -118,19 +122,21 @@ impl<'a> Transaction<'a> {
             version: None,
         };
         let guarded: Vec<_> = leases.iter().map(check).chain(operations).collect();
-        let nodes = first.epoch().nodes().map_err(TransactionError::Unknown)?;
+        let unknown = |source| {
+            let path = first.path().to_owned();
+            TransactionError::Unknown { path, source }
+        };
+        let nodes = first.epoch().nodes().map_err(unknown)?;
+        let losses: Vec<_> = leases.iter().map(|lease| lease.lost().boxed()).collect();
         let committed = tokio::select! {
             biased;
-            reason = first.epoch().ended() => {
-                // The session may have ended behind the commit.
-                first.note_loss(reason);
-                return Err(TransactionError::Unknown(NodesError::SessionEnded));
-            }
             committed = nodes.multi(&guarded) => committed,
+            // It may have been carried out before the lock was lost, or will be refused.
+            _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
         };
         match committed {
             Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
-            Err(error) => Err(failure(error, &leases)),
+            Err(error) => Err(failure(error, &leases, first.path())),
         }
     }
 }
@@ -144,12 +150,15 @@ fn result(done: NodeOpDone) -> TransactionResult {
     }
 }
 
-fn failure(MultiError { index, source }: MultiError, leases: &[&Lease]) -> TransactionError {
+fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError {
+    let MultiError { index, source } = error;
+    let path = path.to_owned();
     let Some(index) = index else {
         return match source {
-            source if source.is_lasting() => TransactionError::Rejected(source),
-            NodesError::Throttled => TransactionError::Rejected(source),
-            source => TransactionError::Unknown(source),
+            NodesError::Unknown(_) | NodesError::SessionEnded => {
+                TransactionError::Unknown { path, source }
+            }
+            source => TransactionError::Rejected { path, source },
         };
     };
     match leases.get(index) {
@@ -161,8 +170,9 @@ fn failure(MultiError { index, source }: MultiError, leases: &[&Lease]) -> Trans
             }
             .into()
         }
-        Some(_) => TransactionError::Rejected(source),
+        Some(_) => TransactionError::Rejected { path, source },
         None => TransactionError::Refused {
+            path,
             index: index.saturating_sub(leases.len()),
             source,
         },
