@@ -20,7 +20,7 @@
 //! its session ended. No member waits while a later one has a node, so nobody queues beyond a lock
 //! that it does not hold: contenders that take locks in one order cannot deadlock.
 
-use crate::admission::{self, Verdict};
+use crate::admission::{self, Place, Verdict};
 use crate::node_name::{self, LockKind};
 
 /// How often the parents of the lock nodes are made for one create before giving up. They vanish
@@ -73,6 +73,9 @@ pub(crate) enum Event {
     Entered(Vec<Entry>),
     /// Answer to [`Action::Enter`]: nothing was created since a parent is missing.
     NoParent,
+    /// Answer to [`Action::Enter`]: nothing was created since the writer's node is gone that a member
+    /// goes beside.
+    WriterGone(usize),
     /// Answer to [`Action::Enter`]: nobody knows whether the nodes were created.
     EnterUnknown,
     /// Answer to [`Action::MakeParents`].
@@ -129,6 +132,8 @@ pub(crate) enum Failure {
     SequenceExhausted { member: usize, sequence: i32 },
     /// The parents were made again and again and were always gone.
     ParentsVanish { member: usize },
+    /// The writer is not held any more that a member goes beside.
+    WriterGone { member: usize },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -164,7 +169,10 @@ impl Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Member {
     kind: LockKind,
+    place: Place,
     stage: Stage,
+    /// Counts the creates: nodes that one of them made together share their transaction.
+    created_by: u32,
 }
 
 /// One attempt to acquire a set of locks.
@@ -173,23 +181,27 @@ pub(crate) struct Acquire {
     members: Vec<Member>,
     patience: Patience,
     session: i64,
+    creates: u32,
     parents_made: u8,
 }
 
 impl Acquire {
-    /// An attempt for members of these kinds, in the order in which they are waited for.
-    pub(crate) fn new(kinds: impl IntoIterator<Item = LockKind>, patience: Patience) -> Self {
-        let members = kinds
-            .into_iter()
-            .map(|kind| Member {
-                kind,
-                stage: Stage::Out,
-            })
-            .collect();
+    /// An attempt for these members, in the order in which they are waited for.
+    pub(crate) fn new(
+        members: impl IntoIterator<Item = (LockKind, Place)>,
+        patience: Patience,
+    ) -> Self {
+        let members = members.into_iter().map(|(kind, place)| Member {
+            kind,
+            place,
+            stage: Stage::Out,
+            created_by: 0,
+        });
         Self {
-            members,
+            members: members.collect(),
             patience,
             session: 0,
+            creates: 0,
             parents_made: 0,
         }
     }
@@ -204,6 +216,7 @@ impl Acquire {
             Event::Entered(entries) => self.entered(entries),
             Event::NoParent => self.no_parent(),
             Event::ParentsMade => vec![Action::Enter(self.entering())],
+            Event::WriterGone(member) => vec![Action::Fail(Failure::WriterGone { member })],
             Event::EnterUnknown => self.search(),
             Event::Searched(found) => self.searched(found),
             Event::Listed(member, children) => self.listed(member, &children),
@@ -221,15 +234,22 @@ impl Acquire {
         self.members
             .iter_mut()
             .for_each(|member| member.stage = Stage::Out);
+        let is_elsewhere = |member: &Member| matches!(member.place, Place::Beside { session: writer } if writer != session);
+        if let Some(member) = self.members.iter().position(is_elsewhere) {
+            return vec![Action::Fail(Failure::WriterGone { member })];
+        }
+        let any_queues = self.members.iter().any(|it| it.place == Place::Tail);
         match self.patience {
-            Patience::Wait => self.enter_from(0),
-            Patience::Try => vec![Action::Probe],
+            Patience::Try if any_queues => vec![Action::Probe],
+            Patience::Try | Patience::Wait => self.enter_from(0),
         }
     }
 
     fn probed(&mut self, listings: &[Vec<String>]) -> Vec<Action> {
-        let mut pairs = self.members.iter().zip(listings);
-        if pairs.all(|(member, children)| admission::would_admit(member.kind, children)) {
+        let is_free = |(member, children): (&Member, &Vec<String>)| {
+            member.place != Place::Tail || admission::would_admit(member.kind, children)
+        };
+        if self.members.iter().zip(listings).all(is_free) {
             self.enter_from(0)
         } else {
             vec![Action::Busy]
@@ -258,6 +278,7 @@ impl Acquire {
 
     fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
         self.parents_made = 0;
+        self.creates += 1;
         let mut actions = Vec::new();
         for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
             if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
@@ -266,13 +287,9 @@ impl Acquire {
                     sequence,
                 })];
             }
-            self.set(
-                member,
-                Stage::Listing {
-                    node,
-                    gone: Vec::new(),
-                },
-            );
+            if !self.place(member, node) {
+                continue;
+            }
             match children {
                 Some(children) => actions.extend(self.judge(member, &children)),
                 None => actions.push(Action::List(member)),
@@ -280,6 +297,23 @@ impl Acquire {
         }
         actions.extend(self.settle());
         actions
+    }
+
+    /// Notes the node of a member; true if a listing has to tell whether it is admitted.
+    fn place(&mut self, member: usize, node: Node) -> bool {
+        let created_by = self.creates;
+        let Some(member) = self.members.get_mut(member) else {
+            return false;
+        };
+        member.created_by = created_by;
+        let queues = member.place == Place::Tail;
+        member.stage = if queues {
+            let gone = Vec::new();
+            Stage::Listing { node, gone }
+        } else {
+            Stage::Admitted(node)
+        };
+        queues
     }
 
     fn no_parent(&mut self) -> Vec<Action> {
@@ -304,6 +338,7 @@ impl Acquire {
     /// A found node is ours only if this session owns it: a node of an earlier session may still
     /// be listed, and goes away while we would hold it.
     fn searched(&mut self, found: Vec<Option<Found>>) -> Vec<Action> {
+        self.creates += 1;
         let mut actions = Vec::new();
         let searching = self.indices(|stage| matches!(stage, Stage::Searching));
         for (member, found) in searching.into_iter().zip(found) {
@@ -313,14 +348,9 @@ impl Acquire {
                         name: found.name,
                         czxid: Some(found.czxid),
                     };
-                    self.set(
-                        member,
-                        Stage::Listing {
-                            node,
-                            gone: Vec::new(),
-                        },
-                    );
-                    actions.push(Action::List(member));
+                    if self.place(member, node) {
+                        actions.push(Action::List(member));
+                    }
                 }
                 Some(stranger) => {
                     actions.push(Action::Withdraw(vec![(member, stranger.name)]));
@@ -350,6 +380,7 @@ impl Acquire {
         let Some(Member {
             kind,
             stage: Stage::Listing { node, gone },
+            ..
         }) = self.members.get(member)
         else {
             return Vec::new();
@@ -418,19 +449,17 @@ impl Acquire {
     }
 
     fn stated(&mut self, member: usize, found: Option<Found>) -> Vec<Action> {
-        match found.filter(|found| found.owner == self.session) {
-            Some(Found { name, czxid, .. }) => {
-                self.set(
-                    member,
-                    Stage::Admitted(Node {
-                        name,
-                        czxid: Some(czxid),
-                    }),
-                );
-                self.settle()
+        let Some(found) = found.filter(|found| found.owner == self.session) else {
+            return self.own_gone(member);
+        };
+        let created_by = self.members.get(member).map(|member| member.created_by);
+        let together = self.members.iter_mut();
+        for member in together.filter(|member| Some(member.created_by) == created_by) {
+            if let Stage::Admitted(node) = &mut member.stage {
+                node.czxid.get_or_insert(found.czxid);
             }
-            None => self.own_gone(member),
         }
+        self.settle()
     }
 
     fn own_gone(&mut self, member: usize) -> Vec<Action> {

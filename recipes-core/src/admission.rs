@@ -7,6 +7,19 @@ use crate::wait_queue;
 /// in front of it: a deletion alone proves nothing any more.
 const SEQUENCE_NEAR_WRAP: i32 = i32::MAX - 1_000_000;
 
+/// Where a contender's node goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// At the tail of the queue, where the rule decides.
+    Tail,
+    /// Beside the node of a writer that this session holds, with its sequence: the place of a
+    /// reader whose owner writes. Admitted as soon as it exists, since the writer is.
+    Beside {
+        /// The session that holds the writer's node.
+        session: i64,
+    },
+}
+
 /// What a listing says about one contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {

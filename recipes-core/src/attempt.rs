@@ -15,12 +15,13 @@ use uuid::Uuid;
 use crate::acquire::{Acquire, Action, Event, Failure, Node, Patience};
 use crate::cleanup::{self, Deleted};
 use crate::epoch::Epoch;
-use crate::error::{AcquireError, Step};
-use crate::lease::Lease;
+use crate::error::{AcquireError, LostError, LostReason, Step};
+use crate::lease::{Lease, MadeNode};
 use crate::nodes::{NodeEvent, NodeWatch, Nodes, NodesError};
-use crate::requests::{self, Refused, Target};
+use crate::requests::{self, Ask, Refused, Target};
 use crate::retry::Backoff;
 use crate::session::Session;
+use crate::token::FencingToken;
 
 /// How an attempt that was not refused ended.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(crate) async fn acquire(
     patience: Patience,
 ) -> Result<Outcome, AcquireError> {
     let path = path_of(targets, 0);
-    let mut machine = Acquire::new(targets.iter().map(|target| target.kind), patience);
+    let mut machine = Acquire::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
         let epoch = session.open_epoch(path).await?;
         let Ok(nodes) = epoch.nodes() else {
@@ -173,8 +174,10 @@ impl<'a> Flight<'a> {
                 });
             }
             Action::Search(members) => {
-                let uuids = members.iter().filter_map(|member| self.armed.uuid(*member));
-                let asks: Vec<_> = self.targets_of(&members).into_iter().zip(uuids).collect();
+                let asks: Vec<_> = members
+                    .iter()
+                    .filter_map(|it| self.armed.ask(*it))
+                    .collect();
                 self.start(Slot::Members, async move {
                     requests::search(nodes, &asks).await
                 });
@@ -184,7 +187,7 @@ impl<'a> Flight<'a> {
                     return;
                 };
                 self.start(Slot::List(member), async move {
-                    let children = requests::list(nodes, &target.lock.path).await?;
+                    let children = requests::list(nodes, &target.lock).await?;
                     Ok(Event::Listed(member, children))
                 });
             }
@@ -235,11 +238,11 @@ impl<'a> Flight<'a> {
 
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
-        for (member, target) in members.iter().zip(self.targets_of(&members)) {
+        for member in &members {
             let uuid = self.session.shared.backend.new_uuid();
             self.armed.set(*member, Made::With(uuid));
             self.forget(*member);
-            asks.push((target, uuid));
+            asks.extend(self.armed.ask(*member));
         }
         self.entering = members;
         let (epoch, nodes) = (self.epoch, self.nodes);
@@ -320,8 +323,8 @@ impl<'a> Flight<'a> {
                     source: NodesError::SessionEnded,
                     ..
                 }) => future::pending().await,
-                Err(Refused { step, source }) => {
-                    return Err(AcquireError::refused(self.path(0), step, source));
+                Err(Refused { path, step, source }) => {
+                    return Err(AcquireError::refused(&path, step, source));
                 }
             }
         }
@@ -390,6 +393,17 @@ impl<'a> Flight<'a> {
             Failure::ParentsVanish { member } => {
                 AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
             }
+            Failure::WriterGone { member } => {
+                let path = self.path(member).to_owned();
+                let writer = self.targets.get(member).and_then(|it| it.beside.as_ref());
+                let reason = match writer {
+                    Some(writer) if writer.session == self.epoch.session_id => {
+                        LostReason::NodeRemoved
+                    }
+                    _ => LostReason::SessionExpired,
+                };
+                LostError { path, reason }.into()
+            }
         }
     }
 
@@ -402,10 +416,14 @@ impl<'a> Flight<'a> {
         let mut leases = Vec::with_capacity(granted.len());
         let granted = granted.into_iter().zip(self.targets).zip(self.own_watches);
         for (member, ((node, target), own_watch)) in granted.enumerate() {
-            let made = (
-                target.lock.node_path(&node.name),
-                node.czxid.unwrap_or_default(),
-            );
+            let czxid = node.czxid.unwrap_or_default();
+            let own_token = FencingToken::new(czxid);
+            let beside = target.beside.as_ref();
+            let made = MadeNode {
+                path: target.lock.node_path(&node.name),
+                czxid,
+                fencing_token: beside.map_or(own_token, |writer| writer.fencing_token),
+            };
             leases.push(Lease::new(self.epoch, &target.lock, made, own_watch));
             self.armed.set(member, Made::Nothing);
         }
@@ -438,9 +456,17 @@ impl<'a> Armed<'a> {
         }
     }
 
-    fn uuid(&self, member: usize) -> Option<Uuid> {
-        match self.nodes.get(member) {
-            Some(Made::With(uuid)) => Some(*uuid),
+    /// The create that is under way for a member, or may have been carried out.
+    fn ask(&self, member: usize) -> Option<Ask<'a>> {
+        match (self.targets.get(member), self.nodes.get(member)) {
+            (Some(target), Some(Made::With(uuid))) => {
+                let uuid = *uuid;
+                Some(Ask {
+                    member,
+                    target,
+                    uuid,
+                })
+            }
             _ => None,
         }
     }
@@ -475,7 +501,7 @@ impl Drop for Armed<'_> {
                 Made::Nothing => {}
                 // Sent now, so that what this session asks for next finds the node gone.
                 Made::Node(name) => {
-                    drop(cleanup.send_delete(self.epoch, &lock.node_path(&name)));
+                    cleanup.deletion(&lock.node_path(&name)).send(self.epoch);
                 }
                 Made::With(uuid) => {
                     let directory = lock.path.to_string();

@@ -85,12 +85,11 @@ impl Cleanup {
         outcome
     }
 
-    /// Sends the delete of a node now; see [`Deletion`].
-    pub(crate) fn send_delete(&self, epoch: &Epoch, path: &str) -> Deletion {
-        let reply = epoch.nodes().ok().map(|nodes| nodes.delete(path));
+    /// The deletion of a node, not sent yet.
+    pub(crate) fn deletion(&self, path: &str) -> Deletion {
         Deletion {
             path: path.to_owned(),
-            reply,
+            reply: None,
             cleanup: self.clone(),
             is_over: false,
         }
@@ -116,7 +115,8 @@ impl Cleanup {
     }
 }
 
-/// The deletion of one node: sent, and pursued in the background if it is dropped unanswered.
+/// The deletion of one node; pursued in the background if it is dropped before it is known to be
+/// over.
 pub(crate) struct Deletion {
     path: String,
     reply: Option<Reply<'static, ()>>,
@@ -125,6 +125,16 @@ pub(crate) struct Deletion {
 }
 
 impl Deletion {
+    /// Sends the delete now.
+    pub(crate) fn send(&mut self, epoch: &Epoch) {
+        self.reply = epoch.nodes().ok().map(|nodes| nodes.delete(&self.path));
+    }
+
+    /// Notes that the node was deleted otherwise.
+    pub(crate) fn done(&mut self) {
+        self.is_over = true;
+    }
+
     /// Waits for the end of it, `None` if it is not known at the deadline.
     pub(crate) async fn finish(mut self, deadline: Instant) -> Option<Deleted> {
         let Some(reply) = self.reply.as_mut() else {
@@ -137,15 +147,19 @@ impl Deletion {
             Ok(()) => Deleted::ByUs,
             Err(NodesError::NoNode) => Deleted::BySomebody,
             Err(error) if error.is_lasting() => Deleted::Refused(error),
-            Err(_) => {
-                let (done, outcome) = oneshot::channel();
-                self.hand_over(Some(done));
-                let outcome = tokio::time::timeout_at(deadline, outcome).await.ok()?;
-                return Some(outcome.unwrap_or(Deleted::WithSession));
-            }
+            Err(_) => return self.pursue(deadline).await,
         };
         self.is_over = true;
         Some(ended)
+    }
+
+    /// Waits until the clean-up has seen to it, `None` if it has not by the deadline. The node may
+    /// have been deleted by a request of ours already.
+    pub(crate) async fn pursue(mut self, deadline: Instant) -> Option<Deleted> {
+        let (done, outcome) = oneshot::channel();
+        self.hand_over(Some(done));
+        let outcome = tokio::time::timeout_at(deadline, outcome).await.ok()?;
+        Some(outcome.unwrap_or(Deleted::WithSession))
     }
 
     fn hand_over(&mut self, done: Option<oneshot::Sender<Deleted>>) {
@@ -258,7 +272,7 @@ async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesErro
             version: None,
         };
         let operations: Vec<_> = paths.iter().map(delete).collect();
-        match nodes.multi(&operations).await {
+        match nodes.multi(operations).await {
             Ok(_) => return Ok(()),
             Err(error) if matches!(error.source, NodesError::NoNode) => {}
             Err(error) => return Err(error.source),

@@ -35,6 +35,23 @@ pub enum ConfigError {
         /// Path of the lock.
         path: String,
     },
+    /// A live handle in this session is of another recipe: a mutex where this is a read/write lock,
+    /// or the other way round. Their nodes cannot share a directory.
+    #[error("lock {path:?} is in use in this session by another recipe")]
+    RecipeDiffers {
+        /// Path of the lock.
+        path: String,
+    },
+    /// A set of locks has no members.
+    #[error("a set of locks has no members")]
+    EmptySet,
+    /// A set of locks names a path twice, in the same kind or in different ones: it would wait for
+    /// itself.
+    #[error("set of locks has {path:?} twice")]
+    DuplicateMember {
+        /// The path.
+        path: String,
+    },
     /// A list of access control entries is empty, which ZooKeeper refuses.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,
@@ -151,6 +168,16 @@ pub enum AcquireError {
         /// Its answer.
         #[source]
         source: NodesError,
+    },
+    /// A set of locks was not acquired, and some of those that had been are released late: in the
+    /// background, as soon as there is a connection, or with their session.
+    #[error("set of locks not acquired, {} of them not released yet", failures.len())]
+    RolledBackLate {
+        /// Why the set was not acquired.
+        #[source]
+        source: Box<AcquireError>,
+        /// What the releases ended with.
+        failures: Vec<ReleaseError>,
     },
     /// The counter of the lock directory has passed 2^31 - 1, so that names say nothing about
     /// order any more. Stop all users of the lock and delete the directory; the counter restarts.

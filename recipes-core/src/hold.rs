@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 
 use crate::error::LostError;
 use crate::lease::Lease;
-use crate::owner::Key;
+use crate::owner::{Key, Owner};
 use crate::sync::lock;
 
 /// The task that acquired a lock, to warn one that waits for itself.
@@ -31,8 +31,8 @@ pub(crate) struct Hold {
     guards: Mutex<Guards>,
 }
 
-#[derive(Debug)]
-enum Guards {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guards {
     /// Granted, nobody has taken it yet.
     Untaken,
     /// This many guards live.
@@ -64,8 +64,12 @@ impl Hold {
         self.acquired_by
     }
 
-    pub(crate) fn guards(&self) -> usize {
-        match *lock(&self.guards) {
+    pub(crate) fn guards(&self) -> Guards {
+        *lock(&self.guards)
+    }
+
+    pub(crate) fn guard_count(&self) -> usize {
+        match self.guards() {
             Guards::Alive(count) => count,
             Guards::Untaken | Guards::Gone => 0,
         }
@@ -131,8 +135,12 @@ impl Entered {
         &self.hold.lease
     }
 
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.hold.key.owner
+    }
+
     pub(crate) fn hold_count(&self) -> usize {
-        self.hold.guards()
+        self.hold.guard_count()
     }
 
     /// Adds a guard, unless the lock is lost.

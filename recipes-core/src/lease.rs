@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use futures::future;
+use futures::future::{self, join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -13,7 +13,8 @@ use crate::cleanup::{Deleted, Deletion};
 use crate::epoch::{Epoch, Link};
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::lock_path::LockPath;
-use crate::nodes::{NodeStat, NodeWatch, NodesError};
+use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
+use crate::requests::Writer;
 use crate::token::FencingToken;
 
 /// What a guard knows about its lock, from one moment to the next.
@@ -39,6 +40,7 @@ pub(crate) struct LeaseState {
     lock_path: Arc<str>,
     pub(crate) node_path: String,
     czxid: i64,
+    fencing_token: FencingToken,
     epoch: Arc<Epoch>,
     lapses: u64,
     /// The connection in which the node was last known to exist.
@@ -110,6 +112,13 @@ impl LeaseState {
     }
 }
 
+/// A node that was granted.
+pub(crate) struct MadeNode {
+    pub(crate) path: String,
+    pub(crate) czxid: i64,
+    pub(crate) fencing_token: FencingToken,
+}
+
 /// Proof that one lock is held; deletes the node when dropped.
 pub(crate) struct Lease {
     state: Arc<LeaseState>,
@@ -130,7 +139,7 @@ impl Lease {
     pub(crate) fn new(
         epoch: &Arc<Epoch>,
         lock: &Arc<LockPath>,
-        (node_path, czxid): (String, i64),
+        made: MadeNode,
         own_watch: Option<NodeWatch>,
     ) -> Self {
         let verified = match epoch.link() {
@@ -140,15 +149,16 @@ impl Lease {
         let state = Arc::new(LeaseState {
             id: epoch.new_lease_id(),
             lock_path: Arc::clone(&lock.path),
-            node_path,
-            czxid,
+            node_path: made.path,
+            czxid: made.czxid,
+            fencing_token: made.fencing_token,
             epoch: Arc::clone(epoch),
             lapses: epoch.validity().lapses,
             verified: AtomicU64::new(verified),
             signal: watch::Sender::new(None),
         });
         epoch.register(&state, own_watch);
-        debug!(lock = %lock.path, node = %state.node_path, token = czxid, "granted");
+        debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
         Self {
             state,
             lock: Arc::clone(lock),
@@ -156,7 +166,7 @@ impl Lease {
         }
     }
 
-    pub(crate) fn lock(&self) -> &LockPath {
+    pub(crate) fn lock(&self) -> &Arc<LockPath> {
         &self.lock
     }
 
@@ -172,6 +182,15 @@ impl Lease {
         &self.state.epoch
     }
 
+    /// What a reader of the same owner goes beside.
+    pub(crate) fn writer(&self) -> Writer {
+        Writer {
+            node_path: self.state.node_path.clone(),
+            session: self.state.epoch.session_id,
+            fencing_token: self.state.fencing_token,
+        }
+    }
+
     /// Ends the lease; says how it came to be lost first.
     pub(crate) fn note_loss(&self, reason: LostReason) -> LostReason {
         match self.state.lose(reason) {
@@ -181,7 +200,7 @@ impl Lease {
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {
-        FencingToken::new(self.state.czxid)
+        self.state.fencing_token
     }
 
     pub(crate) fn state(&self) -> GuardState {
@@ -248,19 +267,30 @@ impl Lease {
         Ok(self.check()?)
     }
 
-    /// Deletes the node and says whether the lock was held until then.
-    pub(crate) async fn release(&self) -> Result<(), ReleaseError> {
-        let held = self.check();
-        let deadline = self.epoch().validity().until;
-        let deletion = self.retire();
-        // A lost lease has nothing to wait for: the deletion goes on by itself.
-        held?;
-        let Some(deletion) = deletion else {
-            return Ok(());
-        };
-        let node = self.node_path();
-        let deleted = deletion.finish(deadline).await;
-        debug!(lock = self.path(), node, ?deleted, "released");
+    /// Deletes the node in the background.
+    pub(crate) fn abandon(&self) {
+        if let Some(mut deletion) = self.retire() {
+            // Dropped, it goes on.
+            deletion.send(self.epoch());
+        }
+    }
+
+    /// Leaves the keeper's care, once.
+    fn retire(&self) -> Option<Deletion> {
+        if self.is_released.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        self.state.epoch.deregister(self.state.id);
+        Some(self.lock.session.shared.cleanup.deletion(self.node_path()))
+    }
+
+    fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
+        debug!(
+            lock = self.path(),
+            node = self.node_path(),
+            ?deleted,
+            "released"
+        );
         let lost = |reason| Err(ReleaseError::Lost(self.state.lost_error(reason)));
         let path = self.path().to_owned();
         match deleted {
@@ -274,26 +304,71 @@ impl Lease {
             None => Err(ReleaseError::Pending { path }),
         }
     }
+}
 
-    /// Deletes the node in the background.
-    pub(crate) fn abandon(&self) {
-        // A deletion that is dropped goes on.
-        drop(self.retire());
+/// Deletes the nodes and says whether the locks were held until then; the first error counts.
+///
+/// Several of one session go in one transaction, one by one where that is refused.
+pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
+    let mut releases = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let held = lease.check();
+        releases.extend(lease.retire().map(|deletion| (*lease, held, deletion)));
     }
-
-    /// Leaves the keeper's care and sends the delete, once.
-    fn retire(&self) -> Option<Deletion> {
-        if self.is_released.swap(true, Ordering::Relaxed) {
-            return None;
+    let together = release_together(&mut releases).await;
+    let released = releases.into_iter().map(|(lease, held, mut deletion)| {
+        let deadline = lease.epoch().validity().until;
+        if let Together::No = together {
+            deletion.send(lease.epoch());
         }
-        self.state.epoch.deregister(self.state.id);
-        Some(
-            self.lock
-                .session
-                .shared
-                .cleanup
-                .send_delete(&self.state.epoch, &self.state.node_path),
-        )
+        async move {
+            // A lost lease has nothing to wait for: the deletion goes on by itself.
+            held?;
+            let deleted = match together {
+                Together::Done => Some(Deleted::ByUs),
+                Together::No => deletion.finish(deadline).await,
+                Together::Unknown => deletion.pursue(deadline).await,
+            };
+            lease.released(deleted)
+        }
+    });
+    let released: Vec<_> = released.collect();
+    join_all(released).await.into_iter().collect()
+}
+
+/// Whether several nodes were deleted in one transaction.
+#[derive(Clone, Copy)]
+enum Together {
+    Done,
+    No,
+    Unknown,
+}
+
+async fn release_together(releases: &mut [(&Lease, Result<(), LostError>, Deletion)]) -> Together {
+    let [(first, ..), _, ..] = releases else {
+        return Together::No;
+    };
+    let epoch = Arc::clone(first.epoch());
+    let is_one_epoch = releases
+        .iter()
+        .all(|(it, ..)| Arc::ptr_eq(it.epoch(), &epoch));
+    let Some(nodes) = epoch.nodes().ok().filter(|_| is_one_epoch) else {
+        return Together::No;
+    };
+    let deletes = releases.iter().map(|(lease, ..)| NodeOp::Delete {
+        path: lease.node_path().to_owned(),
+        version: None,
+    });
+    let deleted = nodes.multi(deletes.collect());
+    match tokio::time::timeout_at(epoch.validity().until, deleted).await {
+        Ok(Ok(_)) => {
+            releases
+                .iter_mut()
+                .for_each(|(.., deletion)| deletion.done());
+            Together::Done
+        }
+        Ok(Err(MultiError { source, .. })) if source.is_lasting() => Together::No,
+        Ok(Err(_)) | Err(_) => Together::Unknown,
     }
 }
 

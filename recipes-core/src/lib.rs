@@ -10,6 +10,7 @@ mod builder;
 mod cleanup;
 mod epoch;
 mod error;
+mod guard_macro;
 mod hold;
 mod keeper;
 mod lease;
@@ -43,7 +44,7 @@ pub use lease::GuardState;
 pub use lock::granted;
 pub use lock::{DistributedLock, GuardMember, LockGuard};
 #[doc(hidden)]
-pub use lock_internals::{LockInternals, Wait, acquire_all};
+pub use lock_internals::{LockInternals, Wait, acquire_all, check_set, set_name};
 pub use node_name::LockKind;
 pub use nodes::{Acl, NodeStat, NodesError};
 #[doc(hidden)]

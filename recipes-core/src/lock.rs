@@ -7,8 +7,8 @@ use futures::future::{self, BoxFuture, join_all, select_all};
 
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
 use crate::hold::Entered;
-use crate::lease::{GuardState, Lease};
-use crate::lock_internals::Wait;
+use crate::lease::{GuardState, Lease, release_all};
+use crate::lock_internals::{LockInternals, Wait};
 use crate::owner::Owner;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
@@ -27,7 +27,7 @@ use crate::transaction::Transaction;
 /// }
 /// ```
 pub trait DistributedLock: Send + Sync + 'static {
-    /// Path of the lock directory.
+    /// Path of the lock directory; of a set, all paths.
     fn path(&self) -> &str;
 
     /// Acquires as the owner, or as the one in scope; `None` only for [`Wait::Try`].
@@ -37,6 +37,10 @@ pub trait DistributedLock: Send + Sync + 'static {
         owner: Option<Owner>,
         wait: Wait,
     ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>>;
+
+    /// What it is made of.
+    #[doc(hidden)]
+    fn internals(&self) -> Vec<LockInternals>;
 
     /// Acquires, waiting as long as it takes.
     fn acquire(&self) -> BoxFuture<'_, Result<LockGuard, AcquireError>> {
@@ -144,6 +148,30 @@ impl LockGuard {
 
     fn leases(&self) -> impl Iterator<Item = &Lease> + Clone {
         self.entered().map(Entered::lease)
+    }
+
+    /// Joins guards of several locks, `None` for none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn join(guards: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut guards = guards.into_iter();
+        let mut joined = guards.next()?;
+        for Self { first, others } in guards {
+            joined.others.push(first);
+            joined.others.extend(others);
+        }
+        Some(joined)
+    }
+
+    /// Acquires for reading what this guard of a single lock holds for writing.
+    #[doc(hidden)]
+    pub async fn read_beside(&self) -> Result<Self, AcquireError> {
+        let reader = LockInternals::reader_of(self.first.lease());
+        granted(
+            reader
+                .acquire(Some(self.first.owner()), Wait::Forever)
+                .await,
+        )
     }
 
     /// Path of the only lock; for guards of single locks.
@@ -282,8 +310,8 @@ impl LockGuard {
         let check = self.leases().try_for_each(Lease::check);
         let entered = std::iter::once(self.first).chain(self.others);
         let last: Vec<_> = entered.filter_map(Entered::leave).collect();
-        let released = join_all(last.iter().map(|hold| hold.lease().release())).await;
-        released.into_iter().collect::<Result<(), _>>()?;
+        let leases: Vec<_> = last.iter().map(|hold| hold.lease()).collect();
+        release_all(&leases).await?;
         Ok(check?)
     }
 }

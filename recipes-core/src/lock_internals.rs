@@ -12,7 +12,8 @@ use tracing::warn;
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
 use crate::error::{AcquireError, ConfigError};
-use crate::hold::{Entered, Hold, Task};
+use crate::hold::{Entered, Guards, Hold, Task};
+use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
@@ -54,10 +55,30 @@ impl LockInternals {
         kind: LockKind,
         options: &LockOptions,
     ) -> Result<Self, ConfigError> {
-        let lock = LockPath::open(session, path, options)?;
+        let lock = LockPath::open(session, path, kind, options)?;
         Ok(Self {
-            target: Target { lock, kind },
+            target: Target {
+                lock,
+                kind,
+                beside: None,
+            },
         })
+    }
+
+    /// The half for reading of a lock that is held for writing.
+    pub(crate) fn reader_of(writer: &Lease) -> Self {
+        let target = Target {
+            lock: Arc::clone(writer.lock()),
+            kind: LockKind::Read,
+            beside: None,
+        };
+        Self { target }
+    }
+
+    /// Whether both are in one directory of one session.
+    #[must_use]
+    pub fn shares_directory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target.lock, &other.target.lock)
     }
 
     /// Path of the lock directory.
@@ -89,7 +110,9 @@ impl LockInternals {
     pub fn is_acquired_in_this_process(&self) -> bool {
         let holds = self.session().shared.paths.holds(self.path());
         holds.iter().any(|hold| {
-            hold.key().kind == self.target.kind && hold.guards() > 0 && hold.lease().check().is_ok()
+            hold.key().kind == self.target.kind
+                && hold.guard_count() > 0
+                && hold.lease().check().is_ok()
         })
     }
 
@@ -113,6 +136,33 @@ pub(crate) enum Attempted {
     Busy,
 }
 
+/// Checks that locks can be held together.
+///
+/// # Errors
+/// [`ConfigError::EmptySet`], [`ConfigError::DuplicateMember`].
+#[doc(hidden)]
+pub fn check_set(members: &[LockInternals]) -> Result<(), ConfigError> {
+    if members.is_empty() {
+        return Err(ConfigError::EmptySet);
+    }
+    for (index, member) in members.iter().enumerate() {
+        let mut earlier = members.iter().take(index);
+        if earlier.any(|it| it.shares_directory(member)) {
+            let path = member.path().to_owned();
+            return Err(ConfigError::DuplicateMember { path });
+        }
+    }
+    Ok(())
+}
+
+/// The name of a set, for people.
+#[doc(hidden)]
+#[must_use]
+pub fn set_name(members: &[LockInternals]) -> String {
+    let paths: Vec<_> = members.iter().map(LockInternals::path).collect();
+    paths.join(", ")
+}
+
 /// Acquires all of these locks of one session or none, in the order in which they are waited for.
 ///
 /// What the owner holds already is re-entered. `None` only for [`Wait::Try`].
@@ -128,7 +178,7 @@ pub async fn acquire_all(
     let Some(first) = members.first() else {
         return Ok(None);
     };
-    let limit = Limit::new(wait, first);
+    let limit = Limit::new(wait, members, first.session().connect_timeout());
     let named = owner.cloned().or_else(Owner::current);
     let may_wait_for_itself = named.is_none() && is_held_by_this_task(members);
     let owner = named.unwrap_or_else(Owner::new);
@@ -145,7 +195,7 @@ pub async fn acquire_all(
             Some(_) if limit.patience == Patience::Try => return limit.busy(),
             Some(attempt) => (attempt, false),
             None if survey.missing.is_empty() => return Ok(LockGuard::new(survey.entered)),
-            None => match begin(&survey.missing, &owner, limit.patience) {
+            None => match begin(survey.missing, limit.patience) {
                 Some(attempt) => (attempt, true),
                 // The same owner was quicker, on another thread.
                 None => continue,
@@ -162,24 +212,20 @@ pub async fn acquire_all(
 }
 
 /// What the owner is doing with the members of a set.
+#[derive(Default)]
 struct Survey {
     entered: Vec<Entered>,
-    missing: Vec<LockInternals>,
+    missing: Vec<(Key, Target)>,
     acquiring: Option<Attempt>,
     is_changing: bool,
 }
 
 fn survey(members: &[LockInternals], owner: &Owner) -> Result<Survey, AcquireError> {
-    let (entered, missing) = (Vec::with_capacity(members.len()), Vec::new());
-    let mut survey = Survey {
-        entered,
-        missing,
-        acquiring: None,
-        is_changing: false,
-    };
+    let mut survey = Survey::default();
     for member in members {
-        match member.session().shared.paths.present(&member.key(owner)) {
-            Present::Nothing => survey.missing.push(member.clone()),
+        let key = member.key(owner);
+        match member.session().shared.paths.present(&key) {
+            Present::Nothing => survey.seek(key, member.target.clone())?,
             Present::Acquiring(attempt) => survey.acquiring = Some(attempt),
             Present::Held(hold) => match hold.enter() {
                 Some(Ok(entered)) => survey.entered.push(entered),
@@ -191,20 +237,56 @@ fn survey(members: &[LockInternals], owner: &Owner) -> Result<Survey, AcquireErr
     Ok(survey)
 }
 
+impl Survey {
+    /// Notes a lock that the owner does not hold; what it does with the other half of a read/write
+    /// lock decides how it gets this one, if at all.
+    fn seek(&mut self, key: Key, mut target: Target) -> Result<(), AcquireError> {
+        let other = key.kind.counterpart().map(|kind| Key {
+            kind,
+            ..key.clone()
+        });
+        let table = &target.lock.session.shared.paths;
+        match other.map_or(Present::Nothing, |other| table.present(&other)) {
+            Present::Nothing => {}
+            Present::Acquiring(attempt) => {
+                self.acquiring = Some(attempt);
+                return Ok(());
+            }
+            Present::Held(hold) => match hold.guards() {
+                Guards::Untaken => {
+                    self.is_changing = true;
+                    return Ok(());
+                }
+                Guards::Alive(_) => {
+                    hold.lease().check()?;
+                    if key.kind == LockKind::Write {
+                        let path = key.path.to_string();
+                        return Err(AcquireError::WouldDeadlock { path });
+                    }
+                    target.beside = Some(hold.lease().writer());
+                }
+                // On its way out; there is nothing to go beside any more.
+                Guards::Gone => {}
+            },
+        }
+        self.missing.push((key, target));
+        Ok(())
+    }
+}
+
 /// Starts an attempt for the locks that the owner does not hold, unless it started one meanwhile.
-fn begin(missing: &[LockInternals], owner: &Owner, patience: Patience) -> Option<Attempt> {
-    let session = missing.first()?.session().clone();
-    let table = &session.shared.paths;
-    let keys: Vec<_> = missing.iter().map(|member| member.key(owner)).collect();
+fn begin(missing: Vec<(Key, Target)>, patience: Patience) -> Option<Attempt> {
+    let (keys, targets): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
+    let session = targets.first()?.lock.session.clone();
+    let id = session.shared.paths.next_attempt();
     let claim = Claim {
         session: session.clone(),
-        id: table.next_attempt(),
-        keys,
+        id,
+        keys: keys.clone(),
     };
-    let (id, keys) = (claim.id, claim.keys.clone());
-    let targets: Vec<_> = missing.iter().map(|member| member.target.clone()).collect();
     let attempt = Attempt::new(attempt(claim, targets, patience).boxed());
     // If one is taken, dropping the attempt takes the claim off the others.
+    let table = &session.shared.paths;
     keys.iter()
         .all(|key| table.begin(key, id, &attempt))
         .then_some(attempt)
@@ -247,7 +329,7 @@ impl Drop for Claim {
 
 /// The deadline of one acquire, over all its steps.
 struct Limit<'a> {
-    path: &'a str,
+    members: &'a [LockInternals],
     patience: Patience,
     is_try: bool,
     waited: Duration,
@@ -256,21 +338,19 @@ struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    fn new(wait: Wait, first: &'a LockInternals) -> Self {
-        let connect_timeout = first.session().connect_timeout();
+    fn new(wait: Wait, members: &'a [LockInternals], connect_timeout: Duration) -> Self {
         let (patience, waited) = match wait {
             Wait::Forever => (Patience::Wait, Duration::MAX),
             // No time to wait for others, but a free lock is taken as by a try.
             Wait::AtMost(Duration::ZERO) | Wait::Try => (Patience::Try, connect_timeout),
             Wait::AtMost(waited) => (Patience::Wait, waited),
         };
-        let deadline = Instant::now().checked_add(waited);
         Self {
-            path: first.path(),
+            members,
             patience,
             is_try: wait == Wait::Try,
             waited,
-            deadline,
+            deadline: Instant::now().checked_add(waited),
         }
     }
 
@@ -278,10 +358,12 @@ impl<'a> Limit<'a> {
         if self.is_try {
             return Ok(None);
         }
-        Err(AcquireError::TimedOut {
-            path: self.path.to_owned(),
-            waited: Duration::ZERO,
-        })
+        Err(self.timed_out(Duration::ZERO))
+    }
+
+    fn timed_out(&self, waited: Duration) -> AcquireError {
+        let path = set_name(self.members);
+        AcquireError::TimedOut { path, waited }
     }
 
     async fn apply<T>(
@@ -293,17 +375,14 @@ impl<'a> Limit<'a> {
             tokio::select! {
                 biased;
                 outcome = outcome => outcome,
-                never = warn_of_self_wait(self.path, warns) => match never {},
+                never = warn_of_self_wait(self.members, warns) => match never {},
             }
         };
         let Some(deadline) = self.deadline else {
             return Ok(outcome.await);
         };
-        let timed_out = |_| AcquireError::TimedOut {
-            path: self.path.to_owned(),
-            waited: self.waited,
-        };
-        timeout_at(deadline, outcome).await.map_err(timed_out)
+        let outcome = timeout_at(deadline, outcome).await;
+        outcome.map_err(|_| self.timed_out(self.waited))
     }
 }
 
@@ -315,11 +394,11 @@ fn is_held_by_this_task(members: &[LockInternals]) -> bool {
     })
 }
 
-async fn warn_of_self_wait(path: &str, warns: bool) -> Infallible {
+async fn warn_of_self_wait(members: &[LockInternals], warns: bool) -> Infallible {
     if warns {
         tokio::time::sleep(SELF_WAIT_WARNING).await;
         warn!(
-            lock = path,
+            lock = %set_name(members),
             "the task that waits for this lock holds it already; to re-enter, acquire both times \
              inside one Owner::scope or with acquire_as"
         );

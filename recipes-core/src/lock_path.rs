@@ -15,6 +15,8 @@ pub(crate) struct LockPath {
     pub(crate) session: Session,
     pub(crate) path: Arc<str>,
     pub(crate) options: LockOptions,
+    /// Mutexes and read/write locks order nodes differently and cannot share a directory.
+    reads_and_writes: bool,
 }
 
 impl LockPath {
@@ -22,19 +24,30 @@ impl LockPath {
     pub(crate) fn open(
         session: &Session,
         path: &str,
+        kind: LockKind,
         options: &LockOptions,
     ) -> Result<Arc<Self>, ConfigError> {
         path::validate(path)?;
-        session.shared.paths.lock(path, options, |path| Self {
+        let reads_and_writes = kind.counterpart().is_some();
+        let lock = session.shared.paths.lock(path, |path| Self {
             session: session.clone(),
             path,
             options: options.clone(),
-        })
+            reads_and_writes,
+        });
+        let path = || path.to_owned();
+        if lock.reads_and_writes != reads_and_writes {
+            return Err(ConfigError::RecipeDiffers { path: path() });
+        }
+        if lock.options != *options {
+            return Err(ConfigError::OptionsDiffer { path: path() });
+        }
+        Ok(lock)
     }
 
-    /// The lock node to create under the given name.
-    pub(crate) fn new_node(&self, requested_name: &str, kind: LockKind) -> NewNode {
-        let path = self.node_path(requested_name);
+    /// The lock node to create under the given name, to which the server may add a sequence.
+    pub(crate) fn new_node(&self, name: &str, kind: LockKind, mode: NodeMode) -> NewNode {
+        let path = self.node_path(name);
         let data = self
             .options
             .data
@@ -47,7 +60,7 @@ impl LockPath {
             path,
             data,
             acl,
-            mode: NodeMode::EphemeralSequential,
+            mode,
         }
     }
 

@@ -26,6 +26,15 @@ impl LockKind {
         }
     }
 
+    /// The other half of a read/write lock.
+    pub(crate) const fn counterpart(self) -> Option<Self> {
+        match self {
+            Self::Mutex => None,
+            Self::Read => Some(Self::Write),
+            Self::Write => Some(Self::Read),
+        }
+    }
+
     /// The word that a node's record and logs use for this kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -47,6 +56,11 @@ pub(crate) fn requested(uuid: Uuid, kind: LockKind) -> String {
     format!("{PROTECTED}{uuid}-{}", kind.marker())
 }
 
+/// The whole name of a node beside one with this sequence.
+pub(crate) fn beside(uuid: Uuid, kind: LockKind, sequence: &str) -> String {
+    format!("{PROTECTED}{uuid}-{}{sequence}", kind.marker())
+}
+
 /// Whether a name carries a uuid, and so belongs to one create and never comes back.
 pub(crate) fn is_protected(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PROTECTED) else {
@@ -61,11 +75,16 @@ pub(crate) fn is_protected(name: &str) -> bool {
 ///
 /// Negative after the parent's counter has passed 2^31 - 1.
 pub(crate) fn sequence(name: &str) -> Option<i32> {
+    sequence_text(name)?.parse().ok()
+}
+
+/// The sequence as it is written, with its leading zeros.
+pub(crate) fn sequence_text(name: &str) -> Option<&str> {
     let (_, text) = [LockKind::Mutex, LockKind::Read, LockKind::Write]
         .into_iter()
         .filter_map(|kind| name.rsplit_once(kind.marker()))
         .min_by_key(|(_, text)| text.len())?;
-    text.parse().ok()
+    Some(text)
 }
 
 /// The last part of an absolute path.

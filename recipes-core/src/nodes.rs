@@ -62,7 +62,7 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     fn sync(&self, path: &str) -> Reply<'_, ()>;
 
     /// Carries out all operations or none.
-    fn multi<'a>(&'a self, operations: &'a [NodeOp]) -> Reply<'a, Vec<NodeOpDone>, MultiError>;
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError>;
 }
 
 /// State of the connection of one session.

@@ -9,12 +9,11 @@ use dashmap::DashMap;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 
-use crate::error::{AcquireError, ConfigError};
+use crate::error::AcquireError;
 use crate::hold::Hold;
 use crate::lock_internals::Attempted;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
-use crate::options::LockOptions;
 
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
 
@@ -165,28 +164,15 @@ impl PathTable {
     pub(crate) fn lock(
         &self,
         path: &str,
-        options: &LockOptions,
         make: impl FnOnce(Arc<str>) -> LockPath,
-    ) -> Result<Arc<LockPath>, ConfigError> {
+    ) -> Arc<LockPath> {
         let path: Arc<str> = path.into();
         let mut state = self.paths.entry(Arc::clone(&path)).or_default();
-        let lock = match state.lock.upgrade() {
-            Some(lock) => lock,
-            None => {
-                let lock = Arc::new(make(path));
-                state.lock = Arc::downgrade(&lock);
-                lock
-            }
-        };
-        // Before `lock` may be dropped, which comes back to the table.
-        drop(state);
-        if lock.options == *options {
-            Ok(lock)
-        } else {
-            Err(ConfigError::OptionsDiffer {
-                path: lock.path.to_string(),
-            })
-        }
+        state.lock.upgrade().unwrap_or_else(|| {
+            let lock = Arc::new(make(path));
+            state.lock = Arc::downgrade(&lock);
+            lock
+        })
     }
 
     /// Forgets a path that nobody uses.

@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use crate::error::QueryError;
 use crate::lock_internals::LockInternals;
-use crate::node_name;
+use crate::node_name::{self, LockKind};
 use crate::nodes::NodesError;
 use crate::record::Identity;
 use crate::wait_queue;
@@ -36,8 +36,8 @@ impl Participant {
 }
 
 impl LockInternals {
-    /// The nodes of the lock directory in the order in which they are admitted, strangers among
-    /// them; empty where the directory does not exist.
+    /// The nodes of this kind in the lock directory, in the order in which they are admitted, and
+    /// strangers among those of a mutex; empty where the directory does not exist.
     ///
     /// # Errors
     /// As [`Session::read`](crate::Session::read).
@@ -50,6 +50,9 @@ impl LockInternals {
                 Err(NodesError::NoNode) => Vec::new(),
                 children => children?,
             };
+            if kind != LockKind::Mutex {
+                children.retain(|name| name.contains(kind.marker()));
+            }
             wait_queue::sort(kind, &mut children);
             let paths: Vec<_> = children.iter().map(|name| lock.node_path(name)).collect();
             let reads = join_all(paths.iter().map(|path| nodes.read(path))).await;

@@ -2,131 +2,215 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{self, join_all};
 use futures::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::acquire::{Entry, Event, Found, Node};
+use crate::admission::Place;
 use crate::epoch::Epoch;
 use crate::error::Step;
 use crate::lock_path::LockPath;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{
     Created, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone, NodeWatch, Nodes,
-    NodesError,
+    NodesError, Reply,
 };
 use crate::retry::{Backoff, persist};
+use crate::token::FencingToken;
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) lock: Arc<LockPath>,
     pub(crate) kind: LockKind,
+    /// The writer that a reader of the same owner goes beside.
+    pub(crate) beside: Option<Writer>,
+}
+
+/// A writer that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(crate) node_path: String,
+    pub(crate) session: i64,
+    pub(crate) fencing_token: FencingToken,
+}
+
+impl Target {
+    pub(crate) fn place(&self) -> Place {
+        match &self.beside {
+            Some(Writer { session, .. }) => Place::Beside { session: *session },
+            None => Place::Tail,
+        }
+    }
+
+    /// What to create, and what must exist for that.
+    fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
+        let Some(writer) = &self.beside else {
+            let name = node_name::requested(uuid, self.kind);
+            return (
+                None,
+                self.lock
+                    .new_node(&name, self.kind, NodeMode::EphemeralSequential),
+            );
+        };
+        let writer_name = node_name::last_part(&writer.node_path);
+        let sequence = node_name::sequence_text(writer_name).unwrap_or_default();
+        let name = node_name::beside(uuid, self.kind, sequence);
+        let writer_exists = NodeOp::Check {
+            path: writer.node_path.clone(),
+            version: None,
+        };
+        let node = self.lock.new_node(&name, self.kind, NodeMode::Ephemeral);
+        (Some(writer_exists), node)
+    }
 }
 
 /// A request that the ensemble refuses, or that ended with the session.
 #[derive(Debug)]
 pub(crate) struct Refused {
+    pub(crate) path: Arc<str>,
     pub(crate) step: Step,
     pub(crate) source: NodesError,
 }
 
-/// Says which step an error belongs to.
-fn at(step: Step) -> impl Fn(NodesError) -> Refused {
-    move |source| Refused { step, source }
+/// Says which step of which lock an error belongs to.
+fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
+    let path = Arc::clone(&lock.path);
+    move |source| {
+        let path = Arc::clone(&path);
+        Refused { path, step, source }
+    }
 }
 
 /// A member and the uuid of the create that is under way for it.
-pub(crate) type Ask<'a> = (&'a Target, Uuid);
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) member: usize,
+    pub(crate) target: &'a Target,
+    pub(crate) uuid: Uuid,
+}
 
 /// Lists every directory; one that does not exist is empty.
 pub(crate) async fn probe(nodes: &dyn Nodes, targets: &[Target]) -> Result<Event, Refused> {
-    let listings = targets.iter().map(|target| list(nodes, &target.lock.path));
+    let listings = targets.iter().map(|target| list(nodes, &target.lock));
     let listings: Result<Vec<_>, _> = join_all(listings).await.into_iter().collect();
     Ok(Event::Probed(listings?))
 }
 
-pub(crate) async fn list(nodes: &dyn Nodes, directory: &str) -> Result<Vec<String>, Refused> {
-    match persist(|| nodes.list(directory)).await {
+pub(crate) async fn list(nodes: &dyn Nodes, lock: &LockPath) -> Result<Vec<String>, Refused> {
+    match persist(|| nodes.list(&lock.path)).await {
         Err(NodesError::NoNode) => Ok(Vec::new()),
-        listing => listing.map_err(at(Step::List)),
+        listing => listing.map_err(at(lock, Step::List)),
     }
 }
 
-/// Creates the nodes, all or none, and lists their directories in the same flush.
+/// Creates the nodes, all or none, and lists the directories of those that queue in the same flush.
 pub(crate) async fn enter(
     epoch: &Epoch,
     nodes: &dyn Nodes,
     asks: &[Ask<'_>],
 ) -> Result<Event, Refused> {
+    let creation = Creation::new(asks);
     let mut backoff = Backoff::default();
     loop {
         let sent = Instant::now();
-        let new: Vec<NewNode> = asks.iter().map(new_node).collect();
-        let operations: Vec<_> = new.iter().cloned().map(NodeOp::Create).collect();
-        let created = match new.as_slice() {
-            [node] => nodes
-                .create(node)
-                .map_ok(|created| vec![created])
-                .left_future(),
-            _ => nodes.multi(&operations).map(all_created).right_future(),
+        let created = creation.send(nodes);
+        let list = |ask: &Ask<'_>| match ask.target.place() {
+            Place::Tail => nodes.list(&ask.target.lock.path).map_ok(Some).left_future(),
+            Place::Beside { .. } => future::ready(Ok(None)).right_future(),
         };
-        let listings: Vec<_> = asks
-            .iter()
-            .map(|(it, _)| nodes.list(&it.lock.path))
-            .collect();
-        match created.await {
+        let listings: Vec<_> = asks.iter().map(list).collect();
+        let MultiError { index, source } = match created.await {
             Ok(created) => {
                 epoch.acknowledged(sent);
                 let listings = join_all(listings).await;
-                return entries(created, listings).map(Event::Entered);
+                // A listing that failed is asked for again, when the node is known.
+                let listings = listings.into_iter().map(Result::unwrap_or_default);
+                return Ok(Event::Entered(entries(created, listings)));
             }
-            Err(NodesError::NoNode) => return Ok(Event::NoParent),
-            Err(NodesError::Unknown(_)) => return Ok(Event::EnterUnknown),
-            Err(NodesError::Throttled) => backoff.wait().await,
-            Err(refused) => return Err(at(Step::Create)(refused)),
+            Err(error) => error,
+        };
+        let operation = index.and_then(|index| creation.operations.get(index));
+        match (source, operation) {
+            (NodesError::NoNode, Some((member, NodeOp::Check { .. }))) => {
+                return Ok(Event::WriterGone(*member));
+            }
+            (NodesError::NoNode, _) => return Ok(Event::NoParent),
+            (NodesError::Unknown(_), _) => return Ok(Event::EnterUnknown),
+            (NodesError::Throttled, _) => backoff.wait().await,
+            (source, operation) => {
+                let member = operation.map(|(member, _)| *member);
+                let ask = asks
+                    .iter()
+                    .find(|ask| member.is_none_or(|it| it == ask.member));
+                let path = ask.map_or_else(|| "".into(), |ask| Arc::clone(&ask.target.lock.path));
+                let step = Step::Create;
+                return Err(Refused { path, step, source });
+            }
         }
     }
 }
 
-fn new_node((target, uuid): &Ask<'_>) -> NewNode {
-    target
-        .lock
-        .new_node(&node_name::requested(*uuid, target.kind), target.kind)
+/// What is created together: one plain create where that is enough.
+struct Creation {
+    /// Each with the member that it is for.
+    operations: Vec<(usize, NodeOp)>,
 }
 
-fn all_created(done: Result<Vec<NodeOpDone>, MultiError>) -> Result<Vec<Created>, NodesError> {
-    let created = |done| match done {
-        NodeOpDone::Created(created) => Some(created),
-        NodeOpDone::Deleted | NodeOpDone::Set(_) | NodeOpDone::Checked => None,
-    };
-    match done {
-        Ok(done) => Ok(done.into_iter().filter_map(created).collect()),
-        Err(MultiError { source, .. }) => Err(source),
+impl Creation {
+    fn new(asks: &[Ask<'_>]) -> Self {
+        let mut operations = Vec::with_capacity(asks.len());
+        for Ask {
+            member,
+            target,
+            uuid,
+        } in asks
+        {
+            let (required, node) = target.creation(*uuid);
+            operations.extend(required.map(|required| (*member, required)));
+            operations.push((*member, NodeOp::Create(node)));
+        }
+        Self { operations }
+    }
+
+    fn send<'a>(&'a self, nodes: &'a dyn Nodes) -> Reply<'a, Vec<Created>, MultiError> {
+        if let [(_, NodeOp::Create(node))] = self.operations.as_slice() {
+            let alone = |source| MultiError {
+                index: Some(0),
+                source,
+            };
+            return nodes
+                .create(node)
+                .map_ok(|created| vec![created])
+                .map_err(alone)
+                .boxed();
+        }
+        let operations: Vec<_> = self.operations.iter().map(|(_, it)| it.clone()).collect();
+        let created = |done| match done {
+            NodeOpDone::Created(created) => Some(created),
+            NodeOpDone::Deleted | NodeOpDone::Set(_) | NodeOpDone::Checked => None,
+        };
+        let done = nodes.multi(operations);
+        done.map_ok(move |done| done.into_iter().filter_map(created).collect())
+            .boxed()
     }
 }
 
-/// A listing that was lost is asked for again; one that was refused ends the attempt.
 fn entries(
     created: Vec<Created>,
-    listings: Vec<Result<Vec<String>, NodesError>>,
-) -> Result<Vec<Entry>, Refused> {
+    listings: impl Iterator<Item = Option<Vec<String>>>,
+) -> Vec<Entry> {
     let pairs = created.into_iter().zip(listings);
-    pairs
-        .map(|(Created { path, czxid }, listing)| {
-            let name = node_name::last_part(&path).to_owned();
-            let children = match listing {
-                Ok(children) => Some(children),
-                Err(error) if error.is_lasting() => return Err(at(Step::List)(error)),
-                Err(_) => None,
-            };
-            Ok(Entry {
-                node: Node { name, czxid },
-                children,
-            })
-        })
-        .collect()
+    let entries = pairs.map(|(Created { path, czxid }, children)| {
+        let name = node_name::last_part(&path).to_owned();
+        Entry {
+            node: Node { name, czxid },
+            children,
+        }
+    });
+    entries.collect()
 }
 
 /// Makes the directories of these locks and what is missing above them.
@@ -134,7 +218,7 @@ pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Resu
     for target in targets {
         make_directory(nodes, target)
             .await
-            .map_err(at(Step::CreateParents))?;
+            .map_err(at(&target.lock, Step::CreateParents))?;
     }
     Ok(Event::ParentsMade)
 }
@@ -177,7 +261,7 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
 pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event, Refused> {
     let found = asks
         .iter()
-        .map(|(target, uuid)| search_one(nodes, &target.lock, *uuid));
+        .map(|ask| search_one(nodes, &ask.target.lock, ask.uuid));
     let found: Result<Vec<_>, _> = join_all(found).await.into_iter().collect();
     Ok(Event::Searched(found?))
 }
@@ -189,8 +273,8 @@ async fn search_one(
 ) -> Result<Option<Found>, Refused> {
     persist(|| nodes.sync(&lock.path))
         .await
-        .map_err(at(Step::List))?;
-    let children = list(nodes, &lock.path).await?;
+        .map_err(at(lock, Step::List))?;
+    let children = list(nodes, lock).await?;
     let protection = node_name::protection(uuid);
     match children
         .into_iter()
@@ -210,7 +294,7 @@ pub(crate) async fn stat(
     let path = lock.node_path(&name);
     let read = persist(|| nodes.read(&path))
         .await
-        .map_err(at(Step::Watch))?;
+        .map_err(at(lock, Step::Watch))?;
     Ok(read.map(|(_, stat)| Found {
         name,
         owner: stat.ephemeral_owner,
@@ -228,13 +312,13 @@ pub(crate) async fn blocker(
     let path = lock.node_path(&name);
     match persist(|| nodes.watch(&path))
         .await
-        .map_err(at(Step::Watch))?
+        .map_err(at(lock, Step::Watch))?
     {
         None => Ok(Event::BlockerGone(member, name)),
         Some((_, watch)) => match watch.await {
             NodeEvent::Deleted => Ok(Event::BlockerGone(member, name)),
             NodeEvent::Changed => Ok(Event::BlockerChanged(member, name)),
-            NodeEvent::SessionEnded => Err(at(Step::Watch)(NodesError::SessionEnded)),
+            NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
         },
     }
 }
@@ -248,6 +332,6 @@ pub(crate) async fn own_watch(
     let path = lock.node_path(name);
     let watched = persist(|| nodes.watch(&path))
         .await
-        .map_err(at(Step::Watch))?;
+        .map_err(at(lock, Step::Watch))?;
     Ok(watched.map(|(_, watch)| watch))
 }

@@ -1,5 +1,7 @@
 //! Writes that the ensemble carries out only while a lock is held.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::select_all;
 
@@ -102,7 +104,8 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Carries out all operations while the lock is held, or none.
+    /// Carries out all operations while the lock is held, or none. The guard of a set must be of one
+    /// session.
     ///
     /// # Errors
     /// As [`TransactionError`] says. Only [`TransactionError::Unknown`] may have changed something,
@@ -117,6 +120,11 @@ impl<'a> Transaction<'a> {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
+        let one_session = |lease: &&Lease| Arc::ptr_eq(lease.epoch(), first.epoch());
+        if !leases.iter().all(one_session) {
+            let (path, source) = (first.path().to_owned(), NodesError::Unsupported);
+            return Err(TransactionError::Rejected { path, source });
+        }
         let check = |lease: &&Lease| NodeOp::Check {
             path: lease.node_path().to_owned(),
             version: None,
@@ -130,7 +138,7 @@ impl<'a> Transaction<'a> {
         let losses: Vec<_> = leases.iter().map(|lease| lease.lost().boxed()).collect();
         let committed = tokio::select! {
             biased;
-            committed = nodes.multi(&guarded) => committed,
+            committed = nodes.multi(guarded) => committed,
             // It may have been carried out before the lock was lost, or will be refused.
             _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
         };

@@ -204,4 +204,8 @@ impl DistributedLock for InterProcessMutex {
     ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
         async move { self.lock.acquire(owner.as_ref(), wait).await }.boxed()
     }
+
+    fn internals(&self) -> Vec<LockInternals> {
+        vec![self.lock.clone()]
+    }
 }

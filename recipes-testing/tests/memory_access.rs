@@ -109,9 +109,9 @@ async fn set_needs_write_and_check_needs_read() {
         path: path.to_owned(),
         version: None,
     };
-    nodes.multi(&[set("/w"), check("/r")]).await.unwrap();
+    nodes.multi(vec![set("/w"), check("/r")]).await.unwrap();
     for operation in [set("/r"), check("/w")] {
-        let error = nodes.multi(&[operation]).await.unwrap_err();
+        let error = nodes.multi(vec![operation]).await.unwrap_err();
         assert_eq!(kind::<()>(Err(error.source)), "no auth");
     }
 }
@@ -194,6 +194,6 @@ async fn every_operation_can_be_denied() {
         path: "/a".to_owned(),
         version: None,
     };
-    assert_eq!(nodes.multi(&[check]).await.unwrap_err().index, Some(0));
+    assert_eq!(nodes.multi(vec![check]).await.unwrap_err().index, Some(0));
     ensemble.delete("/a").unwrap();
 }

@@ -29,7 +29,7 @@ async fn dropped_request_has_taken_effect() {
     let ensemble = MemoryEnsemble::new();
     let nodes = connect(&ensemble).await;
     drop(nodes.create(&persistent("/a")));
-    drop(nodes.multi(&[NodeOp::Create(persistent("/b"))]));
+    drop(nodes.multi(vec![NodeOp::Create(persistent("/b"))]));
     assert_eq!(ensemble.children("/"), ["a", "b"]);
     drop(nodes.delete("/a"));
     assert_eq!(ensemble.children("/"), ["b"]);
@@ -194,7 +194,7 @@ async fn log_holds_the_requests_in_order() {
         path: "/unseen".to_owned(),
         version: None,
     };
-    nodes.multi(&[check]).await.unwrap();
+    nodes.multi(vec![check]).await.unwrap();
     let entry = |operation, path: &str| Request {
         session: nodes.session(),
         operation,

@@ -73,7 +73,7 @@ async fn expired_session_fails_what_it_asked_for_and_what_it_asks_for() {
     assert_eq!(kind(nodes.create(&node).await), "session ended");
     assert_eq!(kind(nodes.read("/").await), "session ended");
     assert!(!ensemble.exists("/e"));
-    assert_eq!(nodes.multi(&[]).await.unwrap_err().index, None);
+    assert_eq!(nodes.multi(vec![]).await.unwrap_err().index, None);
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn all_operations_take_effect_in_one_transaction() {
         NodeOp::Create(sequential("/a/n-")),
         delete("/old", None),
     ];
-    let done = nodes.multi(&operations).await.unwrap();
+    let done = nodes.multi(operations.to_vec()).await.unwrap();
     assert_eq!(ensemble.zxid(), before + 1);
     assert_eq!(done.len(), operations.len());
     assert_eq!(done[0], NodeOpDone::Checked);
@@ -72,7 +72,7 @@ async fn later_operation_sees_the_earlier_ones() {
         check("/a/b", Some(1)),
         delete("/a/b", Some(1)),
     ];
-    nodes.multi(&operations).await.unwrap();
+    nodes.multi(operations.to_vec()).await.unwrap();
     assert!(ensemble.children("/a").is_empty());
 }
 
@@ -84,7 +84,7 @@ async fn refused_operation_takes_everything_back() {
     let (before, zxid) = (ensemble.tree(), ensemble.zxid());
     let mut watch = set_watch(&*nodes, "/a/b").await;
     let refused = nodes
-        .multi(&[
+        .multi(vec![
             NodeOp::Create(sequential("/a/n-")),
             set("/a/b", b"new", None),
             delete("/a/b", None),
@@ -124,7 +124,7 @@ async fn first_refused_operation_is_named() {
     ];
     for (operation, expected) in cases {
         let refused = nodes
-            .multi(&[ok(), operation.clone(), delete("/none", None)])
+            .multi(vec![ok(), operation.clone(), delete("/none", None)])
             .await;
         assert_eq!(failure(refused), (Some(1), expected), "{operation:?}");
     }
@@ -140,12 +140,12 @@ async fn denied_operation_is_named_by_its_index() {
     for denied in [Operation::Create, Operation::Multi] {
         ensemble.deny("/b", denied);
         assert_eq!(
-            failure(nodes.multi(&operations).await),
+            failure(nodes.multi(operations.to_vec()).await),
             (Some(1), "no auth")
         );
         ensemble.allow_all();
     }
-    nodes.multi(&operations).await.unwrap();
+    nodes.multi(operations.to_vec()).await.unwrap();
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn watches_fire_after_the_whole_transaction() {
         set_watch(&*nodes, "/b").await,
     );
     nodes
-        .multi(&[
+        .multi(vec![
             set("/a", b"new", None),
             delete("/a", None),
             delete("/b", None),
@@ -182,7 +182,7 @@ async fn ephemeral_nodes_of_a_transaction_go_with_the_session() {
         NodeOp::Create(ephemeral("/a")),
         NodeOp::Create(ephemeral("/b")),
     ];
-    nodes.multi(&operations).await.unwrap();
+    nodes.multi(operations.to_vec()).await.unwrap();
     drop(nodes);
     assert!(ensemble.children("/").is_empty());
 }
@@ -193,7 +193,7 @@ async fn lost_reply_of_a_transaction_names_no_operation() {
     let nodes = connect(&ensemble).await;
     for (lost, exists) in [(Lost::BeforeCommit, false), (Lost::AfterCommit, true)] {
         ensemble.lose_reply(None, Operation::Multi, lost);
-        let reply = nodes.multi(&[NodeOp::Create(ephemeral("/a"))]).await;
+        let reply = nodes.multi(vec![NodeOp::Create(ephemeral("/a"))]).await;
         assert_eq!(failure(reply), (None, "unknown"));
         assert_eq!(ensemble.exists("/a"), exists);
     }
@@ -202,5 +202,5 @@ async fn lost_reply_of_a_transaction_names_no_operation() {
 #[tokio::test]
 async fn empty_transaction_succeeds() {
     let nodes = connect(&MemoryEnsemble::new()).await;
-    assert!(nodes.multi(&[]).await.unwrap().is_empty());
+    assert!(nodes.multi(vec![]).await.unwrap().is_empty());
 }

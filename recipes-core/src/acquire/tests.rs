@@ -36,7 +36,7 @@ fn found(sequence: u32, owner: i64) -> Found {
 
 /// An attempt for so many mutexes that has asked for its nodes.
 fn started(members: usize, patience: Patience) -> Acquire {
-    let mut acquire = Acquire::new(vec![LockKind::Mutex; members], patience);
+    let mut acquire = Acquire::new(vec![(LockKind::Mutex, Place::Tail); members], patience);
     let first = acquire.step(Event::SessionStarted(SESSION));
     let all = (0..members).collect();
     assert_eq!(
@@ -357,4 +357,60 @@ fn a_held_member_that_is_removed_while_another_is_awaited_takes_the_later_ones_d
             Action::Enter(vec![0, 1])
         ]
     );
+}
+
+const BESIDE: (LockKind, Place) = (LockKind::Read, Place::Beside { session: SESSION });
+
+#[test]
+fn a_reader_beside_its_writer_is_admitted_without_a_listing() {
+    for patience in [Patience::Wait, Patience::Try] {
+        let mut acquire = Acquire::new([BESIDE], patience);
+        let entered = acquire.step(Event::SessionStarted(SESSION));
+        assert_eq!(entered, [Action::Enter(vec![0])]);
+        let beside = Event::Entered(vec![Entry {
+            node: node(5),
+            children: None,
+        }]);
+        assert_eq!(acquire.step(beside), [Action::Grant(vec![node(5)])]);
+    }
+}
+
+#[test]
+fn a_reader_beside_its_writer_that_is_found_again_is_admitted() {
+    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    acquire.step(Event::SessionStarted(SESSION));
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
+    let actions = acquire.step(Event::Searched(vec![Some(found(5, SESSION))]));
+    assert_eq!(actions, [Action::Grant(vec![node(5)])]);
+}
+
+#[test]
+fn a_reader_whose_writer_is_gone_fails() {
+    let gone = [Action::Fail(Failure::WriterGone { member: 0 })];
+    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    acquire.step(Event::SessionStarted(SESSION));
+    assert_eq!(acquire.step(Event::WriterGone(0)), gone);
+    // In another session the writer's node is not ours any more.
+    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    assert_eq!(acquire.step(Event::SessionStarted(SESSION + 1)), gone);
+}
+
+#[test]
+fn one_stat_tells_the_token_of_all_nodes_that_were_made_together() {
+    let mut acquire = started(2, Patience::Wait);
+    let unknown = |sequence| Entry {
+        node: Node {
+            czxid: None,
+            ..node(sequence)
+        },
+        children: Some(names(&[sequence])),
+    };
+    let actions = acquire.step(Event::Entered(vec![unknown(0), unknown(7)]));
+    assert_eq!(actions, [Action::Stat(0)]);
+    let granted = acquire.step(Event::Stated(0, Some(found(0, SESSION))));
+    let [Action::Grant(nodes)] = &granted[..] else {
+        panic!("{granted:?}")
+    };
+    assert_eq!(nodes[0].czxid, nodes[1].czxid);
+    assert_eq!(nodes[0].czxid, Some(100));
 }

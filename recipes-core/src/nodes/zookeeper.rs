@@ -222,7 +222,7 @@ impl Nodes for Session {
         self.client.sync(path).map_err(refusal).boxed()
     }
 
-    fn multi<'a>(&'a self, operations: &'a [NodeOp]) -> Reply<'a, Vec<NodeOpDone>, MultiError> {
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
         let mut writer = self.client.new_multi_writer();
         for (index, operation) in operations.iter().enumerate() {
             if let Err(error) = add(&mut writer, operation) {

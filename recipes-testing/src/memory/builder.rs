@@ -16,6 +16,7 @@ pub struct MemoryBuilder {
     pub(super) session_timeout: Option<Duration>,
     pub(super) latency: Duration,
     pub(super) containers: bool,
+    pub(super) stats_in_transactions: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
 }
@@ -27,6 +28,7 @@ impl Default for MemoryBuilder {
             session_timeout: None,
             latency: Duration::ZERO,
             containers: true,
+            stats_in_transactions: false,
             start_ms: START_MS,
             faults: Faults::default(),
         }
@@ -58,6 +60,13 @@ impl MemoryBuilder {
     /// Sets whether the server knows container nodes, as it does since 3.5.3. Default true.
     pub fn containers(mut self, known: bool) -> Self {
         self.containers = known;
+        self
+    }
+
+    /// Sets whether the reply to a transaction tells when its nodes were created, as servers do
+    /// since 3.7.2 and 3.8.2. Default false.
+    pub fn stats_in_transactions(mut self, told: bool) -> Self {
+        self.stats_in_transactions = told;
         self
     }
 

@@ -118,8 +118,8 @@ impl Nodes for MemoryNodes {
         })
     }
 
-    fn multi<'a>(&'a self, operations: &'a [NodeOp]) -> Reply<'a, Vec<NodeOpDone>, MultiError> {
-        let reply = self.send(Call::Multi(operations.to_vec()));
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        let reply = self.send(Call::Multi(operations));
         Box::pin(async move {
             let answer = reply.await?;
             Ok(matching(match answer {

@@ -191,7 +191,8 @@ impl State {
             .iter()
             .map(|operation| self.admit(operation, access))
             .collect();
-        self.transact(|tree, transaction| {
+        let says_czxid = self.stats_in_transactions;
+        let done: Result<Vec<_>, _> = self.transact(|tree, transaction| {
             let steps = operations.iter().zip(admitted).enumerate();
             steps
                 .map(|(index, (operation, admitted))| {
@@ -203,7 +204,14 @@ impl State {
                         })
                 })
                 .collect()
-        })
+        });
+        let mut done = done?;
+        for done in &mut done {
+            if let NodeOpDone::Created(created) = done {
+                created.czxid = created.czxid.filter(|_| says_czxid);
+            }
+        }
+        Ok(done)
     }
 
     fn admit(&self, operation: &NodeOp, access: &Access) -> Result<(), NodesError> {
@@ -227,11 +235,7 @@ fn step(
     match operation {
         NodeOp::Create(node) => {
             let created = tree.create(transaction, node, session, access)?;
-            // Servers before 3.8.2 do not say it in the reply to a transaction.
-            Ok(NodeOpDone::Created(Created {
-                czxid: None,
-                ..created
-            }))
+            Ok(NodeOpDone::Created(created))
         }
         NodeOp::Delete { path, version } => {
             tree.delete(transaction, &NodePath::parse(path)?, *version, access)?;

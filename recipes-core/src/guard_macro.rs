@@ -1,0 +1,76 @@
+//! What the guards of all recipes have in common.
+
+/// Makes the guard type of a recipe: a [`LockGuard`](crate::LockGuard) with a name of its own.
+///
+/// `single` guards hold one lock, which has a path and a token.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! lock_guard {
+    ($(#[$docs:meta])* pub struct $name:ident single) => {
+        $crate::lock_guard!($(#[$docs])* pub struct $name);
+
+        impl $name {
+            /// Path of the lock directory.
+            #[must_use]
+            pub fn path(&self) -> &str {
+                self.guard.only_path()
+            }
+
+            /// A number that rises over all conflicting grants of this lock, in all processes: hand
+            /// it to a store that refuses writes with a lower one than it has seen.
+            ///
+            /// Re-entry does not change it. See [`FencingToken`]($crate::FencingToken).
+            #[must_use]
+            pub fn fencing_token(&self) -> $crate::FencingToken {
+                self.guard.only_fencing_token()
+            }
+        }
+    };
+    ($(#[$docs:meta])* pub struct $name:ident) => {
+        $(#[$docs])*
+        #[derive(Debug)]
+        #[must_use = "the lock is released as soon as the guard is dropped"]
+        pub struct $name {
+            guard: $crate::LockGuard,
+        }
+
+        impl $name {
+            pub(crate) fn new(guard: $crate::LockGuard) -> Self {
+                Self { guard }
+            }
+
+            /// Makes another guard of the same hold, at once and without a request.
+            ///
+            /// # Errors
+            /// [`LostError`]($crate::LostError) if the lock is lost.
+            pub fn reenter(&self) -> Result<Self, $crate::LostError> {
+                self.guard.reenter().map(Self::new)
+            }
+
+            /// Releases the lock, or counts down where other guards of the hold live.
+            ///
+            /// # Errors
+            /// As [`LockGuard::release`]($crate::LockGuard::release).
+            ///
+            /// # Cancel safety
+            /// The release goes on in the background when the future is dropped.
+            pub async fn release(self) -> Result<(), $crate::ReleaseError> {
+                self.guard.release().await
+            }
+        }
+
+        impl ::std::ops::Deref for $name {
+            type Target = $crate::LockGuard;
+
+            fn deref(&self) -> &$crate::LockGuard {
+                &self.guard
+            }
+        }
+
+        impl From<$name> for $crate::LockGuard {
+            fn from(guard: $name) -> Self {
+                guard.guard
+            }
+        }
+    };
+}
