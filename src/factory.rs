@@ -1,7 +1,9 @@
 //! Locks by key.
 
 use recipes_core::{ConfigError, Session, escape_key, validate_path};
+use recipes_multilock::{Member, MultiLock};
 use recipes_mutex::InterProcessMutex;
+use recipes_rwlock::InterProcessReadWriteLock;
 
 /// Makes locks of one root path by key: any string, such as an order number or a file name.
 ///
@@ -50,6 +52,29 @@ impl LockFactory {
     /// [`unescape_key`]: crate::unescape_key
     pub fn mutex(&self, key: &str) -> Result<InterProcessMutex, ConfigError> {
         InterProcessMutex::new(&self.session, &self.path(key))
+    }
+
+    /// Makes the read/write lock of a key; sends nothing.
+    ///
+    /// # Errors
+    /// As [`mutex`](Self::mutex); [`ConfigError::RecipeDiffers`] if a live handle of this session is
+    /// the mutex of the key.
+    pub fn read_write_lock(&self, key: &str) -> Result<InterProcessReadWriteLock, ConfigError> {
+        InterProcessReadWriteLock::new(&self.session, &self.path(key))
+    }
+
+    /// Makes the set of the mutexes of these keys; sends nothing.
+    ///
+    /// # Errors
+    /// As [`MultiLock::new`].
+    pub fn multi_lock<K: AsRef<str>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<MultiLock, ConfigError> {
+        let members = keys
+            .into_iter()
+            .map(|key| Member::mutex(self.path(key.as_ref())));
+        MultiLock::new(&self.session, members)
     }
 
     fn path(&self, key: &str) -> String {

@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
-//! [`InterProcessMutex`], or a [`LockFactory`] that makes locks by key. [`Owner`] says who
-//! re-enters. [`MutexGuard`] is the proof of holding; [`LockGuard`] is that of any lock, taken
-//! through [`DistributedLock`].
+//! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
+//! [`LockFactory`] that makes them by key. [`Owner`] says who re-enters. Guards are the proof of
+//! holding; [`LockGuard`] is that of any lock, taken through [`DistributedLock`].
 //!
 //! # Features
 //! - `testing`: module `testing`, doubles and real servers for the tests of your service.
@@ -33,7 +33,11 @@ pub use recipes_core::{
     Permission, QueryError, ReleaseError, Session, SessionBuilder, SessionHealth, Step,
     Transaction, TransactionError, TransactionResult, VerifyError, escape_key, unescape_key,
 };
+pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
+pub use recipes_rwlock::{
+    DowngradeError, InterProcessReadWriteLock, ReadGuard, ReadLock, WriteGuard, WriteLock,
+};
 
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;

@@ -1,0 +1,62 @@
+//! Locks that share no session, or nothing that is known: one after the other.
+
+use futures::future::join_all;
+use recipes_core::{AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Wait};
+use tokio::time::Instant;
+use tracing::warn;
+
+/// Acquires in the given order; the first that fails ends it, and those before it are released.
+pub(crate) async fn acquire(
+    locks: &[Box<dyn DistributedLock>],
+    owner: Option<Owner>,
+    wait: Wait,
+) -> Result<Option<LockGuard>, AcquireError> {
+    let owner = owner.or_else(Owner::current).unwrap_or_else(Owner::new);
+    let started = Instant::now();
+    let mut held = Vec::with_capacity(locks.len());
+    for lock in locks {
+        let left = match wait {
+            Wait::AtMost(limit) => Wait::AtMost(limit.saturating_sub(started.elapsed())),
+            wait => wait,
+        };
+        match lock.acquire_with(Some(owner.clone()), left).await {
+            Ok(Some(guard)) => held.push(guard),
+            Ok(None) => {
+                for failure in roll_back(held).await {
+                    warn!(%failure, "lock of a set that is busy is released late");
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                let failures = roll_back(held).await;
+                return Err(with_failures(of_the_whole(error, wait), failures));
+            }
+        }
+    }
+    Ok(LockGuard::join(held))
+}
+
+/// Releases the last one first, all at once.
+async fn roll_back(held: Vec<LockGuard>) -> Vec<ReleaseError> {
+    let releases = held.into_iter().rev().map(LockGuard::release);
+    let released = join_all(releases).await;
+    released.into_iter().filter_map(Result::err).collect()
+}
+
+/// The member was given what was left of the time; the caller knows of all of it.
+fn of_the_whole(error: AcquireError, wait: Wait) -> AcquireError {
+    match (error, wait) {
+        (AcquireError::TimedOut { path, .. }, Wait::AtMost(waited)) => {
+            AcquireError::TimedOut { path, waited }
+        }
+        (error, _) => error,
+    }
+}
+
+fn with_failures(error: AcquireError, failures: Vec<ReleaseError>) -> AcquireError {
+    if failures.is_empty() {
+        return error;
+    }
+    let source = Box::new(error);
+    AcquireError::RolledBackLate { source, failures }
+}

@@ -1,0 +1,10 @@
+//! All-or-nothing sets of distributed locks on ZooKeeper.
+//!
+//! Users depend on `zookeeper-recipes`, which re-exports it.
+
+mod in_turn;
+mod lock;
+mod member;
+
+pub use lock::{MultiGuard, MultiLock};
+pub use member::Member;

@@ -1,0 +1,11 @@
+//! Distributed read/write lock on ZooKeeper.
+//!
+//! Users depend on `zookeeper-recipes`, which re-exports it.
+
+mod guards;
+mod handles;
+mod lock;
+
+pub use guards::{DowngradeError, ReadGuard, WriteGuard};
+pub use handles::{ReadLock, WriteLock};
+pub use lock::InterProcessReadWriteLock;
