@@ -394,15 +394,15 @@ impl<'a> Flight<'a> {
                 AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
             }
             Failure::WriterGone { member } => {
-                let path = self.path(member).to_owned();
                 let writer = self.targets.get(member).and_then(|it| it.beside.as_ref());
-                let reason = match writer {
-                    Some(writer) if writer.session == self.epoch.session_id => {
-                        LostReason::NodeRemoved
-                    }
-                    _ => LostReason::SessionExpired,
-                };
-                LostError { path, reason }.into()
+                let lost = writer.map(|writer| writer.note_loss(LostReason::NodeRemoved));
+                let path = || self.path(member).to_owned();
+                let reason = LostReason::NodeRemoved;
+                lost.unwrap_or_else(|| LostError {
+                    path: path(),
+                    reason,
+                })
+                .into()
             }
         }
     }

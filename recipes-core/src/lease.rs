@@ -14,7 +14,6 @@ use crate::epoch::{Epoch, Link};
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::lock_path::LockPath;
 use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
-use crate::requests::Writer;
 use crate::token::FencingToken;
 
 /// What a guard knows about its lock, from one moment to the next.
@@ -40,7 +39,7 @@ pub(crate) struct LeaseState {
     lock_path: Arc<str>,
     pub(crate) node_path: String,
     czxid: i64,
-    fencing_token: FencingToken,
+    pub(crate) fencing_token: FencingToken,
     epoch: Arc<Epoch>,
     lapses: u64,
     /// The connection in which the node was last known to exist.
@@ -84,6 +83,19 @@ impl LeaseState {
             warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
         }
         GuardState::Lost(reason)
+    }
+
+    /// The session that owns the node.
+    pub(crate) fn session_id(&self) -> i64 {
+        self.epoch.session_id
+    }
+
+    /// Ends the lease; says how it came to be lost first.
+    pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
+        match self.lose(reason) {
+            GuardState::Lost(first) => self.lost_error(first),
+            GuardState::Held | GuardState::Suspended { .. } => self.lost_error(reason),
+        }
     }
 
     /// Takes note of what the ensemble said about the node over the given connection.
@@ -183,20 +195,13 @@ impl Lease {
     }
 
     /// What a reader of the same owner goes beside.
-    pub(crate) fn writer(&self) -> Writer {
-        Writer {
-            node_path: self.state.node_path.clone(),
-            session: self.state.epoch.session_id,
-            fencing_token: self.state.fencing_token,
-        }
+    pub(crate) fn shared_state(&self) -> Arc<LeaseState> {
+        Arc::clone(&self.state)
     }
 
     /// Ends the lease; says how it came to be lost first.
-    pub(crate) fn note_loss(&self, reason: LostReason) -> LostReason {
-        match self.state.lose(reason) {
-            GuardState::Lost(first) => first,
-            GuardState::Held | GuardState::Suspended { .. } => reason,
-        }
+    pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
+        self.state.note_loss(reason)
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {

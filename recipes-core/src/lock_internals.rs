@@ -263,7 +263,7 @@ impl Survey {
                         let path = key.path.to_string();
                         return Err(AcquireError::WouldDeadlock { path });
                     }
-                    target.beside = Some(hold.lease().writer());
+                    target.beside = Some(hold.lease().shared_state());
                 }
                 // On its way out; there is nothing to go beside any more.
                 Guards::Gone => {}

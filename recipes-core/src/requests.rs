@@ -11,6 +11,7 @@ use crate::acquire::{Entry, Event, Found, Node};
 use crate::admission::Place;
 use crate::epoch::Epoch;
 use crate::error::Step;
+use crate::lease::LeaseState;
 use crate::lock_path::LockPath;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{
@@ -18,7 +19,6 @@ use crate::nodes::{
     NodesError, Reply,
 };
 use crate::retry::{Backoff, persist};
-use crate::token::FencingToken;
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
@@ -26,21 +26,15 @@ pub(crate) struct Target {
     pub(crate) lock: Arc<LockPath>,
     pub(crate) kind: LockKind,
     /// The writer that a reader of the same owner goes beside.
-    pub(crate) beside: Option<Writer>,
-}
-
-/// A writer that is held.
-#[derive(Clone, Debug)]
-pub(crate) struct Writer {
-    pub(crate) node_path: String,
-    pub(crate) session: i64,
-    pub(crate) fencing_token: FencingToken,
+    pub(crate) beside: Option<Arc<LeaseState>>,
 }
 
 impl Target {
     pub(crate) fn place(&self) -> Place {
         match &self.beside {
-            Some(Writer { session, .. }) => Place::Beside { session: *session },
+            Some(writer) => Place::Beside {
+                session: writer.session_id(),
+            },
             None => Place::Tail,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::select_all;
 
-use crate::error::{LostError, LostReason, TransactionError};
+use crate::error::{LostReason, TransactionError};
 use crate::lease::Lease;
 use crate::nodes::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError};
 
@@ -171,12 +171,7 @@ fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError
     };
     match leases.get(index) {
         Some(lease) if matches!(source, NodesError::NoNode) => {
-            let reason = lease.note_loss(LostReason::NodeRemoved);
-            LostError {
-                path: lease.path().to_owned(),
-                reason,
-            }
-            .into()
+            lease.note_loss(LostReason::NodeRemoved).into()
         }
         Some(_) => TransactionError::Rejected { path, source },
         None => TransactionError::Refused {

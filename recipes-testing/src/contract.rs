@@ -127,7 +127,8 @@ pub async fn waiter_gets_the_lock_of_an_expired_session(
     ensemble.await_children(lock.first_directory(), 2).await;
     ensemble.expire(&session).await;
     let granted = waiter.await.unwrap();
-    // The holder has not released, and knows that it need not.
+    // The holder has not released, and learns that it need not.
+    guard.lost().await;
     assert!(!guard.is_valid());
     assert!(granted.is_valid());
     drop(guard);
