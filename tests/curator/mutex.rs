@@ -1,79 +1,23 @@
-//! The same locks, taken by this library and by Apache Curator.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that cannot go on has failed"
-)]
+//! The mutex, and what all locks have in common.
 
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use recipes_testing::{CuratorPeer, Grant, GrantKind, TestEnsemble, ZooKeeperServer, check_grants};
-use zookeeper_client::{Client, CreateMode};
-use zookeeper_recipes::{Acls, InterProcessMutex, LostReason, Session};
+use recipes_testing::{Grant, GrantKind, check_grants};
+use zookeeper_client::Client;
+use zookeeper_recipes::{InterProcessMutex, LostReason};
 
-const PATH: &str = "/locks/orders";
+use crate::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count, increment, sequence};
+
 const COUNTER: &str = "/counter";
-const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A server, a session of ours and a client of Curator's named `c`.
-struct Stage {
-    ensemble: TestEnsemble,
-    ours: Session,
-    curator: CuratorPeer,
-}
-
-impl Stage {
-    async fn set_up() -> Self {
-        let ensemble = TestEnsemble::on_a_real_server().await;
-        let curator = CuratorPeer::start().await.unwrap();
-        let ours = ensemble.session().await;
-        let stage = Self {
-            ensemble,
-            ours,
-            curator,
-        };
-        stage
-            .curator
-            .open("c", &stage.server().connect_string(), SESSION_TIMEOUT)
-            .await
-            .unwrap();
-        stage.curator.mutex("m", "c", PATH).await.unwrap();
-        stage
-    }
-
-    fn server(&self) -> &ZooKeeperServer {
-        match &self.ensemble {
-            TestEnsemble::Real(server) => server,
-            TestEnsemble::Memory(_) => panic!("not a server"),
-        }
-    }
-
-    fn mutex(&self) -> InterProcessMutex {
-        InterProcessMutex::new(&self.ours, PATH).unwrap()
-    }
-
-    async fn operator(&self) -> Client {
-        self.server().client().await.unwrap()
-    }
-}
 
 /// As the threads of the peer do: reads the counter inside the lock and writes it back plus one.
 async fn contend(lock: InterProcessMutex, store: Client, rounds: usize) -> Vec<Grant> {
     let mut grants = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         let guard = lock.acquire().await.unwrap();
-        let (data, _) = store.get_data(COUNTER).await.unwrap();
-        let value: u64 = String::from_utf8(data).unwrap().parse().unwrap();
-        store
-            .set_data(COUNTER, (value + 1).to_string().as_bytes(), None)
-            .await
-            .unwrap();
-        let node = guard.members()[0].node_path.clone();
-        let sequence = node[node.len() - 10..].parse().unwrap();
+        let value = increment(&store, COUNTER).await;
+        let sequence = sequence(&guard.members()[0].node_path);
         grants.push(Grant {
             kind: GrantKind::Exclusive,
             value,
@@ -88,9 +32,7 @@ async fn contend(lock: InterProcessMutex, store: Client, rounds: usize) -> Vec<G
 async fn eight_of_ours_and_eight_of_curators_share_one_queue() {
     const ROUNDS: u32 = 256;
     let stage = Stage::set_up().await;
-    let store = stage.operator().await;
-    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    store.create(COUNTER, b"0", &open).await.unwrap();
+    let store = stage.counter(COUNTER).await;
 
     // Nobody starts before all are in the queue.
     let held = stage.mutex().acquire().await.unwrap();
@@ -113,8 +55,7 @@ async fn eight_of_ours_and_eight_of_curators_share_one_queue() {
     let all = [ours.clone(), theirs.clone()].concat();
     assert_eq!(all.len(), 512);
     check_grants(0, &all).unwrap();
-    let (total, _) = store.get_data(COUNTER).await.unwrap();
-    assert_eq!(total, b"512");
+    assert_eq!(count(&store, COUNTER).await, 512);
 
     // They did contend: the two kinds took turns.
     let mut turns: Vec<_> = ours.iter().map(|it| (it.sequence, true)).collect();
