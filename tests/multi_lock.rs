@@ -14,7 +14,8 @@ use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_en
 use tokio::time::Instant;
 use zookeeper_recipes::{
     AcquireError, ConfigError, DistributedLock, GuardState, InterProcessMutex,
-    InterProcessReadWriteLock, LockFactory, LostReason, Member, MultiLock, Owner, Session,
+    InterProcessReadWriteLock, LockFactory, LostReason, Member, MultiLock, Owner, ReleaseError,
+    Session,
 };
 
 const PATHS: [&str; 3] = ["/set/a", "/set/b", "/set/c"];
@@ -142,12 +143,12 @@ on_every_ensemble! {
 
     async fn loss_of_any_member_is_a_loss_of_the_set_and_names_it(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        for index in 0..3 {
+        for (index, path) in PATHS.into_iter().enumerate() {
             let guard = set(&session).acquire().await.unwrap();
             let node = guard.members()[index].node_path.clone();
             ensemble.delete(&node).await;
             let lost = guard.lost().await;
-            assert_eq!((lost.path.as_str(), lost.reason), (PATHS[index], LostReason::NodeRemoved));
+            assert_eq!((lost.path.as_str(), lost.reason), (path, LostReason::NodeRemoved));
             assert!(!guard.is_valid());
             for (place, member) in guard.members().iter().enumerate() {
                 let is_lost = matches!(member.state, GuardState::Lost(_));
@@ -311,6 +312,22 @@ async fn refused_member_leaves_nothing_of_the_others() {
         await_nothing_left(&ensemble).await;
         memory.allow_all();
     }
+}
+
+/// Curator `testSomeReleasesFail`.
+#[tokio::test(start_paused = true)]
+async fn refused_release_of_one_member_does_not_keep_the_others() {
+    let memory = MemoryEnsemble::new();
+    let session = memory.session();
+    let guard = set(&session).acquire().await.unwrap();
+    memory.deny("/set/b", Operation::Delete);
+    let refused = guard.release().await.unwrap_err();
+    assert!(
+        matches!(&refused, ReleaseError::Refused { path, .. } if path == "/set/b"),
+        "{refused}"
+    );
+    let ensemble = TestEnsemble::Memory(memory);
+    assert_eq!(children(&ensemble).await, [0, 1, 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,25 @@ fn wanted(owner: usize, round: usize) -> Vec<usize> {
     }
 }
 
-async fn contend(session: Session, owner: usize, judge: Arc<Mutex<Judge>>) {
+/// Now and then, whether the ensemble agrees: each node is there and the first of its directory.
+async fn sample(ensemble: &TestEnsemble, guard: &LockGuard) {
+    for member in guard.members() {
+        let sequence = |name: &String| name[name.len() - 10..].to_owned();
+        let children = ensemble.children(&member.path).await;
+        let first = children.into_iter().min_by_key(sequence);
+        assert_eq!(
+            first.map(|name| format!("{}/{name}", member.path)),
+            Some(member.node_path)
+        );
+    }
+}
+
+async fn contend(
+    ensemble: Arc<TestEnsemble>,
+    session: Session,
+    owner: usize,
+    judge: Arc<Mutex<Judge>>,
+) {
     for round in 0..ROUNDS / OWNERS {
         let resources = wanted(owner, round);
         let guard: LockGuard = if owner == 0 {
@@ -80,6 +98,9 @@ async fn contend(session: Session, owner: usize, judge: Arc<Mutex<Judge>>) {
             set.acquire().await.unwrap().into()
         };
         judge.lock().unwrap().take(&resources, &guard);
+        if round % 10 == owner % 10 {
+            sample(&ensemble, &guard).await;
+        }
         tokio::task::yield_now().await;
         judge.lock().unwrap().give_back(&resources);
         guard.release().await.unwrap();
@@ -110,10 +131,11 @@ on_every_ensemble! {
         for _ in 0..4 {
             sessions.push(ensemble.session().await);
         }
+        let ensemble = Arc::new(ensemble);
         let judge = Arc::new(Mutex::new(Judge::default()));
         let owners = (0..OWNERS).map(|owner| {
             let session = sessions[owner % sessions.len()].clone();
-            tokio::spawn(contend(session, owner, Arc::clone(&judge)))
+            tokio::spawn(contend(Arc::clone(&ensemble), session, owner, Arc::clone(&judge)))
         });
         let all = join_all(owners.collect::<Vec<_>>());
         let done = tokio::time::timeout(PATIENCE, all).await;

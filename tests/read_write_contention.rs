@@ -100,11 +100,12 @@ on_every_ensemble! {
             tokio::spawn(contend(lock, Arc::clone(&judge), task))
         });
         join_all(tasks).await.into_iter().for_each(Result::unwrap);
-        let judge = judge.lock().unwrap();
-        assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
-        assert!(judge.readers_max > 1, "never two readers");
-        judge.check_order();
-        drop(judge);
+        {
+            let judge = judge.lock().unwrap();
+            assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
+            assert!(judge.readers_max > 1, "never two readers");
+            judge.check_order();
+        }
         assert!(ensemble.children(PATH).await.is_empty());
     }
 }
