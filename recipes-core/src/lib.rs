@@ -4,6 +4,7 @@
 
 mod acquire;
 mod admission;
+mod armed;
 mod attempt;
 mod backend;
 mod builder;

@@ -1,0 +1,110 @@
+//! What the state machine is told and what it says.
+
+/// What to do when the lock is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Patience {
+    /// Queue up and wait.
+    Wait,
+    /// Look first, queue up only if the lock is free, and leave if it turns out to be busy.
+    Try,
+}
+
+/// A lock node of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    /// Last part of its path.
+    pub(crate) name: String,
+    /// Transaction that created it, once known.
+    pub(crate) czxid: Option<i64>,
+}
+
+/// A node that a create made, and the listing that left together with the create.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    pub(crate) node: Node,
+    /// `None` where the listing failed.
+    pub(crate) children: Option<Vec<String>>,
+}
+
+/// A node as the server knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    /// The session that owns it.
+    pub(crate) owner: i64,
+    pub(crate) czxid: i64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// This session serves the attempt from now on; what an earlier one made is not ours any more.
+    SessionStarted(i64),
+    /// Answer to [`Action::Probe`]: one listing for each member.
+    Probed(Vec<Vec<String>>),
+    /// Answer to [`Action::Enter`]: all nodes were created, in the order asked.
+    Entered(Vec<Entry>),
+    /// Answer to [`Action::Enter`]: nothing was created since a parent is missing.
+    NoParent,
+    /// Answer to [`Action::Enter`]: nothing was created since the writer's node is gone that a member
+    /// goes beside.
+    WriterGone(usize),
+    /// Answer to [`Action::Enter`]: nobody knows whether the nodes were created.
+    EnterUnknown,
+    /// Answer to [`Action::MakeParents`].
+    ParentsMade,
+    /// Answer to [`Action::Search`], in the order asked.
+    Searched(Vec<Option<Found>>),
+    /// Answer to [`Action::List`].
+    Listed(usize, Vec<String>),
+    /// Answer to [`Action::Stat`]; `None` if the node is gone.
+    Stated(usize, Option<Found>),
+    /// A watched node that a member waits for was deleted, or was gone when the watch was set.
+    BlockerGone(usize, String),
+    /// A watched node that a member waits for got other data.
+    BlockerChanged(usize, String),
+    /// A member's own node was deleted by somebody else.
+    OwnGone(usize),
+    /// A member's own node got other data.
+    OwnChanged(usize),
+}
+
+/// What to do now; requests in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// List every member's directory.
+    Probe,
+    /// Create nodes for these members, all or none, and list their directories in the same flush.
+    Enter(Vec<usize>),
+    /// Make the parents of these members' nodes.
+    MakeParents(Vec<usize>),
+    /// Look for nodes that a create of unknown outcome may have made: `sync`, list, stat.
+    Search(Vec<usize>),
+    /// List a member's directory.
+    List(usize),
+    /// Stat a member's own node.
+    Stat(usize),
+    /// Watch a member's own node, unless it is watched.
+    WatchOwn(usize),
+    /// Watch exactly these nodes for a member: set what is missing, drop what is not named.
+    Watch(usize, Vec<String>),
+    /// Delete these nodes, now or as soon as possible; nothing is reported back.
+    Withdraw(Vec<(usize, String)>),
+    /// The set is held.
+    Grant(Vec<Node>),
+    /// The lock is busy and nothing of ours is left.
+    Busy,
+    /// Waiting on cannot succeed.
+    Fail(Failure),
+}
+
+/// Why waiting on cannot succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// The directory's counter has passed 2^31 - 1; the order of nodes means nothing any more.
+    SequenceExhausted { member: usize, sequence: i32 },
+    /// The parents were made again and again and were always gone.
+    ParentsVanish { member: usize },
+    /// The writer is not held any more that a member goes beside.
+    WriterGone { member: usize },
+}
