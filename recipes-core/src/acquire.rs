@@ -70,6 +70,8 @@ struct Member {
     stage: Stage,
     /// Counts the creates: nodes that one of them made together share their transaction.
     created_by: u32,
+    /// Whether a deletion of our node would have been told by now.
+    own_watched: bool,
 }
 
 /// One attempt to acquire a set of locks.
@@ -93,6 +95,7 @@ impl Acquire {
             place,
             stage: Stage::Out,
             created_by: 0,
+            own_watched: false,
         });
         Self {
             members: members.collect(),
@@ -119,9 +122,10 @@ impl Acquire {
             Event::Listed(member, children) => self.listed(member, &children),
             Event::Stated(member, found) => self.stated(member, found),
             Event::BlockerGone(member, name) => self.blocker_gone(member, name),
-            Event::BlockerChanged(..) => self.settle(),
+            Event::BlockerChanged => self.settle(),
+            Event::OwnWatched(member) => self.own_watched(member, true),
             Event::OwnGone(member) => self.own_gone(member),
-            Event::OwnChanged(member) => vec![Action::WatchOwn(member)],
+            Event::OwnChanged(member) => self.own_watched(member, false),
         }
     }
 
@@ -178,14 +182,10 @@ impl Acquire {
         self.creates += 1;
         let mut actions = Vec::new();
         for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
-            if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
-                return vec![Action::Fail(Failure::SequenceExhausted {
-                    member,
-                    sequence,
-                })];
-            }
-            if !self.place(member, node) {
-                continue;
+            match self.place(member, node) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(failure) => return vec![Action::Fail(failure)],
             }
             match children {
                 Some(children) => actions.extend(self.judge(member, &children)),
@@ -197,12 +197,16 @@ impl Acquire {
     }
 
     /// Notes the node of a member; true if a listing has to tell whether it is admitted.
-    fn place(&mut self, member: usize, node: Node) -> bool {
+    fn place(&mut self, member: usize, node: Node) -> Result<bool, Failure> {
+        if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
+            return Err(Failure::SequenceExhausted { member, sequence });
+        }
         let created_by = self.creates;
         let Some(member) = self.members.get_mut(member) else {
-            return false;
+            return Ok(false);
         };
         member.created_by = created_by;
+        member.own_watched = false;
         let queues = member.place == Place::Tail;
         member.stage = if queues {
             let gone = Vec::new();
@@ -210,7 +214,7 @@ impl Acquire {
         } else {
             Stage::Admitted(node)
         };
-        queues
+        Ok(queues)
     }
 
     fn no_parent(&mut self) -> Vec<Action> {
@@ -245,8 +249,10 @@ impl Acquire {
                         name: found.name,
                         czxid: Some(found.czxid),
                     };
-                    if self.place(member, node) {
-                        actions.push(Action::List(member));
+                    match self.place(member, node) {
+                        Ok(true) => actions.push(Action::List(member)),
+                        Ok(false) => {}
+                        Err(failure) => return vec![Action::Fail(failure)],
                     }
                 }
                 Some(stranger) => {
@@ -276,6 +282,7 @@ impl Acquire {
     fn judge(&mut self, member: usize, children: &[String]) -> Vec<Action> {
         let Some(Member {
             kind,
+            place,
             stage: Stage::Listing { node, gone },
             ..
         }) = self.members.get(member)
@@ -283,12 +290,17 @@ impl Acquire {
             return Vec::new();
         };
         let (node, gone) = (node.clone(), gone.clone());
-        match admission::admit(*kind, children, &node.name) {
+        let verdict = match place {
+            Place::Beside { .. } if children.contains(&node.name) => Verdict::Granted,
+            _ => admission::admit(*kind, children, &node.name),
+        };
+        let is_sure = self.is_sure(member);
+        match verdict {
             Verdict::Granted => self.set(member, Stage::Admitted(node)),
             Verdict::Absent => return self.rejoin(member),
             Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
                 // The listing is older than the deletion that we have seen.
-                if it.deletion_grants {
+                if it.deletion_grants && is_sure {
                     self.set(member, Stage::Admitted(node));
                 } else {
                     self.set(member, Stage::Listing { node, gone });
@@ -309,6 +321,13 @@ impl Acquire {
     }
 
     fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
+        // A name with a uuid never comes back, so a listing that is older than its deletion can be
+        // read with this in mind. Any other may be there again.
+        let gone = || match node_name::is_protected(&name) {
+            true => vec![name.clone()],
+            false => Vec::new(),
+        };
+        let is_sure = self.is_sure(member);
         let Some(stage) = self.members.get_mut(member).map(|member| &mut member.stage) else {
             return Vec::new();
         };
@@ -318,7 +337,7 @@ impl Acquire {
                 blocker,
                 deletion_grants: true,
                 ..
-            } if *blocker == name => {
+            } if *blocker == name && is_sure => {
                 *stage = Stage::Admitted(node.clone());
                 self.settle()
             }
@@ -328,21 +347,52 @@ impl Acquire {
                 before,
                 ..
             } if *blocker == name || before.as_ref() == Some(&name) => {
-                *stage = Stage::Listing {
-                    node: node.clone(),
-                    gone: vec![name],
-                };
-                vec![Action::List(member)]
+                let node = node.clone();
+                *stage = Stage::Listing { node, gone: gone() };
+                let mut actions = self.list_unsure(member);
+                actions.push(Action::List(member));
+                actions
             }
-            // A name with a uuid never comes back, so the listing under way can be read with this
-            // in mind. Any other may be there again: ask once more.
-            Stage::Listing { gone, .. } if node_name::is_protected(&name) => {
-                gone.push(name);
+            Stage::Listing { gone: known, .. } if node_name::is_protected(&name) => {
+                known.push(name);
                 Vec::new()
             }
             Stage::Listing { .. } => vec![Action::List(member)],
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the deletion of our nodes up to this member would have been told before that of a
+    /// node that it waits for: without it, a deletion is no grant.
+    fn is_sure(&self, member: usize) -> bool {
+        self.members
+            .iter()
+            .take(member + 1)
+            .all(|it| it.own_watched)
+    }
+
+    /// Lists for the members up to this one whose node may have gone unnoticed.
+    fn list_unsure(&mut self, last: usize) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate().take(last + 1) {
+            if let (false, Stage::Admitted(node)) = (member.own_watched, &member.stage) {
+                let (node, gone) = (node.clone(), Vec::new());
+                member.stage = Stage::Listing { node, gone };
+                actions.push(Action::List(index));
+            }
+        }
+        actions
+    }
+
+    fn own_watched(&mut self, member: usize, is_watched: bool) -> Vec<Action> {
+        let Some(known) = self.members.get_mut(member) else {
+            return Vec::new();
+        };
+        known.own_watched = is_watched;
+        if is_watched || known.stage.node().is_none() {
+            return Vec::new();
+        }
+        vec![Action::WatchOwn(member)]
     }
 
     fn stated(&mut self, member: usize, found: Option<Found>) -> Vec<Action> {
@@ -414,8 +464,9 @@ impl Acquire {
                 } => {
                     let watched = before.iter().chain([blocker]).cloned().collect();
                     let mut actions = self.withdraw_from(index + 1);
-                    actions.push(Action::Watch(index, watched));
+                    // Our own first: who hears that the node ahead is gone has heard of its own.
                     actions.extend((0..=index).map(Action::WatchOwn));
+                    actions.push(Action::Watch(index, watched));
                     return actions;
                 }
                 _ => {
@@ -424,6 +475,12 @@ impl Acquire {
                     return actions;
                 }
             }
+        }
+        let creates = self.creates;
+        let unsure = |it: &Member| !it.own_watched && it.created_by != creates;
+        if let Some(last) = self.members.iter().rposition(unsure) {
+            // It has waited for others since it was admitted.
+            return self.list_unsure(last);
         }
         match held.iter().position(|node| node.czxid.is_none()) {
             Some(member) => vec![Action::Stat(member)],

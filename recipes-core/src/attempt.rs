@@ -312,7 +312,10 @@ impl<'a> Flight<'a> {
                     self.note(&event);
                     return Ok(event);
                 }
-                Ok(Done::OwnWatch(member, watch)) => self.set_own_watch(member, Some(watch)),
+                Ok(Done::OwnWatch(member, watch)) => {
+                    self.set_own_watch(member, Some(watch));
+                    return Ok(Event::OwnWatched(member));
+                }
                 // The epoch is told too, and takes the attempt away from here.
                 Err(Refused {
                     source: NodesError::SessionEnded,

@@ -311,7 +311,7 @@ pub(crate) async fn blocker(
         None => Ok(Event::BlockerGone(member, name)),
         Some((_, watch)) => match watch.await {
             NodeEvent::Deleted => Ok(Event::BlockerGone(member, name)),
-            NodeEvent::Changed => Ok(Event::BlockerChanged(member, name)),
+            NodeEvent::Changed => Ok(Event::BlockerChanged),
             NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
         },
     }

@@ -62,10 +62,13 @@ pub(crate) enum Event {
     /// A watched node that a member waits for was deleted, or was gone when the watch was set.
     BlockerGone(usize, String),
     /// A watched node that a member waits for got other data.
-    BlockerChanged(usize, String),
+    BlockerChanged,
+    /// A member's own node is there and watched: its deletion will be told before that of any node
+    /// that is watched later.
+    OwnWatched(usize),
     /// A member's own node was deleted by somebody else.
     OwnGone(usize),
-    /// A member's own node got other data.
+    /// A member's own node got other data, and is not watched any more.
     OwnChanged(usize),
 }
 

@@ -57,8 +57,9 @@ fn waiting(ahead: &[u32]) -> Acquire {
     let nearest_two = names(ahead.get(ahead.len().saturating_sub(2)..).unwrap_or(ahead));
     assert_eq!(
         actions,
-        [Action::Watch(0, nearest_two), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, nearest_two)]
     );
+    assert_eq!(acquire.step(Event::OwnWatched(0)), []);
     acquire
 }
 
@@ -109,7 +110,7 @@ fn the_deletion_of_the_nearest_of_several_nodes_ahead_only_lists_again() {
     let actions = acquire.step(Event::Listed(0, names(&[2, 5])));
     assert_eq!(
         actions,
-        [Action::Watch(0, names(&[2])), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, names(&[2]))]
     );
 }
 
@@ -123,7 +124,7 @@ fn the_deletion_before_the_nearest_prepares_the_hand_off() {
     let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
     assert_eq!(
         actions,
-        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, names(&[3]))]
     );
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
@@ -159,17 +160,17 @@ fn an_old_listing_that_shows_more_ahead_than_is_gone_does_not_grant() {
     let actions = acquire.step(Event::Listed(0, names(&[1, 2, 5])));
     assert_eq!(
         actions,
-        [Action::Watch(0, names(&[1, 2])), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, names(&[1, 2]))]
     );
 }
 
 #[test]
 fn changed_data_of_the_node_ahead_is_no_deletion() {
     let mut acquire = waiting(&[3]);
-    let actions = acquire.step(Event::BlockerChanged(0, name(3)));
+    let actions = acquire.step(Event::BlockerChanged);
     assert_eq!(
         actions,
-        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, names(&[3]))]
     );
 }
 
@@ -190,7 +191,7 @@ fn a_waiter_whose_node_is_removed_joins_again_at_the_tail() {
     let actions = acquire.step(Event::Entered(vec![entry(6, &[3, 6])]));
     assert_eq!(
         actions,
-        [Action::Watch(0, names(&[3])), Action::WatchOwn(0)]
+        [Action::WatchOwn(0), Action::Watch(0, names(&[3]))]
     );
 }
 
@@ -331,11 +332,13 @@ fn a_set_waits_for_its_first_busy_member_and_holds_nothing_behind_it() {
         actions,
         [
             Action::Withdraw(vec![(2, name(9))]),
-            Action::Watch(1, names(&[6])),
             Action::WatchOwn(0),
             Action::WatchOwn(1),
+            Action::Watch(1, names(&[6])),
         ]
     );
+    acquire.step(Event::OwnWatched(0));
+    acquire.step(Event::OwnWatched(1));
     // Once it is admitted, the rest enters again.
     assert_eq!(
         acquire.step(Event::BlockerGone(1, name(6))),
@@ -413,4 +416,78 @@ fn one_stat_tells_the_token_of_all_nodes_that_were_made_together() {
     };
     assert_eq!(nodes[0].czxid, nodes[1].czxid);
     assert_eq!(nodes[0].czxid, Some(100));
+}
+
+#[test]
+fn a_deletion_grants_nothing_while_our_own_node_is_not_watched() {
+    let mut acquire = waiting(&[3]);
+    // A revocation request has used up the watch.
+    assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    // Ours was deleted too, unnoticed.
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[6]))),
+        [Action::Enter(vec![0])]
+    );
+}
+
+#[test]
+fn a_deletion_grants_no_set_while_a_member_before_is_not_watched() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[6, 7])]));
+    acquire.step(Event::OwnWatched(1));
+    assert_eq!(
+        acquire.step(Event::BlockerGone(1, name(6))),
+        [Action::List(0), Action::List(1)]
+    );
+    assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), []);
+    let actions = acquire.step(Event::Listed(0, names(&[1])));
+    assert_eq!(
+        actions,
+        [
+            Action::Withdraw(vec![(1, name(7))]),
+            Action::Enter(vec![0, 1])
+        ]
+    );
+}
+
+#[test]
+fn a_stranger_that_is_made_again_still_blocks() {
+    let stranger = "-stranger".to_owned();
+    let mut acquire = started(1, Patience::Wait);
+    let children = [vec![stranger.clone()], names(&[3, 5])].concat();
+    let entered = Entry {
+        node: node(5),
+        children: Some(children.clone()),
+    };
+    acquire.step(Event::Entered(vec![entered]));
+    acquire.step(Event::OwnWatched(0));
+    let gone = Event::BlockerGone(0, stranger.clone());
+    assert_eq!(acquire.step(gone), [Action::List(0)]);
+    let actions = acquire.step(Event::Listed(
+        0,
+        [vec![stranger.clone()], names(&[5])].concat(),
+    ));
+    let watch = Action::Watch(0, vec![stranger]);
+    assert_eq!(actions, [Action::WatchOwn(0), watch]);
+}
+
+#[test]
+fn a_negative_sequence_that_is_found_again_is_refused() {
+    let mut acquire = started(1, Patience::Wait);
+    acquire.step(Event::EnterUnknown);
+    let wrapped = Found {
+        name: "_c_x-lock--2147483648".to_owned(),
+        owner: SESSION,
+        czxid: 1,
+    };
+    let failure = Failure::SequenceExhausted {
+        member: 0,
+        sequence: i32::MIN,
+    };
+    let actions = acquire.step(Event::Searched(vec![Some(wrapped)]));
+    assert_eq!(actions, [Action::Fail(failure)]);
 }
