@@ -10,7 +10,9 @@
 use std::time::Duration;
 
 use recipes_core::EndReason;
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use recipes_testing::{
+    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
+};
 use tokio::time::Instant;
 use zookeeper_recipes::{
     AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
@@ -318,6 +320,48 @@ async fn closing_without_a_server_does_not_wait_for_it() {
         "{:?}",
         closing.elapsed()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_from_a_client_that_is_over_ends_every_acquire() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let client = server.client().await.unwrap();
+    server.expire(client.session_id().0).await.unwrap();
+    let mut state = client.state_watcher();
+    while !state.peek_state().is_terminated() {
+        state.changed().await;
+    }
+    let session = Session::from_client(client);
+    let ended = mutex(&session)
+        .acquire_timeout(Duration::from_secs(10))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(ended, AcquireError::SessionEnded { .. }),
+        "{ended}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let client = server.client().await.unwrap();
+    let ensemble = TestEnsemble::Real(server);
+    let holding = ensemble.session().await;
+    let _held = mutex(&holding).acquire().await.unwrap();
+    let session = Session::from_client(client.clone());
+    let waiter = mutex(&session);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    ensemble.await_children(PATH, 2).await;
+    let closing = Instant::now();
+    session.close().await;
+    assert!(
+        closing.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        closing.elapsed()
+    );
+    assert!(waiter.await.unwrap().is_err());
+    assert_eq!(client.list_children(PATH).await.unwrap().len(), 1);
 }
 
 fn by_sequence(mut names: Vec<String>) -> Vec<String> {

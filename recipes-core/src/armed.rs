@@ -1,11 +1,14 @@
 //! What an attempt has made so far, and who deletes it if the attempt comes to nothing.
 
+use std::sync::{Arc, Mutex};
+
 use uuid::Uuid;
 
-use crate::cleanup;
+use crate::cleanup::{Cleanup, Target as Doomed};
 use crate::epoch::Epoch;
+use crate::lock_path::LockPath;
 use crate::requests::{Ask, Target};
-use crate::session::Session;
+use crate::sync::lock;
 
 /// What may exist of ours for one member.
 #[derive(Clone, Debug)]
@@ -16,83 +19,119 @@ pub(crate) enum Made {
     Node(String),
 }
 
-/// Hands our nodes to the clean-up when dropped: the one place for every way in which an attempt
-/// can end without leases.
-pub(crate) struct Armed<'a> {
-    session: &'a Session,
-    epoch: &'a Epoch,
-    targets: &'a [Target],
-    nodes: Vec<Made>,
+/// What may exist of an attempt in one epoch; the epoch knows of it too, since an attempt that is
+/// neither polled nor dropped cannot delete its nodes when the session is closed.
+pub(crate) struct Stakes {
+    members: Mutex<Vec<(Arc<LockPath>, Made)>>,
 }
 
-impl<'a> Armed<'a> {
-    pub(crate) fn new(session: &'a Session, epoch: &'a Epoch, targets: &'a [Target]) -> Self {
+impl Stakes {
+    pub(crate) fn new(targets: &[Target]) -> Self {
+        let members = targets
+            .iter()
+            .map(|it| (Arc::clone(&it.lock), Made::Nothing));
         Self {
-            session,
-            epoch,
-            targets,
-            nodes: vec![Made::Nothing; targets.len()],
+            members: Mutex::new(members.collect()),
         }
     }
 
-    pub(crate) fn set(&mut self, member: usize, made: Made) {
-        if let Some(node) = self.nodes.get_mut(member) {
-            *node = made;
+    fn set(&self, member: usize, made: Made) {
+        if let Some((_, known)) = lock(&self.members).get_mut(member) {
+            *known = made;
         }
+    }
+
+    fn get(&self, member: usize) -> Made {
+        let members = lock(&self.members);
+        members
+            .get(member)
+            .map_or(Made::Nothing, |(_, made)| made.clone())
+    }
+
+    /// Deletes everything, once.
+    pub(crate) fn delete_all(&self, cleanup: &Cleanup, epoch: &Epoch) {
+        let members = std::mem::take(&mut *lock(&self.members));
+        for (lock, made) in members {
+            match made {
+                Made::Nothing => {}
+                // Sent now, so that what this session asks for next finds the node gone.
+                Made::Node(name) => {
+                    let path = lock.node_path(&name);
+                    cleanup.deletion(&path, epoch).send(epoch);
+                }
+                Made::With(uuid) => {
+                    let directory = lock.path.to_string();
+                    let doomed = Doomed::MadeWith { directory, uuid };
+                    drop(cleanup.delete(doomed, epoch));
+                }
+            }
+        }
+    }
+}
+
+/// Hands our nodes to the clean-up when dropped: the one place for every way in which an attempt
+/// can end without leases.
+pub(crate) struct Armed<'a> {
+    cleanup: &'a Cleanup,
+    epoch: &'a Epoch,
+    targets: &'a [Target],
+    stakes: Arc<Stakes>,
+}
+
+impl<'a> Armed<'a> {
+    pub(crate) fn new(
+        cleanup: &'a Cleanup,
+        epoch: &'a Epoch,
+        targets: &'a [Target],
+        stakes: Arc<Stakes>,
+    ) -> Self {
+        Self {
+            cleanup,
+            epoch,
+            targets,
+            stakes,
+        }
+    }
+
+    pub(crate) fn set(&self, member: usize, made: Made) {
+        self.stakes.set(member, made);
     }
 
     /// The create that is under way for a member, or may have been carried out.
     pub(crate) fn ask(&self, member: usize) -> Option<Ask<'a>> {
-        match (self.targets.get(member), self.nodes.get(member)) {
-            (Some(target), Some(Made::With(uuid))) => {
-                let uuid = *uuid;
-                Some(Ask {
-                    member,
-                    target,
-                    uuid,
-                })
-            }
-            _ => None,
-        }
+        let Made::With(uuid) = self.stakes.get(member) else {
+            return None;
+        };
+        let target = self.targets.get(member)?;
+        Some(Ask {
+            member,
+            target,
+            uuid,
+        })
     }
 
-    pub(crate) fn node(&self, member: usize) -> Option<(&'a Target, &str)> {
-        match (self.targets.get(member), self.nodes.get(member)) {
-            (Some(target), Some(Made::Node(name))) => Some((target, name)),
-            _ => None,
+    /// A member's lock and the name of its node.
+    pub(crate) fn node(&self, member: usize) -> Option<(&'a Target, String)> {
+        match self.stakes.get(member) {
+            Made::Node(name) => Some((self.targets.get(member)?, name)),
+            Made::Nothing | Made::With(_) => None,
         }
     }
 
     /// Gives these nodes away, to be deleted by somebody else.
-    pub(crate) fn withdraw(&mut self, nodes: &[(usize, String)]) -> cleanup::Target {
+    pub(crate) fn withdraw(&self, nodes: &[(usize, String)]) -> Doomed {
         let mut paths = Vec::with_capacity(nodes.len());
         for (member, name) in nodes {
             self.set(*member, Made::Nothing);
-            paths.extend(
-                self.targets
-                    .get(*member)
-                    .map(|target| target.lock.node_path(name)),
-            );
+            let target = self.targets.get(*member);
+            paths.extend(target.map(|target| target.lock.node_path(name)));
         }
-        cleanup::Target::Nodes(paths)
+        Doomed::Nodes(paths)
     }
 }
 
 impl Drop for Armed<'_> {
     fn drop(&mut self) {
-        let cleanup = &self.session.shared.cleanup;
-        for (made, Target { lock, .. }) in self.nodes.drain(..).zip(self.targets) {
-            match made {
-                Made::Nothing => {}
-                // Sent now, so that what this session asks for next finds the node gone.
-                Made::Node(name) => {
-                    cleanup.deletion(&lock.node_path(&name)).send(self.epoch);
-                }
-                Made::With(uuid) => {
-                    let directory = lock.path.to_string();
-                    drop(cleanup.delete(cleanup::Target::MadeWith { directory, uuid }));
-                }
-            }
-        }
+        self.stakes.delete_all(self.cleanup, self.epoch);
     }
 }

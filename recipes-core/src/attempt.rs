@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::acquire::{Acquire, Action, Event, Failure, Node, Patience};
-use crate::armed::{Armed, Made};
+use crate::armed::{Armed, Made, Stakes};
 use crate::cleanup::Deleted;
 use crate::epoch::Epoch;
-use crate::error::{AcquireError, LostError, LostReason, Step};
+use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Lease, MadeNode};
 use crate::nodes::{NodeEvent, NodeWatch, Nodes, NodesError};
 use crate::requests::{self, Refused, Target};
@@ -30,6 +30,8 @@ pub(crate) enum Outcome {
     Granted(Vec<Lease>),
     /// Some target is held by others; only with [`Patience::Try`].
     Busy,
+    /// The writer that a target goes beside has been released meanwhile.
+    Stale,
 }
 
 /// Acquires a set of locks, in as many epochs as it takes.
@@ -46,16 +48,18 @@ pub(crate) async fn acquire(
             epoch.ended().await;
             continue;
         };
-        let _contending = epoch.contend();
-        let mut flight = Flight::new(session, &epoch, &*nodes, targets);
+        let stakes = Arc::new(Stakes::new(targets));
+        let _contending = epoch.contend(&stakes);
+        let mut flight = Flight::new(session, &epoch, &*nodes, targets, stakes);
         let served = tokio::select! {
             biased;
             _ = epoch.ended() => continue,
             served = serve(&mut machine, &mut flight) => served?,
         };
         return Ok(match served {
-            Some(granted) => Outcome::Granted(flight.leases(granted)),
-            None => Outcome::Busy,
+            Served::Granted(nodes) => Outcome::Granted(flight.leases(nodes)),
+            Served::Busy => Outcome::Busy,
+            Served::Stale => Outcome::Stale,
         });
     }
 }
@@ -64,24 +68,28 @@ fn path_of(targets: &[Target], member: usize) -> &str {
     targets.get(member).map_or("", |target| &target.lock.path)
 }
 
-/// Serves the attempt in one epoch: the nodes that hold the locks, `None` if one is busy.
-async fn serve(
-    machine: &mut Acquire,
-    flight: &mut Flight<'_>,
-) -> Result<Option<Vec<Node>>, AcquireError> {
+/// How an attempt ended in one epoch, as [`Outcome`].
+enum Served {
+    Granted(Vec<Node>),
+    Busy,
+    Stale,
+}
+
+/// Serves the attempt in one epoch.
+async fn serve(machine: &mut Acquire, flight: &mut Flight<'_>) -> Result<Served, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
     loop {
         for action in actions {
             match action {
                 Action::Grant(nodes) => {
                     confirm(flight.epoch, path_of(flight.targets, 0)).await?;
-                    return Ok(Some(nodes));
+                    return Ok(Served::Granted(nodes));
                 }
                 Action::Busy => {
-                    flight.withdrawn().await?;
-                    return Ok(None);
+                    flight.all_withdrawn().await?;
+                    return Ok(Served::Busy);
                 }
-                Action::Fail(failure) => return Err(flight.failed(failure)),
+                Action::Fail(failure) => return flight.failed(failure),
                 action => flight.carry_out(action),
             }
         }
@@ -132,7 +140,8 @@ struct Flight<'a> {
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
     /// The members of the last create, in its order.
     entering: Vec<usize>,
-    withdrawn: Vec<oneshot::Receiver<Deleted>>,
+    /// With the path of the first lock of each.
+    withdrawn: Vec<(Arc<str>, oneshot::Receiver<Deleted>)>,
     armed: Armed<'a>,
 }
 
@@ -142,7 +151,9 @@ impl<'a> Flight<'a> {
         epoch: &'a Arc<Epoch>,
         nodes: &'a dyn Nodes,
         targets: &'a [Target],
+        stakes: Arc<Stakes>,
     ) -> Self {
+        let cleanup = &session.shared.cleanup;
         Self {
             epoch,
             nodes,
@@ -152,7 +163,7 @@ impl<'a> Flight<'a> {
             slots: Vec::new(),
             entering: Vec::new(),
             withdrawn: Vec::new(),
-            armed: Armed::new(session, epoch, targets),
+            armed: Armed::new(cleanup, epoch, targets, stakes),
         }
     }
 
@@ -190,7 +201,6 @@ impl<'a> Flight<'a> {
                 let Some((target, name)) = self.armed.node(member) else {
                     return;
                 };
-                let name = name.to_owned();
                 self.start(Slot::Stat(member), async move {
                     let found = requests::stat(nodes, &target.lock, name).await?;
                     Ok(Event::Stated(member, found))
@@ -199,9 +209,10 @@ impl<'a> Flight<'a> {
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
             Action::Withdraw(nodes) => {
+                let first = nodes.first().map_or("", |(member, _)| self.path(*member));
                 let target = self.armed.withdraw(&nodes);
-                self.withdrawn
-                    .push(self.session.shared.cleanup.delete(target));
+                let deleted = self.session.shared.cleanup.delete(target, self.epoch);
+                self.withdrawn.push((first.into(), deleted));
                 nodes
                     .into_iter()
                     .for_each(|(member, _)| self.forget(member));
@@ -266,7 +277,7 @@ impl<'a> Flight<'a> {
         let Some((target, name)) = self.armed.node(member) else {
             return;
         };
-        let (nodes, name) = (self.nodes, name.to_owned());
+        let nodes = self.nodes;
         let watched = async move {
             let watched = requests::own_watch(nodes, &target.lock, &name).await?;
             Ok(match watched {
@@ -307,7 +318,15 @@ impl<'a> Flight<'a> {
     /// Waits for the next thing that happens.
     async fn next_event(&mut self) -> Result<Event, AcquireError> {
         loop {
-            match poll_fn(|cx| self.poll_done(cx)).await {
+            let done = poll_fn(|cx| {
+                while let Poll::Ready(withdrawn) = self.poll_withdrawn(cx) {
+                    if let Err(refused) = withdrawn {
+                        return Poll::Ready(Err(refused));
+                    }
+                }
+                self.poll_done(cx).map(Ok)
+            });
+            match done.await? {
                 Ok(Done::Event(event)) => {
                     self.note(&event);
                     return Ok(event);
@@ -372,18 +391,35 @@ impl<'a> Flight<'a> {
     }
 
     /// Waits until nothing is left of an attempt that found a lock busy.
-    async fn withdrawn(&mut self) -> Result<(), AcquireError> {
-        for deleted in std::mem::take(&mut self.withdrawn) {
-            // An error means that the session is over, and the nodes with it.
-            if let Ok(Deleted::Refused(source)) = deleted.await {
-                return Err(AcquireError::refused(self.path(0), Step::Delete, source));
-            }
+    async fn all_withdrawn(&mut self) -> Result<(), AcquireError> {
+        while !self.withdrawn.is_empty() {
+            poll_fn(|cx| self.poll_withdrawn(cx)).await?;
         }
         Ok(())
     }
 
-    fn failed(&self, failure: Failure) -> AcquireError {
-        match failure {
+    /// Ready when a withdrawal is over; an error if it was refused, since the node that stays would
+    /// be in our own way.
+    fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
+        for (index, (path, deleted)) in self.withdrawn.iter_mut().enumerate() {
+            let Poll::Ready(deleted) = deleted.poll_unpin(cx) else {
+                continue;
+            };
+            let path = Arc::clone(path);
+            drop(self.withdrawn.remove(index));
+            return Poll::Ready(match deleted {
+                Ok(Deleted::Refused(source)) => {
+                    Err(AcquireError::refused(&path, Step::Delete, source))
+                }
+                // An error means that the session is over, and the nodes with it.
+                Ok(_) | Err(_) => Ok(()),
+            });
+        }
+        Poll::Pending
+    }
+
+    fn failed(&self, failure: Failure) -> Result<Served, AcquireError> {
+        let error = match failure {
             Failure::SequenceExhausted { member, sequence } => AcquireError::SequenceExhausted {
                 path: self.path(member).to_owned(),
                 sequence,
@@ -392,17 +428,16 @@ impl<'a> Flight<'a> {
                 AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
             }
             Failure::WriterGone { member } => {
-                let writer = self.targets.get(member).and_then(|it| it.beside.as_ref());
-                let lost = writer.map(|writer| writer.note_loss(LostReason::NodeRemoved));
-                let path = || self.path(member).to_owned();
-                let reason = LostReason::NodeRemoved;
-                lost.unwrap_or_else(|| LostError {
-                    path: path(),
-                    reason,
-                })
-                .into()
+                let target = self.targets.get(member);
+                match target.and_then(|target| target.beside.as_ref()) {
+                    Some(writer) if !writer.is_released() => {
+                        writer.note_loss(LostReason::NodeRemoved).into()
+                    }
+                    _ => return Ok(Served::Stale),
+                }
             }
-        }
+        };
+        Err(error)
     }
 
     fn path(&self, member: usize) -> &'a str {
@@ -410,7 +445,7 @@ impl<'a> Flight<'a> {
     }
 
     /// Turns granted nodes into leases, without an await in between.
-    fn leases(mut self, granted: Vec<Node>) -> Vec<Lease> {
+    fn leases(self, granted: Vec<Node>) -> Vec<Lease> {
         let mut leases = Vec::with_capacity(granted.len());
         let granted = granted.into_iter().zip(self.targets).zip(self.own_watches);
         for (member, ((node, target), own_watch)) in granted.enumerate() {

@@ -45,6 +45,8 @@ pub(crate) enum Target {
 
 struct Job {
     target: Target,
+    /// The epoch of the nodes.
+    made_in: u64,
     /// A delete that was sent already.
     sent: Option<Reply<'static, ()>>,
     done: Option<oneshot::Sender<Deleted>>,
@@ -75,10 +77,11 @@ impl Cleanup {
     }
 
     /// Hands nodes over; what is returned tells the end of it and can be dropped.
-    pub(crate) fn delete(&self, target: Target) -> oneshot::Receiver<Deleted> {
+    pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
         let (done, outcome) = oneshot::channel();
         self.push(Job {
             target,
+            made_in: epoch.number,
             sent: None,
             done: Some(done),
         });
@@ -86,9 +89,10 @@ impl Cleanup {
     }
 
     /// The deletion of a node, not sent yet.
-    pub(crate) fn deletion(&self, path: &str) -> Deletion {
+    pub(crate) fn deletion(&self, path: &str, epoch: &Epoch) -> Deletion {
         Deletion {
             path: path.to_owned(),
+            made_in: epoch.number,
             reply: None,
             cleanup: self.clone(),
             is_over: false,
@@ -119,6 +123,7 @@ impl Cleanup {
 /// over.
 pub(crate) struct Deletion {
     path: String,
+    made_in: u64,
     reply: Option<Reply<'static, ()>>,
     cleanup: Cleanup,
     is_over: bool,
@@ -147,6 +152,11 @@ impl Deletion {
             Ok(()) => Deleted::ByUs,
             Err(NodesError::NoNode) => Deleted::BySomebody,
             Err(error) if error.is_lasting() => Deleted::Refused(error),
+            Err(NodesError::SessionEnded) => {
+                // An ensemble that has not ended it too may list the node for a while.
+                self.hand_over(None);
+                return Some(Deleted::WithSession);
+            }
             Err(_) => return self.pursue(deadline).await,
         };
         self.is_over = true;
@@ -167,6 +177,7 @@ impl Deletion {
         let target = Target::Nodes(vec![std::mem::take(&mut self.path)]);
         self.cleanup.push(Job {
             target,
+            made_in: self.made_in,
             sent: self.reply.take(),
             done,
         });
@@ -214,7 +225,7 @@ async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
     };
     let deleted = match deleted {
         Some(deleted) => deleted,
-        None => insist(&job.target, phase).await,
+        None => insist(&job.target, job.made_in, phase).await,
     };
     match &deleted {
         Deleted::Refused(error) => warn!(target = ?job.target, %error, "node cannot be deleted"),
@@ -227,7 +238,7 @@ async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
 }
 
 /// Tries until it is known that the nodes are gone; ends with the session at the latest.
-async fn insist(target: &Target, mut phase: watch::Receiver<Phase>) -> Deleted {
+async fn insist(target: &Target, made_in: u64, mut phase: watch::Receiver<Phase>) -> Deleted {
     let mut backoff = Backoff::default();
     loop {
         let epoch = match phase
@@ -255,7 +266,8 @@ async fn insist(target: &Target, mut phase: watch::Receiver<Phase>) -> Deleted {
             // Not when the link ends: a session that is being closed is still good for this.
             _ = over.wait_for(|phase| !phase.serves(&epoch)) => {}
             answer = attempt => match answer {
-                Ok(()) => return Deleted::ByUs,
+                Ok(()) if epoch.number == made_in => return Deleted::ByUs,
+                Ok(()) => return Deleted::WithSession,
                 Err(error) if error.is_lasting() => return Deleted::Refused(error),
                 Err(error) => debug!(?target, %error, "clean-up will be tried again"),
             },
@@ -264,7 +276,7 @@ async fn insist(target: &Target, mut phase: watch::Receiver<Phase>) -> Deleted {
     }
 }
 
-/// Deletes in one transaction, one by one if that is refused because one of them is gone.
+/// Deletes in one transaction, one by one if that is refused.
 async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesError> {
     if paths.len() > 1 {
         let delete = |path: &String| NodeOp::Delete {
@@ -274,7 +286,7 @@ async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesErro
         let operations: Vec<_> = paths.iter().map(delete).collect();
         match nodes.multi(operations).await {
             Ok(_) => return Ok(()),
-            Err(error) if matches!(error.source, NodesError::NoNode) => {}
+            Err(error) if error.source.is_lasting() => {}
             Err(error) => return Err(error.source),
         }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::armed::Stakes;
 use crate::error::LostReason;
 use crate::lease::LeaseState;
 use crate::nodes::{NodeWatch, Nodes, NodesError};
@@ -49,8 +50,8 @@ pub(crate) struct Epoch {
     link: watch::Receiver<Link>,
     leases: Mutex<BTreeMap<u64, Arc<LeaseState>>>,
     arrivals: Mutex<Vec<(u64, Option<NodeWatch>)>>,
-    next_lease: AtomicU64,
-    contenders: AtomicUsize,
+    next_id: AtomicU64,
+    contenders: Mutex<BTreeMap<u64, Arc<Stakes>>>,
     pub(crate) wake_keeper: Notify,
 }
 
@@ -76,8 +77,8 @@ impl Epoch {
             link,
             leases: Mutex::default(),
             arrivals: Mutex::default(),
-            next_lease: AtomicU64::new(0),
-            contenders: AtomicUsize::new(0),
+            next_id: AtomicU64::new(0),
+            contenders: Mutex::default(),
             wake_keeper: Notify::new(),
         }
     }
@@ -160,11 +161,25 @@ impl Epoch {
 
     /// Counts a contender in, for as long as it keeps the result: the session is kept alive by
     /// heartbeats while anybody waits or holds.
-    pub(crate) fn contend(self: &Arc<Self>) -> Contending {
-        if self.contenders.fetch_add(1, Ordering::Relaxed) == 0 {
+    pub(crate) fn contend(self: &Arc<Self>, stakes: &Arc<Stakes>) -> Contending {
+        let id = self.new_id();
+        let is_first = {
+            let mut contenders = lock(&self.contenders);
+            contenders.insert(id, Arc::clone(stakes));
+            contenders.len() == 1
+        };
+        if is_first {
             self.wake_keeper.notify_one();
         }
-        Contending(Arc::clone(self))
+        Contending {
+            epoch: Arc::clone(self),
+            id,
+        }
+    }
+
+    /// What may exist of the attempts that are under way.
+    pub(crate) fn stakes(&self) -> Vec<Arc<Stakes>> {
+        lock(&self.contenders).values().cloned().collect()
     }
 
     /// Whether anybody holds a lease.
@@ -174,11 +189,11 @@ impl Epoch {
 
     /// Whether anybody waits or holds.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.contenders.load(Ordering::Relaxed) > 0 || self.is_held()
+        !lock(&self.contenders).is_empty() || self.is_held()
     }
 
-    pub(crate) fn new_lease_id(&self) -> u64 {
-        self.next_lease.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Puts a lease into the keeper's care, with the watch on its node if there is one already.
@@ -226,10 +241,15 @@ fn lease_time(timeout: Option<Duration>) -> Duration {
 
 /// A contender of an epoch; counts itself out when dropped.
 #[derive(Debug)]
-pub(crate) struct Contending(Arc<Epoch>);
+pub(crate) struct Contending {
+    epoch: Arc<Epoch>,
+    id: u64,
+}
 
 impl Drop for Contending {
     fn drop(&mut self) {
-        self.0.contenders.fetch_sub(1, Ordering::Relaxed);
+        let stakes = lock(&self.epoch.contenders).remove(&self.id);
+        // Not under the lock: it may be the last reference to a lock path.
+        drop(stakes);
     }
 }

@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 
 use crate::error::LostError;
 use crate::lease::Lease;
-use crate::owner::{Key, Owner};
+use crate::owner::{Key, Owner, PathTable};
 use crate::sync::lock;
 
 /// The task that acquired a lock, to warn one that waits for itself.
@@ -31,27 +31,21 @@ pub(crate) struct Hold {
     guards: Mutex<Guards>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Guards {
-    /// Granted, nobody has taken it yet.
-    Untaken,
-    /// This many guards live.
-    Alive(usize),
-    /// The last one is gone; the next acquire starts anew.
-    Gone,
+/// What keeps a hold alive.
+#[derive(Debug)]
+struct Guards {
+    /// The acquires that it was granted to have not all taken their guards yet.
+    is_reserved: bool,
+    alive: usize,
+}
+
+impl Guards {
+    fn is_over(&self) -> bool {
+        !self.is_reserved && self.alive == 0
+    }
 }
 
 impl Hold {
-    pub(crate) fn new(key: Key, lease: Lease) -> Self {
-        let guards = Mutex::new(Guards::Untaken);
-        Self {
-            key,
-            lease,
-            acquired_by: Task::current(),
-            guards,
-        }
-    }
-
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -64,62 +58,86 @@ impl Hold {
         self.acquired_by
     }
 
-    pub(crate) fn guards(&self) -> Guards {
-        *lock(&self.guards)
+    pub(crate) fn guard_count(&self) -> usize {
+        lock(&self.guards).alive
     }
 
-    pub(crate) fn guard_count(&self) -> usize {
-        match self.guards() {
-            Guards::Alive(count) => count,
-            Guards::Untaken | Guards::Gone => 0,
+    /// Whether the owner can be said to hold the lock: `None` if it is over, or lost with nobody
+    /// left who would have to be told.
+    pub(crate) fn check(&self) -> Option<Result<(), LostError>> {
+        self.standing(&lock(&self.guards))
+    }
+
+    fn standing(&self, guards: &Guards) -> Option<Result<(), LostError>> {
+        match self.lease.check() {
+            _ if guards.is_over() => None,
+            Err(_) if guards.alive == 0 => None,
+            standing => Some(standing),
         }
     }
 
-    /// Adds a guard: `None` if the hold is over, an error if guards of it live and it is lost.
+    /// Adds a guard, where [`check`](Self::check) is good.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Result<Entered, LostError>> {
         let mut guards = lock(&self.guards);
-        let count = match (&*guards, self.lease.check()) {
-            (Guards::Alive(_), Err(lost)) => return Some(Err(lost)),
-            (Guards::Alive(count), Ok(())) => count + 1,
-            (Guards::Untaken, Ok(())) => 1,
-            (Guards::Untaken, Err(_)) | (Guards::Gone, _) => return None,
-        };
-        *guards = Guards::Alive(count);
+        if let Err(lost) = self.standing(&guards)? {
+            return Some(Err(lost));
+        }
+        guards.alive += 1;
         Some(Ok(Entered {
             hold: Arc::clone(self),
             is_left: false,
         }))
     }
 
-    /// Takes a guard away; true if it was the last.
-    fn leave(&self) -> bool {
+    /// Takes something away that keeps it alive; true if that was the last.
+    fn leave(&self, what: impl FnOnce(&mut Guards)) -> bool {
         let mut guards = lock(&self.guards);
-        *guards = match *guards {
-            Guards::Alive(count) if count > 1 => Guards::Alive(count - 1),
-            _ => Guards::Gone,
-        };
-        let is_last = matches!(*guards, Guards::Gone);
+        what(&mut guards);
+        let is_over = guards.is_over();
         drop(guards);
-        if is_last {
-            self.lease
-                .lock()
-                .session
-                .shared
-                .paths
-                .end_hold(&self.key, self);
+        if is_over {
+            self.table().end_hold(&self.key, self);
         }
-        is_last
+        is_over
+    }
+
+    fn table(&self) -> &PathTable {
+        &self.lease.lock().session.shared.paths
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.lease
-            .lock()
-            .session
-            .shared
-            .paths
-            .end_hold(&self.key, self);
+        self.table().end_hold(&self.key, self);
+    }
+}
+
+/// A hold that was granted, for the acquires that wait for it; all of them share this.
+#[derive(Debug)]
+pub(crate) struct Reserved(Arc<Hold>);
+
+impl Reserved {
+    pub(crate) fn new(key: Key, lease: Lease) -> Self {
+        let guards = Guards {
+            is_reserved: true,
+            alive: 0,
+        };
+        let hold = Arc::new(Hold {
+            key,
+            lease,
+            acquired_by: Task::current(),
+            guards: Mutex::new(guards),
+        });
+        hold.table().hold(&hold.key, &hold);
+        Self(hold)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if self.0.leave(|guards| guards.is_reserved = false) {
+            self.0.lease.abandon();
+        }
     }
 }
 
@@ -146,10 +164,7 @@ impl Entered {
     /// Adds a guard, unless the lock is lost.
     pub(crate) fn reenter(&self) -> Result<Self, LostError> {
         self.hold.lease.check()?;
-        // The hold cannot be over while `self` is part of it.
-        if let Guards::Alive(count) = &mut *lock(&self.hold.guards) {
-            *count += 1;
-        }
+        lock(&self.hold.guards).alive += 1;
         Ok(Self {
             hold: Arc::clone(&self.hold),
             is_left: false,
@@ -159,14 +174,18 @@ impl Entered {
     /// Leaves the hold; returns it if this was its last guard.
     pub(crate) fn leave(mut self) -> Option<Arc<Hold>> {
         self.is_left = true;
-        self.hold.leave().then(|| Arc::clone(&self.hold))
+        self.hold.leave(leave_one).then(|| Arc::clone(&self.hold))
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_left && self.hold.leave() {
+        if !self.is_left && self.hold.leave(leave_one) {
             self.hold.lease.abandon();
         }
     }
+}
+
+fn leave_one(guards: &mut Guards) {
+    guards.alive -= 1;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::stream::{BoxStream, FuturesUnordered};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -24,6 +24,9 @@ use crate::session::Phase;
 /// operator in that time is noticed that much later; it grants to the next contender at once
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
+
+/// Attempts that have not seen within this time that the session is being closed are not polled.
+const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 
 /// Upper bound of a pause with nothing to do; any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -106,33 +109,34 @@ impl Keeper {
             () = closed(&mut self.close) => None,
             reason = watch.run() => Some(reason),
         };
-        let mut was_connected = false;
-        let end = match ended {
+        warn_if_expired(ended, number);
+        match ended {
             None => {
-                was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
-                self.drain(&epoch).await;
-                Some(Phase::Closed)
+                let was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
+                let over = session_over(watch.nodes.connection());
+                self.drain(&epoch, over).await;
+                drop(epoch.take_nodes());
+                // Nobody can be told without a connection; the ensemble will expire it. A client
+                // that somebody else made goes on.
+                if was_connected && self.backend.reconnects() {
+                    watch.closed(self.close_patience).await;
+                }
+                return Some(Phase::Closed);
             }
             Some(EndReason::Expired) => {
                 watch.end(LostReason::SessionExpired);
-                (!self.backend.reconnects()).then(|| Phase::Ended(NodesError::SessionEnded))
             }
             Some(EndReason::Closed | EndReason::AuthFailed) => {
                 watch.end(LostReason::SessionClosed);
-                Some(Phase::Ended(NodesError::SessionEnded))
             }
-        };
-        warn_if_expired(ended, number);
-        drop(epoch.take_nodes());
-        // Nobody can be told without a connection; the ensemble will expire it.
-        if was_connected {
-            watch.closed(self.close_patience).await;
         }
-        end
+        drop(epoch.take_nodes());
+        let is_last = ended != Some(EndReason::Expired) || !self.backend.reconnects();
+        is_last.then_some(Phase::Ended(NodesError::SessionEnded))
     }
 
     /// Lets the clean-up finish, so that nothing waits for the ensemble to notice.
-    async fn drain(&self, epoch: &Arc<Epoch>) {
+    async fn drain(&self, epoch: &Arc<Epoch>, over: impl Future<Output = ()>) {
         self.phase.send_replace(Phase::Closing(Arc::clone(epoch)));
         let paths: Vec<_> = epoch
             .leases()
@@ -140,13 +144,28 @@ impl Keeper {
             .map(|it| it.node_path.clone())
             .collect();
         if !paths.is_empty() {
-            drop(self.cleanup.delete(Target::Nodes(paths)));
+            drop(self.cleanup.delete(Target::Nodes(paths), epoch));
         }
-        if tokio::time::timeout(self.close_patience, self.cleanup.drained())
-            .await
-            .is_err()
-        {
-            warn!("session closed before all lock nodes were deleted; they go with it");
+        // Attempts see the end and clean up behind themselves; not those that nobody polls.
+        let polled = async {
+            while !epoch.stakes().is_empty() {
+                tokio::time::sleep(UNPOLLED_GRACE / 20).await;
+            }
+        };
+        let unpolled = tokio::time::timeout(UNPOLLED_GRACE, polled).await.is_err();
+        if unpolled {
+            let stakes = epoch.stakes();
+            stakes
+                .iter()
+                .for_each(|it| it.delete_all(&self.cleanup, epoch));
+        }
+        tokio::select! {
+            biased;
+            () = self.cleanup.drained() => {}
+            () = over => {}
+            () = tokio::time::sleep(self.close_patience) => {
+                warn!("session closed before all lock nodes were deleted; they go with it");
+            }
         }
     }
 }
@@ -163,13 +182,44 @@ async fn closed(close: &mut watch::Receiver<bool>) {
     drop(close.wait_for(|asked| *asked).await);
 }
 
-type Adopted = (u64, u64, Result<Option<(NodeStat, NodeWatch)>, NodesError>);
+type Adopted = (
+    u64,
+    u64,
+    Result<Option<(NodeStat, Option<NodeWatch>)>, NodesError>,
+);
+
+/// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
+/// as with its runtime.
+struct LinkSender {
+    epoch: Arc<Epoch>,
+    link: watch::Sender<Link>,
+}
+
+impl LinkSender {
+    /// Ends the epoch for everybody; returns how the link was. The first reason stays.
+    fn end(&self, reason: LostReason) -> Link {
+        let was = *self.link.borrow();
+        if !matches!(was, Link::Ended(_)) {
+            self.link.send_replace(Link::Ended(reason));
+        }
+        for lease in self.epoch.leases() {
+            lease.lose(reason);
+        }
+        was
+    }
+}
+
+impl Drop for LinkSender {
+    fn drop(&mut self) {
+        self.end(LostReason::SessionClosed);
+    }
+}
 
 /// Watches over one epoch.
 struct EpochKeeper {
     epoch: Arc<Epoch>,
     nodes: Arc<dyn Nodes>,
-    link: watch::Sender<Link>,
+    link: LinkSender,
     connections: u64,
     heartbeat: Option<BoxFuture<'static, (Instant, Result<(), NodesError>)>>,
     heartbeat_at: Option<Instant>,
@@ -178,14 +228,19 @@ struct EpochKeeper {
     lapses: u64,
     adoptions: FuturesUnordered<BoxFuture<'static, Adopted>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
+    /// The leases of `own_watches`.
+    followed: BTreeSet<u64>,
 }
 
 impl EpochKeeper {
     fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
         Self {
+            link: LinkSender {
+                epoch: Arc::clone(&epoch),
+                link,
+            },
             epoch,
             nodes,
-            link,
             connections: 1,
             heartbeat: None,
             heartbeat_at: None,
@@ -193,6 +248,7 @@ impl EpochKeeper {
             lapses: 0,
             adoptions: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
+            followed: BTreeSet::new(),
         }
     }
 
@@ -207,15 +263,13 @@ impl EpochKeeper {
                 change = connection.next() => match change {
                     Some(Connection::Connected) => self.reconnected(),
                     Some(Connection::Disconnected) => {
-                        self.link.send_replace(Link::Disconnected);
+                        self.link.link.send_replace(Link::Disconnected);
                     }
                     Some(Connection::Ended(reason)) => return reason,
                     None => return EndReason::Closed,
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
-                (id, connection, found) = next(&mut self.adoptions) => {
-                    self.adopted(id, connection, found);
-                }
+                adopted = next(&mut self.adoptions) => self.adopted(adopted),
                 (sent, answer) = heartbeat(&mut self.heartbeat) => self.answered(sent, answer),
                 () = epoch.wake_keeper.notified() => self.take_arrivals(),
                 () = tokio::time::sleep_until(timer_at) => {}
@@ -280,7 +334,9 @@ impl EpochKeeper {
 
     fn reconnected(&mut self) {
         self.connections += 1;
-        self.link.send_replace(Link::Connected(self.connections));
+        self.link
+            .link
+            .send_replace(Link::Connected(self.connections));
         // At once, unless sessions never expire here and no heartbeat is ever due.
         self.heartbeat_at = self.epoch.heartbeat_every().map(|_| Instant::now());
         self.epoch
@@ -307,23 +363,32 @@ impl EpochKeeper {
             return;
         };
         let (nodes, connection) = (Arc::clone(&self.nodes), self.connections);
-        let adoption = async move { (id, connection, nodes.watch(&lease.node_path).await) };
+        // A watch lives through reconnections.
+        let is_followed = self.followed.contains(&id);
+        let adoption = async move {
+            let path = &lease.node_path;
+            let found = if is_followed {
+                let read = nodes.read(path).await;
+                read.map(|found| found.map(|(_, stat)| (stat, None)))
+            } else {
+                let watched = nodes.watch(path).await;
+                watched.map(|found| found.map(|(stat, watch)| (stat, Some(watch))))
+            };
+            (id, connection, found)
+        };
         self.adoptions.push(Box::pin(adoption));
     }
 
-    fn adopted(
-        &mut self,
-        id: u64,
-        connection: u64,
-        found: Result<Option<(NodeStat, NodeWatch)>, NodesError>,
-    ) {
+    fn adopted(&mut self, (id, connection, found): Adopted) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
         match found {
             Ok(Some((stat, own_watch))) => {
                 lease.observe(Some(&stat), Some(connection));
-                self.follow(id, own_watch);
+                if let Some(own_watch) = own_watch {
+                    self.follow(id, own_watch);
+                }
             }
             Ok(None) => lease.observe(None, None),
             Err(error) => {
@@ -334,12 +399,15 @@ impl EpochKeeper {
         }
     }
 
-    fn follow(&self, id: u64, own_watch: NodeWatch) {
-        self.own_watches
-            .push(Box::pin(async move { (id, own_watch.await) }));
+    fn follow(&mut self, id: u64, own_watch: NodeWatch) {
+        if self.followed.insert(id) {
+            self.own_watches
+                .push(Box::pin(async move { (id, own_watch.await) }));
+        }
     }
 
     fn own_node(&mut self, id: u64, event: NodeEvent) {
+        self.followed.remove(&id);
         match (event, self.epoch.lease(id)) {
             (NodeEvent::Deleted, Some(lease)) => lease.observe(None, None),
             // For example a revocation request: still ours, watch again.
@@ -349,28 +417,40 @@ impl EpochKeeper {
         }
     }
 
-    /// Ends the epoch for everybody; returns how the link was.
     fn end(&self, reason: LostReason) -> Link {
-        let link = self.link.send_replace(Link::Ended(reason));
-        for lease in self.epoch.leases() {
-            lease.lose(reason);
-        }
-        link
+        self.link.end(reason)
     }
 
     /// Waits until the session is closed, so that its nodes are gone.
     async fn closed(self, patience: Duration) {
-        let mut connection = self.nodes.connection();
-        drop((self.nodes, self.heartbeat, self.adoptions, self.own_watches));
+        let (connection, others) = (self.nodes.connection(), Arc::downgrade(&self.nodes));
+        drop(self);
         let over = async {
-            while let Some(change) = connection.next().await {
-                if let Connection::Ended(_) = change {
-                    return;
-                }
+            while others.strong_count() > 0 {
+                tokio::time::sleep(UNPOLLED_GRACE / 20).await;
+            }
+            session_over(connection).await;
+        };
+        let unused = async {
+            tokio::time::sleep(UNPOLLED_GRACE).await;
+            if others.strong_count() == 0 {
+                tokio::time::sleep(patience).await;
             }
         };
-        if tokio::time::timeout(patience, over).await.is_err() {
-            warn!("session not closed in time; the ensemble will expire it");
+        tokio::select! {
+            biased;
+            () = over => {}
+            // An acquire that nobody polls keeps the client; what it had made is deleted.
+            () = unused => warn!("session not closed in time; it goes with the last acquire"),
+        }
+    }
+}
+
+/// Waits for the end of a session.
+async fn session_over(mut connection: BoxStream<'static, Connection>) {
+    while let Some(change) = connection.next().await {
+        if let Connection::Ended(_) = change {
+            return;
         }
     }
 }

@@ -45,6 +45,7 @@ pub(crate) struct LeaseState {
     /// The connection in which the node was last known to exist.
     verified: AtomicU64,
     signal: watch::Sender<Option<LostReason>>,
+    is_released: AtomicBool,
 }
 
 impl LeaseState {
@@ -83,6 +84,11 @@ impl LeaseState {
             warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
         }
         GuardState::Lost(reason)
+    }
+
+    /// Whether it was given up in good order.
+    pub(crate) fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
     }
 
     /// The session that owns the node.
@@ -135,7 +141,6 @@ pub(crate) struct MadeNode {
 pub(crate) struct Lease {
     state: Arc<LeaseState>,
     lock: Arc<LockPath>,
-    is_released: AtomicBool,
 }
 
 impl fmt::Debug for Lease {
@@ -159,7 +164,7 @@ impl Lease {
             Link::Disconnected | Link::Ended(_) => 0,
         };
         let state = Arc::new(LeaseState {
-            id: epoch.new_lease_id(),
+            id: epoch.new_id(),
             lock_path: Arc::clone(&lock.path),
             node_path: made.path,
             czxid: made.czxid,
@@ -168,13 +173,13 @@ impl Lease {
             lapses: epoch.validity().lapses,
             verified: AtomicU64::new(verified),
             signal: watch::Sender::new(None),
+            is_released: AtomicBool::new(false),
         });
         epoch.register(&state, own_watch);
         debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
         Self {
             state,
             lock: Arc::clone(lock),
-            is_released: AtomicBool::new(false),
         }
     }
 
@@ -282,11 +287,12 @@ impl Lease {
 
     /// Leaves the keeper's care, once.
     fn retire(&self) -> Option<Deletion> {
-        if self.is_released.swap(true, Ordering::Relaxed) {
+        if self.state.is_released.swap(true, Ordering::Relaxed) {
             return None;
         }
         self.state.epoch.deregister(self.state.id);
-        Some(self.lock.session.shared.cleanup.deletion(self.node_path()))
+        let cleanup = &self.lock.session.shared.cleanup;
+        Some(cleanup.deletion(self.node_path(), self.epoch()))
     }
 
     fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future;
+use futures::future::{self, select_all};
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
 use crate::error::{AcquireError, ConfigError};
-use crate::hold::{Entered, Guards, Hold, Task};
+use crate::hold::{Entered, Reserved, Task};
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
 use crate::options::LockOptions;
-use crate::owner::{Attempt, Key, Owner, Present};
+use crate::owner::{Attempt, Key, Owner, PathTable, Present};
 use crate::requests::Target;
 use crate::session::Session;
 
@@ -87,6 +87,10 @@ impl LockInternals {
         &self.target.lock.path
     }
 
+    fn table(&self) -> &PathTable {
+        &self.session().shared.paths
+    }
+
     /// The session that the lock is taken through.
     #[must_use]
     pub fn session(&self) -> &Session {
@@ -129,11 +133,13 @@ impl LockInternals {
 /// What an attempt led to; whoever waited for it enters the holds through the table.
 #[derive(Clone, Debug)]
 pub(crate) enum Attempted {
-    /// Keeps the holds until a guard has taken them.
+    /// Keeps the holds until the guards have taken them.
     Granted {
-        _holds: Arc<[Arc<Hold>]>,
+        _holds: Arc<[Reserved]>,
     },
     Busy,
+    /// What the owner holds is not what it was: look again.
+    Stale,
 }
 
 /// Checks that locks can be held together.
@@ -188,10 +194,6 @@ pub async fn acquire_all(
         // What was granted or held before is entered again by now, or over.
         drop(kept.take());
         let (attempt, is_ours) = match survey.acquiring {
-            _ if survey.is_changing => {
-                tokio::task::yield_now().await;
-                continue;
-            }
             Some(_) if limit.patience == Patience::Try => return limit.busy(),
             Some(attempt) => (attempt, false),
             None if survey.missing.is_empty() => return Ok(LockGuard::new(survey.entered)),
@@ -201,13 +203,31 @@ pub async fn acquire_all(
                 None => continue,
             },
         };
-        match limit.apply(attempt.outcome(), may_wait_for_itself).await? {
+        let outcome = async {
+            tokio::select! {
+                biased;
+                // What is held already is lost: the rest alone is of no use.
+                () = any_lost(&survey.entered) => Ok(Attempted::Stale),
+                outcome = attempt.outcome() => outcome,
+            }
+        };
+        match limit.apply(outcome, may_wait_for_itself).await? {
             Ok(Attempted::Busy) if limit.patience == Patience::Try => return limit.busy(),
+            Ok(Attempted::Stale) => {}
             Ok(outcome) => kept = Some((survey.entered, outcome)),
             Err(error) if is_ours => return Err(error),
             // The error of another acquire; ours may fare better.
             Err(_) => {}
         }
+    }
+}
+
+/// Completes when one of these is lost.
+async fn any_lost(entered: &[Entered]) {
+    let losses: Vec<_> = entered.iter().map(|it| it.lease().lost().boxed()).collect();
+    match losses.is_empty() {
+        true => future::pending().await,
+        false => drop(select_all(losses).await),
     }
 }
 
@@ -217,20 +237,22 @@ struct Survey {
     entered: Vec<Entered>,
     missing: Vec<(Key, Target)>,
     acquiring: Option<Attempt>,
-    is_changing: bool,
 }
 
 fn survey(members: &[LockInternals], owner: &Owner) -> Result<Survey, AcquireError> {
     let mut survey = Survey::default();
     for member in members {
         let key = member.key(owner);
-        match member.session().shared.paths.present(&key) {
+        match member.table().present(&key) {
             Present::Nothing => survey.seek(key, member.target.clone())?,
             Present::Acquiring(attempt) => survey.acquiring = Some(attempt),
             Present::Held(hold) => match hold.enter() {
                 Some(Ok(entered)) => survey.entered.push(entered),
                 Some(Err(lost)) => return Err(lost.into()),
-                None => survey.is_changing = true,
+                None => {
+                    member.table().end_hold(&key, &raw const *hold);
+                    survey.seek(key, member.target.clone())?;
+                }
             },
         }
     }
@@ -252,21 +274,21 @@ impl Survey {
                 self.acquiring = Some(attempt);
                 return Ok(());
             }
-            Present::Held(hold) => match hold.guards() {
-                Guards::Untaken => {
-                    self.is_changing = true;
-                    return Ok(());
+            Present::Held(hold) => match hold.check() {
+                Some(Err(lost)) => return Err(lost.into()),
+                Some(Ok(())) if key.kind == LockKind::Write => {
+                    let path = key.path.to_string();
+                    return Err(AcquireError::WouldDeadlock { path });
                 }
-                Guards::Alive(_) => {
-                    hold.lease().check()?;
-                    if key.kind == LockKind::Write {
-                        let path = key.path.to_string();
-                        return Err(AcquireError::WouldDeadlock { path });
-                    }
-                    target.beside = Some(hold.lease().shared_state());
+                Some(Ok(())) => target.beside = Some(hold.lease().shared_state()),
+                None => {
+                    let kind = hold.key().kind;
+                    let other = Key {
+                        kind,
+                        ..key.clone()
+                    };
+                    table.end_hold(&other, &raw const *hold);
                 }
-                // On its way out; there is nothing to go beside any more.
-                Guards::Gone => {}
             },
         }
         self.missing.push((key, target));
@@ -284,11 +306,13 @@ fn begin(missing: Vec<(Key, Target)>, patience: Patience) -> Option<Attempt> {
         id,
         keys: keys.clone(),
     };
+    let beside: Vec<_> = targets.iter().map(|it| it.beside.is_some()).collect();
     let attempt = Attempt::new(attempt(claim, targets, patience).boxed());
     // If one is taken, dropping the attempt takes the claim off the others.
     let table = &session.shared.paths;
-    keys.iter()
-        .all(|key| table.begin(key, id, &attempt))
+    let mut pairs = keys.iter().zip(beside);
+    pairs
+        .all(|(key, is_beside)| table.begin(key, is_beside, id, &attempt))
         .then_some(attempt)
 }
 
@@ -300,13 +324,10 @@ async fn attempt(
     let leases = match attempt::acquire(&claim.session, &targets, patience).await? {
         Outcome::Granted(leases) => leases,
         Outcome::Busy => return Ok(Attempted::Busy),
+        Outcome::Stale => return Ok(Attempted::Stale),
     };
     let members = leases.into_iter().zip(&claim.keys);
-    let holds = members.map(|(lease, key)| {
-        let hold = Arc::new(Hold::new(key.clone(), lease));
-        claim.session.shared.paths.hold(key, &hold);
-        hold
-    });
+    let holds = members.map(|(lease, key)| Reserved::new(key.clone(), lease));
     Ok(Attempted::Granted {
         _holds: holds.collect(),
     })

@@ -38,8 +38,8 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The negotiated session timeout; `None` where sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
 
-    /// Changes of the connection from now on, latest first if some were missed; ends after
-    /// [`Connection::Ended`]. A session starts connected.
+    /// The connection where it is not up now, and its changes from now on, latest first if some were
+    /// missed; ends after [`Connection::Ended`].
     fn connection(&self) -> BoxStream<'static, Connection>;
 
     /// Creates one node.

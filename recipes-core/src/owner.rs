@@ -186,9 +186,10 @@ impl PathTable {
             return Present::Nothing;
         };
         let present = match state.entries.get(&(key.kind, key.owner.clone())) {
+            // `outcome` only while `alive` is ours: else it may be the last reference.
             Some(Entry::Acquiring { alive, outcome, .. }) => alive
                 .upgrade()
-                .zip(outcome.upgrade())
+                .and_then(|alive| Some((alive, outcome.upgrade()?)))
                 .map(|(alive, outcome)| Present::Acquiring(Attempt { alive, outcome })),
             Some(Entry::Held(hold)) => hold.upgrade().map(Present::Held),
             None => None,
@@ -196,11 +197,17 @@ impl PathTable {
         present.unwrap_or(Present::Nothing)
     }
 
-    /// Notes an attempt, unless the owner is busy with the lock already.
-    pub(crate) fn begin(&self, key: &Key, id: u64, attempt: &Attempt) -> bool {
+    /// Notes an attempt, unless the owner is busy with the lock already, or with the other half of a
+    /// read/write lock in another way than the attempt is for: as a reader beside a writer, or not.
+    pub(crate) fn begin(&self, key: &Key, is_beside: bool, id: u64, attempt: &Attempt) -> bool {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         let slot = (key.kind, key.owner.clone());
         if state.entries.get(&slot).is_some_and(Entry::is_alive) {
+            return false;
+        }
+        let other = key.kind.counterpart().map(|kind| (kind, key.owner.clone()));
+        let other = other.and_then(|other| state.entries.get(&other));
+        if !is_beside && other.is_some_and(Entry::is_alive) {
             return false;
         }
         if let Some(outcome) = attempt.outcome.downgrade() {
@@ -269,5 +276,72 @@ impl fmt::Debug for PathTable {
         f.debug_struct("PathTable")
             .field("paths", &self.paths.len())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    struct Claim {
+        table: Arc<PathTable>,
+        key: Key,
+        id: u64,
+    }
+
+    impl Drop for Claim {
+        fn drop(&mut self) {
+            self.table.end_attempt(&self.key, self.id);
+        }
+    }
+
+    /// To drop the last reference to an attempt comes back to the table, which must not be locked.
+    #[test]
+    fn attempts_that_are_dropped_while_others_look_at_them_lock_nobody_up() {
+        let table = Arc::new(PathTable::default());
+        let key = Key {
+            path: "/a".into(),
+            kind: LockKind::Mutex,
+            owner: Owner::new(),
+        };
+        #[expect(clippy::disallowed_methods, reason = "threads of the machine")]
+        let until = Instant::now() + Duration::from_secs(1);
+        #[expect(clippy::disallowed_methods, reason = "threads of the machine")]
+        let is_time = move || Instant::now() < until;
+        let (drops, done) = std::sync::mpsc::channel();
+        let (dropping, key_of_both) = (Arc::clone(&table), key.clone());
+        let finished = drops.clone();
+        thread::spawn(move || {
+            while is_time() {
+                let (table, key) = (Arc::clone(&dropping), key_of_both.clone());
+                let id = table.next_attempt();
+                let claim = Claim {
+                    table,
+                    key: key.clone(),
+                    id,
+                };
+                let outcome = async move {
+                    let _claim = claim;
+                    future::pending().await
+                };
+                let attempt = Attempt::new(outcome.boxed());
+                dropping.begin(&key, false, id, &attempt);
+            }
+            finished.send(()).unwrap();
+        });
+        thread::spawn(move || {
+            while is_time() {
+                drop(table.present(&key));
+            }
+            drops.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            let locked_up = done.recv_timeout(Duration::from_secs(30));
+            assert!(locked_up.is_ok(), "locked up");
+        }
     }
 }

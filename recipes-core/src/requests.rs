@@ -242,10 +242,21 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
                 // Not even the root is there: a chroot that does not exist.
                 _ => return Err(NodesError::NoNode),
             },
+            // Whoever may not create here may still use what is here.
+            Err(NodesError::NoAuth) if exists(nodes, directory).await? => drop(missing.pop()),
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {
+    match persist(|| nodes.read(path)).await {
+        Ok(found) => Ok(found.is_some()),
+        // It is there, and not for us to read.
+        Err(NodesError::NoAuth) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Looks for the nodes that a create of unknown outcome may have made.

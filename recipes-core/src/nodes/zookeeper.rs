@@ -166,14 +166,18 @@ impl Nodes for Session {
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {
-        let watcher = Some(self.client.state_watcher());
-        stream::unfold(watcher, async |watcher| {
+        let watcher = self.client.state_watcher();
+        // The watcher is silent about the state that it starts with, also if that is the last one.
+        let first =
+            Some(connection(watcher.peek_state())).filter(|it| *it != Connection::Connected);
+        let is_over = matches!(first, Some(Connection::Ended(_)));
+        let changes = stream::unfold((!is_over).then_some(watcher), async |watcher| {
             let mut watcher = watcher?;
             let connection = connection(watcher.changed().await);
             let is_over = matches!(connection, Connection::Ended(_));
             Some((connection, (!is_over).then_some(watcher)))
-        })
-        .boxed()
+        });
+        stream::iter(first).chain(changes).boxed()
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
