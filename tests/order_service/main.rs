@@ -9,6 +9,8 @@
 )]
 
 mod client;
+#[path = "../common/executable.rs"]
+mod executable;
 mod load;
 mod service;
 

@@ -1,0 +1,144 @@
+//! Reserves several seats at once, from several processes: all of them or none.
+//!
+//! `cargo run --example batch_reservation` tells a story, with nothing else needed. With an
+//! ensemble, in as many terminals as you like:
+//!
+//! ```text
+//! export ZOOKEEPER_CONNECT=127.0.0.1:2181
+//! alias seats='cargo run --quiet --example batch_reservation --'
+//! seats reserve --db seats.db --client alice --seats 7-11,7-12
+//! seats reserve --db seats.db --client bob --seats 7-13,7-12   # told who has 7-12
+//! seats cancel  --db seats.db --client alice --seats 7-11,7-12
+//! seats load    --db seats.db --client carol --seats 1,2,3,4 --batches 100
+//! seats show    --db seats.db
+//! ```
+//!
+//! With `--pause-at payment` it holds the locks until it is given a line. Stop it there with
+//! Ctrl-Z for longer than its session lasts, reserve one of its seats elsewhere, wake it up with
+//! `fg`: its write comes under stale tokens, and the database refuses it.
+//!
+//! `reservations` is the part with the locks, `store` the part with the tokens.
+//!
+//! Exit codes: 0 done, 2 seats not to be had, 3 refused as stale, 4 not locked in time, 1 all else.
+
+#![allow(clippy::print_stdout, reason = "answers are given on stdout")]
+
+mod demo;
+mod load;
+mod options;
+mod reservations;
+mod store;
+
+use std::error::Error;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use zookeeper_recipes::Session;
+
+use options::{Command, Options};
+use reservations::{Action, BatchError, Reservations};
+use store::{Seat, Store};
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    if options.command == Command::Demo {
+        demo::tell().await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    let store = Store::open(options.db.as_deref().ok_or("--db needs a file")?)?;
+    if options.command == Command::Show {
+        show(&store).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let session = open_session(&options).await?;
+    let done = serve(&options, &session, &store).await;
+    // After a failure too: otherwise others wait for our nodes until the session times out.
+    session.close().await;
+    done
+}
+
+async fn open_session(options: &Options) -> Result<Session, Box<dyn Error>> {
+    // Locks in our own memory would keep nobody out, and their tokens start again with each process.
+    let connect_string = options.connect.as_deref();
+    let connect_string = connect_string.ok_or("--connect or ZOOKEEPER_CONNECT needs host:port")?;
+    let mut builder = Session::builder()
+        .application("batch-reservation")
+        .connect_timeout(options.patience);
+    if let Some(timeout) = options.session_timeout {
+        builder = builder.session_timeout(timeout);
+    }
+    Ok(builder.connect(connect_string).await?)
+}
+
+async fn serve(
+    options: &Options,
+    session: &Session,
+    store: &Store,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let (root, patience, seats) = (&options.root, options.patience, &options.seats);
+    let client = |name: &str| Reservations::new(session, root, store, name, patience);
+    let (action, answer) = match options.command {
+        Command::Load => {
+            let name = |number| format!("{}-{number}", options.client);
+            let clients = (1..=options.clients).map(|number| client(&name(number)));
+            let clients = clients.collect::<Result<_, _>>()?;
+            load::run(clients, seats, options.batches, options.seed).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Cancel => {
+            let answer = client(&options.client)?.cancel(seats).await;
+            (Action::Cancel, answer)
+        }
+        Command::Reserve | Command::Demo | Command::Show => {
+            let payment = payment(options.pause_at_payment);
+            let answer = client(&options.client)?.book(seats, payment).await;
+            (Action::Book, answer)
+        }
+    };
+    say(&options.client, action, seats, &answer);
+    exit_code(answer)
+}
+
+/// What happens between check and write; here that is whatever you like, until you type a line.
+async fn payment(pause: bool) {
+    if pause {
+        println!("holding");
+        let line = || std::io::stdin().read_line(&mut String::new());
+        // The end of the input, or its failure, is an answer too.
+        drop(tokio::task::spawn_blocking(line).await);
+    }
+}
+
+fn say(client: &str, action: Action, seats: &[String], answer: &Result<i64, BatchError>) {
+    let (action, seats) = (action.name(), seats.join(","));
+    match answer {
+        Ok(batch) => println!("{client}: {action} {seats}: done, batch {batch}"),
+        Err(refused) => println!("{client}: {action} {seats}: refused, {refused}"),
+    }
+}
+
+fn exit_code(answer: Result<i64, BatchError>) -> Result<ExitCode, Box<dyn Error>> {
+    match answer {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(BatchError::Taken { .. } | BatchError::Free { .. }) => Ok(ExitCode::from(2)),
+        Err(BatchError::Stale(_)) => Ok(ExitCode::from(3)),
+        Err(BatchError::Busy(_)) => Ok(ExitCode::from(4)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn show(store: &Store) -> Result<(), Box<dyn Error>> {
+    for Seat { seat, client } in store.seats().await? {
+        let client = client.as_deref().unwrap_or("nobody");
+        println!("    {seat}: {client}");
+    }
+    for line in store.journal().await? {
+        println!("    {line}");
+    }
+    Ok(())
+}
