@@ -26,6 +26,8 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// Taking a session over and closing it are two requests.
 const EXPIRE_MAX: Duration = Duration::from_secs(10);
+/// A server that listens answers within milliseconds, or will not answer this connection at all.
+const ANSWER_MAX: Duration = Duration::from_millis(300);
 /// A server that starts cannot notify its parent, so it is asked this often whether it serves.
 const READY_POLL: Duration = Duration::from_millis(20);
 
@@ -328,7 +330,8 @@ impl ZooKeeperServer {
         F: Future<Output = bool>,
     {
         let attempts = async {
-            while !done().await {
+            // A server that takes a connection while it starts may never answer it: ask again.
+            while timeout(ANSWER_MAX, done()).await != Ok(true) {
                 if self.pid().is_none() {
                     return Err(ServerError::Ended {
                         port: self.port(),
