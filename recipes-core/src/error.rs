@@ -312,7 +312,8 @@ pub enum TransactionError {
     },
 }
 
-/// Why a read that takes no lock failed; it changed nothing.
+/// Why a read that takes no lock failed; it changed nothing. [`is_transient`](Self::is_transient)
+/// says whether to try again.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -334,4 +335,17 @@ pub enum QueryError {
         #[source]
         source: NodesError,
     },
+}
+
+impl QueryError {
+    /// Whether the same read may succeed in a moment.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Failed { source, .. } => {
+                source.is_transient() || matches!(source, NodesError::SessionEnded)
+            }
+            Self::Config(_) | Self::SessionClosed { .. } => false,
+        }
+    }
 }

@@ -7,6 +7,8 @@ use std::fmt;
 /// It is the transaction id (`czxid`) that created the lock node. Send it with every write to the
 /// store that the lock protects and let the store refuse a token lower than the highest it has
 /// seen: then a holder that was paused beyond its session and does not know it yet cannot do harm.
+/// The store must see the token with the *first* access under the lock, a read too: a late writer
+/// may otherwise get in between the next holder's read and its write.
 ///
 /// # Guarantees
 /// Over conflicting grants of one lock tokens strictly rise, whatever happens to clocks, processes

@@ -21,8 +21,8 @@ use crate::member::Member;
 ///
 /// # Guarantees
 /// - While it waits for a member, it holds only those before it in the order of their paths, and
-///   has no node behind it. So sets, and others who take locks in the order of their paths, never
-///   wait for each other in a circle.
+///   has no node behind it, but for what its owner held before. So sets of owners who hold nothing,
+///   and others who take locks in the order of their paths, never wait for each other in a circle.
 /// - Uncontended it costs one transaction and the listings in the same flush, and one transaction to
 ///   release.
 ///

@@ -26,7 +26,7 @@ use crate::guard::MutexGuard;
 ///   clocks run at sane rates and processes are not paused. Where they may be, use
 ///   [`MutexGuard::fencing_token`] or [`LockGuard::transaction`], which hold always.
 /// - First come, first served over all processes.
-/// - A release wakes one contender. A crashed process frees its locks by its session timeout.
+/// - A release wakes the next contender, and the one behind it to prepare. A crashed process frees its locks by its session timeout.
 ///
 /// # Examples
 /// ```

@@ -69,7 +69,8 @@ impl WriteGuard {
     }
 }
 
-/// Why a writer did not become a reader; it still holds what it held.
+/// Why a writer did not become a reader; it still holds what it held, for as long as this error
+/// lives.
 #[derive(Debug, Error)]
 #[error("write lock not downgraded")]
 pub struct DowngradeError {
