@@ -241,6 +241,23 @@ async fn nobody_without_the_password_gets_in() {
     held.release().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn nobody_without_the_password_gets_in_in_memory() {
+    let ensemble = MemoryEnsemble::new();
+    let options = || Session::builder().acl(Acls::creator_all());
+    let ours = ensemble.session_as("orders:secret", options());
+    let same = ensemble.session_as("orders:secret", options());
+    let other = ensemble.session_as("orders:guess", options());
+    let held = mutex(&ours).acquire().await.unwrap();
+    assert!(mutex(&same).try_acquire().await.unwrap().is_none());
+    let refused = mutex(&other).acquire().await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::NotAuthorized { .. }),
+        "{refused}"
+    );
+    held.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn chroot_is_put_in_front_of_every_path() {
     let ensemble = TestEnsemble::on_a_real_server().await;

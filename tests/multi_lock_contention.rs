@@ -15,7 +15,7 @@ use recipes_testing::{TestEnsemble, on_every_ensemble};
 use zookeeper_recipes::{InterProcessMutex, LockGuard, Member, MultiLock, Session};
 
 const OWNERS: usize = 16;
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 1008;
 const RESOURCES: usize = 8;
 /// Far beyond what all rounds take, unless owners wait for each other in a circle.
 const PATIENCE: Duration = Duration::from_secs(120);
