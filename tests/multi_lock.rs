@@ -115,6 +115,31 @@ on_every_ensemble! {
         await_nothing_left(&ensemble).await;
     }
 
+    async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
+        let limit = Duration::from_secs(1);
+        let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+        let in_turn: Vec<Box<dyn DistributedLock>> =
+            PATHS.map(|path| Box::new(mutex(&here, path)) as Box<dyn DistributedLock>).into();
+        for set in [set(&here), MultiLock::from_locks(in_turn).unwrap()] {
+            let first = mutex(&elsewhere, PATHS[0]).acquire().await.unwrap();
+            let second = mutex(&elsewhere, PATHS[1]).acquire().await.unwrap();
+            let started = Instant::now();
+            let (refused, ()) = tokio::join!(set.acquire_timeout(limit), async {
+                tokio::time::sleep(limit * 6 / 10).await;
+                first.release().await.unwrap();
+            });
+            let took = started.elapsed();
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(&refused, AcquireError::TimedOut { waited, .. } if *waited == limit),
+                "{refused}"
+            );
+            assert!(took >= limit && took <= limit.mul_f64(1.3), "{took:?}");
+            second.release().await.unwrap();
+            await_nothing_left(&ensemble).await;
+        }
+    }
+
     async fn set_is_re_entered_by_its_owner_and_so_is_a_member(ensemble: TestEnsemble) {
         let (session, other) = (ensemble.session().await, ensemble.session().await);
         let owner = Owner::new();
