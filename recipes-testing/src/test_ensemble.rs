@@ -9,8 +9,10 @@ use zookeeper_client::{CreateMode, Error};
 use crate::memory::MemoryEnsemble;
 use crate::server::ZooKeeperServer;
 
-/// Long enough that a busy machine loses no session; what shall expire is told to.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+/// Long enough that a busy machine loses no session; what shall expire is told to. A client that
+/// connects to a server while it starts may get no answer, and tries again after two fifths of this:
+/// a guard, which is good for half of it, has to outlive that and a restart.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Within this, what a test waits for has happened or never will.
 const PATIENCE: Duration = Duration::from_secs(30);
