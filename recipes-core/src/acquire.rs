@@ -70,6 +70,8 @@ struct Member {
     stage: Stage,
     /// Counts the creates: nodes that one of them made together share their transaction.
     created_by: u32,
+    /// The last create after which our node was known to exist.
+    seen_after: u32,
     /// Whether a deletion of our node would have been told by now.
     own_watched: bool,
 }
@@ -95,6 +97,7 @@ impl Acquire {
             place,
             stage: Stage::Out,
             created_by: 0,
+            seen_after: 0,
             own_watched: false,
         });
         Self {
@@ -201,11 +204,12 @@ impl Acquire {
         if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
             return Err(Failure::SequenceExhausted { member, sequence });
         }
-        let created_by = self.creates;
+        let creates = self.creates;
         let Some(member) = self.members.get_mut(member) else {
             return Ok(false);
         };
-        member.created_by = created_by;
+        member.created_by = creates;
+        member.seen_after = creates;
         member.own_watched = false;
         let queues = member.place == Place::Tail;
         member.stage = if queues {
@@ -296,7 +300,7 @@ impl Acquire {
         };
         let is_sure = self.is_sure(member);
         match verdict {
-            Verdict::Granted => self.set(member, Stage::Admitted(node)),
+            Verdict::Granted => self.seen(member, node),
             Verdict::Absent => return self.rejoin(member),
             Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
                 // The listing is older than the deletion that we have seen.
@@ -318,6 +322,14 @@ impl Acquire {
             }
         }
         Vec::new()
+    }
+
+    /// A listing shows our node, with nothing ahead.
+    fn seen(&mut self, member: usize, node: Node) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.stage = Stage::Admitted(node);
+            member.seen_after = self.creates;
+        }
     }
 
     fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
@@ -477,7 +489,7 @@ impl Acquire {
             }
         }
         let creates = self.creates;
-        let unsure = |it: &Member| !it.own_watched && it.created_by != creates;
+        let unsure = |it: &Member| !it.own_watched && it.seen_after != creates;
         if let Some(last) = self.members.iter().rposition(unsure) {
             // It has waited for others since it was admitted.
             return self.list_unsure(last);

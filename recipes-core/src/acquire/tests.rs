@@ -455,6 +455,23 @@ fn a_deletion_grants_no_set_while_a_member_before_is_not_watched() {
 }
 
 #[test]
+fn a_set_asks_once_for_a_member_whose_watch_is_late() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(7, &[6, 7]), entry(0, &[0])]));
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(6))),
+        [Action::List(0)]
+    );
+    let entering = acquire.step(Event::Listed(0, names(&[7])));
+    assert_eq!(entering, [Action::Enter(vec![1])]);
+    // What the listing said before the second node was there is old.
+    let asked = acquire.step(Event::Entered(vec![entry(1, &[1])]));
+    assert_eq!(asked, [Action::List(0)]);
+    let granted = acquire.step(Event::Listed(0, names(&[7])));
+    assert_eq!(granted, [Action::Grant(vec![node(7), node(1)])]);
+}
+
+#[test]
 fn a_stranger_that_is_made_again_still_blocks() {
     let stranger = "-stranger".to_owned();
     let mut acquire = started(1, Patience::Wait);
