@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::poll;
-use recipes_testing::{Lost, MemoryEnsemble, Operation};
+use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation};
 use zookeeper_recipes::{
     Acl, AcquireError, AuthId, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LostReason,
     Member, MultiLock, MutexGuard, Owner, Permission, ReleaseError, Session,
@@ -425,4 +425,23 @@ fn guards_are_told_when_the_runtime_of_their_session_is_gone() {
     let lost = runtime().block_on(async { tokio::time::timeout(PATIENCE, held.lost()).await });
     assert_eq!(lost.unwrap().reason, LostReason::SessionClosed);
     assert!(!held.is_valid());
+}
+
+/// Each session brings everybody to queue and all clean-ups to look again: an ensemble in trouble
+/// had a storm of it.
+#[tokio::test(start_paused = true)]
+async fn sessions_that_end_at_once_are_followed_by_others_after_a_pause() {
+    let faults = Faults {
+        expiry_per_mille: 1000,
+        ..Faults::default()
+    };
+    let latency = Duration::from_millis(1);
+    let builder = MemoryEnsemble::builder().latency(latency).faults(faults);
+    let ensemble = builder.build();
+    let lock = mutex(&ensemble.session(), PATH);
+    let failed = lock.acquire_timeout(Duration::from_secs(5)).await;
+    let failed = failed.unwrap_err();
+    assert!(matches!(failed, AcquireError::TimedOut { .. }), "{failed}");
+    let requests = ensemble.requests().len();
+    assert!((5..100).contains(&requests), "{requests} requests");
 }

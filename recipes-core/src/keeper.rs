@@ -28,6 +28,10 @@ const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 /// Attempts that have not seen within this time that the session is being closed are not polled.
 const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 
+/// A session that lives shorter than this is followed by the next one after a pause: each brings
+/// all contenders to queue and all clean-ups to look again.
+const SHORT_LIVED: Duration = Duration::from_secs(1);
+
 /// Upper bound of a pause with nothing to do; any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -77,11 +81,9 @@ impl Keeper {
                     Err(error) => break Err(Phase::Ended(error)),
                 }
             };
+            let opened_at = Instant::now();
             let end = match opened {
-                Ok((nodes, sent)) => {
-                    backoff = Backoff::default();
-                    self.serve(number, nodes, sent).await
-                }
+                Ok((nodes, sent)) => self.serve(number, nodes, sent).await,
                 Err(phase) => Some(phase),
             };
             if let Some(phase) = end {
@@ -90,6 +92,11 @@ impl Keeper {
                 return;
             }
             self.phase.send_replace(Phase::Connecting);
+            if opened_at.elapsed() < SHORT_LIVED {
+                backoff.wait().await;
+            } else {
+                backoff = Backoff::default();
+            }
         }
     }
 
