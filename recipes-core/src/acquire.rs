@@ -512,4 +512,6 @@ impl Acquire {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,379 @@
+//! One contender of the model: what the driver does with the shipped state machine.
+//!
+//! Slots, their order, what `forget` drops and when the own watch counts are those of
+//! `attempt::Flight`.
+
+use super::ensemble::{Lock, Mark, id_of};
+use super::*;
+
+/// What a contender does with its locks, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Op {
+    /// Acquire a set: directory and kind of each.
+    Acquire(&'static [(u8, LockKind)], Patience),
+    /// Acquire the reader beside the writer that is held, as the first half of a downgrade.
+    Beside,
+    /// Release what was granted first.
+    ReleaseFirst,
+}
+
+/// What is under way or is watched; at most one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Slot {
+    Members,
+    List(usize),
+    Stat(usize),
+    OwnWatch(usize),
+    /// The own watch, once it is set and the driver knows.
+    Own(usize),
+    Blocker(usize, Mark),
+}
+
+impl Slot {
+    fn is_of(self, member: usize) -> bool {
+        match self {
+            Self::Members => false,
+            Self::List(it) | Self::Stat(it) | Self::OwnWatch(it) | Self::Own(it) => it == member,
+            Self::Blocker(it, _) => it == member,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    Probe,
+    Parents(Vec<usize>),
+    /// A create, and once it is carried out what is known and the members still to be listed.
+    Enter(Vec<usize>, Option<(Vec<Entry>, Vec<usize>)>),
+    Search(Vec<usize>),
+    List(usize),
+    Read(u8),
+    Watch(u8),
+    Delete(Vec<u8>),
+}
+
+/// A request that was sent; without a slot nobody waits for the reply.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Request {
+    pub(super) slot: Option<Slot>,
+    pub(super) what: What,
+}
+
+/// A reply or a watch event on its way to the contender.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Item {
+    pub(super) slot: Slot,
+    pub(super) event: Event,
+    pub(super) arrived: bool,
+    /// Own nodes that were in front when this was generated.
+    pub(super) front: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Contender {
+    pub(super) program: &'static [Op],
+    pub(super) at: usize,
+    pub(super) machine: Option<Acquire>,
+    pub(super) targets: Vec<(u8, LockKind)>,
+    pub(super) is_beside: bool,
+    /// The session, of which only this contender makes nodes.
+    pub(super) epoch: u8,
+    /// The ensemble has ended the session, and the contender does not know.
+    pub(super) is_expired: bool,
+    /// A session that was given up and has not expired; with a create that is on its way.
+    pub(super) old: Option<Option<Vec<usize>>>,
+    /// Transactions that the replica has not applied.
+    pub(super) lag: usize,
+    pub(super) pipe: Vec<Request>,
+    pub(super) inbox: Vec<Item>,
+    pub(super) watches: Vec<(Slot, u8)>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) own_watches: Vec<bool>,
+    pub(super) entering: Vec<usize>,
+    /// `armed::Made::Node`.
+    pub(super) made: Vec<Option<u8>>,
+    /// What the last create really made: what its uuid finds.
+    pub(super) entered: Vec<Option<Lock>>,
+    /// Own nodes that some answer since the last create was generated in front with.
+    pub(super) proved: Vec<u8>,
+    /// Grant by grant.
+    pub(super) held: Vec<Vec<Lock>>,
+    /// What the clean-up is to delete.
+    pub(super) doomed: Vec<u8>,
+}
+
+impl Contender {
+    pub(super) fn new(program: &'static [Op]) -> Self {
+        let mut contender = Self {
+            program,
+            at: 0,
+            machine: None,
+            targets: Vec::new(),
+            is_beside: false,
+            epoch: 1,
+            is_expired: false,
+            old: None,
+            lag: 0,
+            pipe: Vec::new(),
+            inbox: Vec::new(),
+            watches: Vec::new(),
+            slots: Vec::new(),
+            own_watches: Vec::new(),
+            entering: Vec::new(),
+            made: Vec::new(),
+            entered: Vec::new(),
+            proved: Vec::new(),
+            held: Vec::new(),
+            doomed: Vec::new(),
+        };
+        contender.begin();
+        contender
+    }
+
+    pub(super) fn number(&mut self, number: u8) {
+        let held = self.held.iter_mut().flatten();
+        held.chain(self.entered.iter_mut().flatten())
+            .for_each(|lock| lock.client = number);
+        self.doomed.sort_unstable();
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.machine.is_none() && self.at >= self.program.len()
+    }
+
+    /// The node that a downgrade goes beside.
+    pub(super) fn writer(&self) -> Option<&Lock> {
+        self.held.first()?.first()
+    }
+
+    /// Starts the acquire that comes next; a release waits for its turn.
+    pub(super) fn begin(&mut self) {
+        let (targets, place, patience) = match self.program.get(self.at) {
+            Some(Op::Acquire(targets, patience)) => (targets.to_vec(), Place::Tail, *patience),
+            Some(Op::Beside) => {
+                let Some(writer) = self.writer() else {
+                    self.at = self.program.len();
+                    return;
+                };
+                let session = i64::from(self.epoch);
+                let targets = vec![(writer.dir, LockKind::Read)];
+                (targets, Place::Beside { session }, Patience::Wait)
+            }
+            Some(Op::ReleaseFirst) | None => return,
+        };
+        self.is_beside = place != Place::Tail;
+        self.made = vec![None; targets.len()];
+        self.entered = vec![None; targets.len()];
+        self.own_watches = vec![false; targets.len()];
+        self.machine = Some(Acquire::new(
+            targets.iter().map(|(_, kind)| (*kind, place)),
+            patience,
+        ));
+        self.targets = targets;
+        let started = self.step(Event::SessionStarted(i64::from(self.epoch)));
+        assert_eq!(started, None, "ends before anything was asked");
+    }
+
+    /// Releases what it holds longest; nothing, where that is lost.
+    pub(super) fn release(&mut self) {
+        let released: Vec<_> = if self.held.is_empty() {
+            Vec::new()
+        } else {
+            self.held.remove(0).iter().map(|it| it.id).collect()
+        };
+        if !released.is_empty() {
+            let (slot, what) = (None, What::Delete(released));
+            self.pipe.push(Request { slot, what });
+        }
+        self.at += 1;
+        self.begin();
+    }
+
+    /// Puts an event to the state machine and carries out what it says, except the end, which is
+    /// returned.
+    pub(super) fn step(&mut self, event: Event) -> Option<Action> {
+        let actions = self.machine.as_mut().unwrap().step(event);
+        for action in actions {
+            match action {
+                Action::Grant(_) | Action::Busy | Action::Fail(_) => return Some(action),
+                action => self.carry_out(action),
+            }
+        }
+        None
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Probe => self.start(Slot::Members, What::Probe),
+            Action::Enter(members) => {
+                for member in &members {
+                    self.made[*member] = None;
+                    self.forget(*member);
+                    if let Some(earlier) = self.entered[*member].take() {
+                        self.proved.retain(|it| *it != earlier.id);
+                    }
+                }
+                self.entering.clone_from(&members);
+                self.start(Slot::Members, What::Enter(members, None));
+            }
+            Action::MakeParents(members) => self.start(Slot::Members, What::Parents(members)),
+            Action::Search(members) => self.start(Slot::Members, What::Search(members)),
+            Action::List(member) => self.start(Slot::List(member), What::List(member)),
+            Action::Stat(member) => {
+                if let Some(id) = self.made[member] {
+                    self.start(Slot::Stat(member), What::Read(id));
+                }
+            }
+            Action::WatchOwn(member) => {
+                let slot = Slot::OwnWatch(member);
+                if let Some(id) = self.made[member] {
+                    if !self.own_watches[member] && !self.slots.contains(&slot) {
+                        self.start(slot, What::Watch(id));
+                    }
+                }
+            }
+            Action::Watch(member, names) => self.watch(member, &names),
+            Action::Withdraw(nodes) => {
+                for (member, name) in nodes {
+                    self.made[member] = None;
+                    self.doomed.push(id_of(&name));
+                    self.forget(member);
+                }
+            }
+            Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
+        }
+    }
+
+    fn watch(&mut self, member: usize, names: &[String]) {
+        let marks: Vec<_> = names.iter().map(|name| Mark::of(name)).collect();
+        self.drop_slots(|slot| match slot {
+            Slot::Blocker(it, mark) => *it == member && !marks.contains(mark),
+            _ => false,
+        });
+        for mark in marks {
+            let slot = Slot::Blocker(member, mark);
+            if !self.slots.contains(&slot) {
+                self.start(slot, What::Watch(mark.id));
+            }
+        }
+    }
+
+    fn start(&mut self, slot: Slot, what: What) {
+        let replaces = self.slots.contains(&Slot::Members) && slot == Slot::Members;
+        assert!(!replaces, "a request for several members is replaced");
+        self.drop_slots(|it| *it == slot);
+        self.slots.push(slot);
+        let slot = Some(slot);
+        self.pipe.push(Request { slot, what });
+    }
+
+    fn forget(&mut self, member: usize) {
+        self.drop_slots(|slot| slot.is_of(member));
+        self.own_watches[member] = false;
+    }
+
+    fn drop_slots(&mut self, which: impl Fn(&Slot) -> bool) {
+        self.slots.retain(|slot| !which(slot));
+        self.pipe
+            .retain(|it| !it.slot.is_some_and(|slot| which(&slot)));
+        self.inbox.retain(|it| !which(&it.slot));
+        // The own watch belongs to the request that sets it until that is answered.
+        let is_dropped = |slot: &Slot| match slot {
+            Slot::Own(member) if !self.own_watches[*member] => which(&Slot::OwnWatch(*member)),
+            slot => which(slot),
+        };
+        self.watches.retain(|(slot, _)| !is_dropped(slot));
+    }
+
+    /// Ends the attempt; what it has made is handed to the clean-up, and a create that is under
+    /// way finds nobody to tell.
+    pub(super) fn end(&mut self) -> Option<Vec<usize>> {
+        let held = self.held.drain(..).flatten();
+        self.doomed.extend(held.map(|lock| lock.id));
+        let entered = self.entered.iter().flatten().map(|lock| lock.id);
+        for id in self.made.iter().flatten().copied().chain(entered) {
+            if !self.doomed.contains(&id) {
+                self.doomed.push(id);
+            }
+        }
+        let mut creation = None;
+        for request in self.pipe.drain(..) {
+            match request.what {
+                What::Enter(members, None) => creation = Some(members),
+                What::Delete(ids) => self.doomed.extend(ids),
+                _ => {}
+            }
+        }
+        self.clear();
+        creation
+    }
+
+    /// Forgets the flight.
+    pub(super) fn clear(&mut self) {
+        self.pipe.retain(|it| matches!(it.what, What::Delete(_)));
+        self.inbox.clear();
+        self.watches.clear();
+        self.slots.clear();
+        self.proved.clear();
+        self.own_watches.fill(false);
+        self.made.fill(None);
+        self.entered.fill(None);
+    }
+
+    /// The next session serves from now on; what was held is lost.
+    pub(super) fn next_epoch(&mut self) -> Option<Action> {
+        self.epoch += 1;
+        self.lag = 0;
+        self.is_expired = false;
+        self.machine.as_ref()?;
+        self.step(Event::SessionStarted(i64::from(self.epoch)))
+    }
+
+    /// Takes what the driver takes first when the first `arrived` items of the inbox are there.
+    pub(super) fn pick(&self, arrived: usize) -> Option<usize> {
+        let rank = |slot: &Slot| match slot {
+            Slot::Own(member) => self.own_watches[*member].then_some(*member),
+            slot => {
+                let index = self.slots.iter().position(|it| it == slot);
+                index.map(|index| index + 16)
+            }
+        };
+        let there = self.inbox.iter().take(arrived).enumerate();
+        there
+            .filter_map(|(index, item)| Some((rank(&item.slot)?, index)))
+            .min()
+            .map(|(_, index)| index)
+    }
+
+    /// Takes that item and tells the state machine.
+    pub(super) fn take(&mut self, index: usize) -> Event {
+        let Item {
+            slot, event, front, ..
+        } = self.inbox.remove(index);
+        // What was generated earlier and is read later is read with this known.
+        for earlier in self.inbox.iter_mut().take(index) {
+            earlier.front.clone_from(&front);
+        }
+        match slot {
+            Slot::Own(member) => self.own_watches[member] = false,
+            slot => self.slots.retain(|it| *it != slot),
+        }
+        match &event {
+            Event::OwnWatched(member) => self.own_watches[*member] = true,
+            Event::NoParent => self.note(|_| None),
+            Event::Entered(entries) => self.note(|it| Some(id_of(&entries[it].node.name))),
+            Event::Searched(found) => {
+                self.note(|it| found[it].as_ref().map(|found| id_of(&found.name)));
+            }
+            _ => {}
+        }
+        event
+    }
+
+    /// `search` asks for the members of the last create too, so both have the same order.
+    fn note(&mut self, made: impl Fn(usize) -> Option<u8>) {
+        for (index, member) in self.entering.iter().enumerate() {
+            self.made[*member] = made(index);
+        }
+    }
+}
