@@ -415,6 +415,11 @@ impl MemoryEnsemble {
         });
     }
 
+    /// Takes back every [`lose_reply`](Self::lose_reply) that no request has met yet.
+    pub fn keep_replies(&self) {
+        self.shared.with(|state| state.ambushes.clear());
+    }
+
     /// Replaces the faults that are drawn from the seed; `Faults::default()` ends them.
     pub fn set_faults(&self, faults: Faults) {
         self.shared.with(|state| state.faults = faults);

@@ -1,0 +1,132 @@
+//! Thousands of small worlds, each drawn from one number, in which everything goes wrong at once.
+//!
+//! The shipped recipes run on an ensemble in memory and on virtual time; a judge who asks the tree
+//! and the request log looks at every moment. `SIMULATION_SEED=7 cargo test --test simulation`
+//! lives through one world again and tells its story; `SIMULATION_SEEDS` sets how many there are,
+//! `SIMULATION_FIRST` where they begin.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `plan` | what a seed decides |
+//! | `world` | one run from beginning to end |
+//! | `worker`, `trouble` | who uses the locks; what goes wrong |
+//! | `judge` | the rules |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod judge;
+mod plan;
+mod trouble;
+mod worker;
+mod world;
+
+use std::env;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use world::Run;
+
+/// About a minute of two cores.
+const SEEDS: u64 = 20_000;
+/// Seeds that fail are listed up to this many by each thread.
+const FAILURES_MAX: usize = 20;
+/// A world that takes so long of the machine's time never comes to a moment of rest.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+    )
+}
+
+/// Lives through one world, unless it hangs without letting time pass.
+fn watched(seed: u64, tells: bool) -> Run {
+    let (done, alive) = mpsc::channel::<()>();
+    let watchdog = thread::spawn(move || {
+        if alive.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // The only way out of a thread that spins.
+            #[expect(clippy::print_stderr, reason = "the process ends here")]
+            {
+                eprintln!("SIMULATION_SEED={seed} spins");
+            }
+            process::exit(101);
+        }
+    });
+    let run = world::run(seed, tells);
+    drop(done);
+    watchdog.join().unwrap();
+    run
+}
+
+fn told(seed: u64, failure: &str) -> String {
+    let story = watched(seed, true).story;
+    let from = story.len().saturating_sub(200);
+    let story = story[from..].join("\n");
+    format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation")
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    if let Some(seed) = number("SIMULATION_SEED") {
+        let run = watched(seed, true);
+        println!("{}", run.story.join("\n"));
+        assert_eq!(
+            run.failure,
+            None,
+            "seed {seed}: {:?}",
+            plan::Plan::new(seed)
+        );
+        return;
+    }
+    let first = number("SIMULATION_FIRST").unwrap_or(0);
+    let seeds = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
+    let (next, grants) = (AtomicU64::new(first), AtomicU64::new(0));
+    let work = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds || failures.len() == FAILURES_MAX {
+                return failures;
+            }
+            let run = watched(seed, false);
+            grants.fetch_add(run.grants as u64, Ordering::Relaxed);
+            failures.extend(run.failure.map(|failure| (seed, failure)));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut failures: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ends = threads.into_iter();
+        ends.flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    failures.sort();
+    if let Some((seed, failure)) = failures.first() {
+        let others = failures.iter().skip(1);
+        let others: Vec<_> = others
+            .map(|(seed, failure)| format!("{seed}: {failure}"))
+            .collect();
+        panic!("others: {}\n{}", others.join("\n"), told(*seed, failure));
+    }
+    println!("{seeds} worlds, {} grants", grants.load(Ordering::Relaxed));
+    assert!(
+        grants.load(Ordering::Relaxed) > 2 * seeds,
+        "hardly anything was granted"
+    );
+}
+
+#[test]
+fn same_seed_gives_the_same_run() {
+    for seed in 0..20 {
+        let (once, again) = (watched(seed, true), watched(seed, true));
+        assert!(once == again, "seed {seed}");
+    }
+}

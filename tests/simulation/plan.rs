@@ -1,0 +1,148 @@
+//! What one number decides before anything happens.
+
+use std::time::Duration;
+
+use recipes_testing::{Faults, MemoryEnsemble};
+
+/// Paths of mutexes and of read/write locks; few, so that everybody meets.
+pub(crate) const MUTEXES: [&str; 2] = ["/locks/m0", "/locks/m1"];
+pub(crate) const READ_WRITES: [&str; 2] = ["/locks/r0", "/locks/r1"];
+
+/// What goes wrong in a world. Each is off in half of them: a fault that happens all the time
+/// hides what another one would show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// A session is cut off and comes back.
+    Disconnect,
+    /// A session is cut off until the ensemble expires it, as early as a real one may.
+    Starve,
+    /// A session is expired out of the blue.
+    Expire,
+    /// A client takes its session for dead before the ensemble does.
+    GiveUp,
+    /// The whole ensemble stops and starts again.
+    Stop,
+    /// An operator deletes lock nodes.
+    Delete,
+    /// An operator writes into lock nodes.
+    Write,
+    /// The connection breaks under a chosen request.
+    LoseReply,
+    /// A session is closed while it is used.
+    Close,
+    /// Empty containers are reaped.
+    Reap,
+}
+
+const TROUBLES: [Trouble; 10] = [
+    Trouble::Disconnect,
+    Trouble::Starve,
+    Trouble::Expire,
+    Trouble::GiveUp,
+    Trouble::Stop,
+    Trouble::Delete,
+    Trouble::Write,
+    Trouble::LoseReply,
+    Trouble::Close,
+    Trouble::Reap,
+];
+
+/// One world.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) session_timeout: Option<Duration>,
+    pub(crate) latency: Duration,
+    pub(crate) faults: Faults,
+    pub(crate) containers: bool,
+    pub(crate) stats_in_transactions: bool,
+    pub(crate) sessions: usize,
+    pub(crate) workers: usize,
+    pub(crate) rounds: usize,
+    /// The locks that are used.
+    pub(crate) paths: Vec<&'static str>,
+    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) trouble_every_max: Duration,
+    pub(crate) hold_max: Duration,
+    /// How often in a hundred an acquire or a release is dropped half-way.
+    pub(crate) cut_percent: u8,
+    /// Whether guards are asked at every step. To ask one is what ends it when its time is up, so
+    /// that nobody asks in half of the worlds.
+    pub(crate) asks_always: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let timeouts_ms = [None, Some(1200), Some(3000), Some(6000)];
+        let session_timeout = pick(&mut random, &timeouts_ms).map(Duration::from_millis);
+        let latency = Duration::from_millis(pick(&mut random, &[0, 0, 1, 20]));
+        let mut rate = |rates: &[u16]| pick(&mut random, rates);
+        let mut faults = Faults {
+            lost_before_per_mille: rate(&[0, 0, 20, 60]),
+            lost_after_per_mille: rate(&[0, 0, 20, 60]),
+            expiry_per_mille: rate(&[0, 0, 0, 4]),
+            stale_list_per_mille: rate(&[0, 300, 1000]),
+            ..Faults::default()
+        };
+        faults.delay_max = Duration::from_millis(pick(&mut random, &[0, 0, 5, 50, 200]));
+        let all = [MUTEXES, READ_WRITES].concat();
+        let first = random.usize(..all.len());
+        let paths = all.iter().cycle().skip(first).take(random.usize(1..=4));
+        let troubles = TROUBLES.into_iter().filter(|_| random.bool());
+        let troubles: Vec<_> = troubles
+            .filter(|it| *it != Trouble::Starve || session_timeout.is_some())
+            .collect();
+        Self {
+            seed,
+            session_timeout,
+            latency,
+            faults,
+            containers: random.bool(),
+            stats_in_transactions: random.bool(),
+            sessions: random.usize(1..=4),
+            workers: random.usize(2..=7),
+            rounds: random.usize(2..=6),
+            paths: paths.copied().collect(),
+            troubles,
+            trouble_every_max: Duration::from_millis(pick(&mut random, &[30, 300, 1500])),
+            hold_max: Duration::from_millis(pick(&mut random, &[20, 300, 2000])),
+            cut_percent: pick(&mut random, &[0, 15, 40]),
+            asks_always: random.bool(),
+        }
+    }
+
+    /// Whether no create comes soon enough after that of its directory.
+    pub(crate) fn reaps_always(&self) -> bool {
+        self.troubles.contains(&Trouble::Reap) && self.is_rough()
+    }
+
+    /// Whether something goes wrong all the time.
+    pub(crate) fn is_rough(&self) -> bool {
+        self.trouble_every_max < Duration::from_millis(100)
+    }
+
+    pub(crate) fn ensemble(&self) -> MemoryEnsemble {
+        let builder = MemoryEnsemble::builder()
+            .seed(self.seed)
+            .latency(self.latency)
+            .containers(self.containers)
+            .stats_in_transactions(self.stats_in_transactions)
+            .faults(self.faults.clone());
+        match self.session_timeout {
+            Some(timeout) => builder.session_timeout(timeout).build(),
+            None => builder.build(),
+        }
+    }
+}
+
+/// One of these.
+pub(crate) fn pick<T: Clone>(random: &mut fastrand::Rng, items: &[T]) -> T {
+    items[random.usize(..items.len())].clone()
+}
+
+/// A time below this.
+pub(crate) fn below(random: &mut fastrand::Rng, max: Duration) -> Duration {
+    let max_us = u64::try_from(max.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(random.u64(..=max_us))
+}

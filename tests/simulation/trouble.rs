@@ -1,0 +1,162 @@
+//! What goes wrong besides the dice of the ensemble.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use recipes_core::EndReason;
+use recipes_testing::{Lost, Operation};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::plan::{Trouble, below, pick};
+use crate::world::World;
+
+/// Stands in for the session timeout where there is none.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Makes trouble until it is aborted.
+pub(crate) async fn make(world: Arc<World>) {
+    let mut random = Rng::with_seed(world.plan.seed ^ 0x7472_6f75);
+    if world.plan.troubles.is_empty() {
+        return;
+    }
+    loop {
+        sleep(below(&mut random, world.plan.trouble_every_max)).await;
+        let trouble = pick(&mut random, &world.plan.troubles);
+        strike(&world, &mut random, trouble);
+    }
+}
+
+fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
+    let sessions = world.sessions();
+    let index = random.usize(..sessions.len());
+    let timeout = world.plan.session_timeout.unwrap_or(TIMEOUT);
+    match (trouble, sessions[index].session_id()) {
+        (Trouble::Disconnect, Some(id)) => {
+            disconnect(world, id);
+            let back_after = below(random, timeout * 3 / 2);
+            later(world, Instant::now() + back_after, move |world| {
+                world.ensemble.reconnect(id);
+                world.judge().reconnected(id);
+            });
+        }
+        (Trouble::Starve, Some(id)) => {
+            let since = world.judge().last_sent(id);
+            disconnect(world, id);
+            later(world, since + timeout * 7 / 12, move |world| {
+                world.judge().starved(id, since);
+                world.judge().tell(|| format!("{id:#x} starved"));
+                world.ensemble.expire(id);
+            });
+        }
+        (Trouble::Expire, Some(id)) => {
+            world.judge().tell(|| format!("{id:#x} expired"));
+            world.ensemble.expire(id);
+        }
+        (Trouble::GiveUp, Some(id)) => {
+            world.judge().tell(|| format!("{id:#x} given up"));
+            if world.ensemble.end_client(id, EndReason::Expired) {
+                world.note_given_up(id);
+                let expires = Instant::now() + below(random, timeout);
+                if random.bool() {
+                    later(world, expires, move |world| {
+                        world.ensemble.expire(id);
+                    });
+                }
+            }
+        }
+        (Trouble::Stop, _) => stop(world, below(random, timeout)),
+        (Trouble::Delete, _) => delete(world, random),
+        (Trouble::Write, _) => {
+            if let Some(node) = lock_nodes(world, random).pop() {
+                write(world, random, &node);
+            }
+        }
+        (Trouble::LoseReply, id) => {
+            let id = id.filter(|_| random.bool());
+            let operation = pick(
+                random,
+                &[
+                    Operation::Create,
+                    Operation::Delete,
+                    Operation::List,
+                    Operation::Read,
+                    Operation::Watch,
+                    Operation::Sync,
+                    Operation::Multi,
+                ],
+            );
+            let lost = pick(random, &[Lost::BeforeCommit, Lost::AfterCommit]);
+            world.ensemble.lose_reply(id, operation, lost);
+        }
+        (Trouble::Close, _) => {
+            world.judge().tell(|| format!("session {index} closed"));
+            let closing = world.replace(index);
+            tokio::spawn(async move { closing.close().await });
+        }
+        (Trouble::Reap, _) => drop(world.ensemble.reap_containers()),
+        (_, None) => {}
+    }
+}
+
+/// Does something later, unless all is calm by then.
+fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'static) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep_until(at).await;
+        if !world.is_calm() {
+            what(&world);
+        }
+    });
+}
+
+fn disconnect(world: &World, id: i64) {
+    // Before it is cut off, for what it has sent until now.
+    world.judge().disconnected(id);
+    world.ensemble.disconnect(id);
+}
+
+fn stop(world: &Arc<World>, pause: Duration) {
+    world.judge().stopped();
+    world.ensemble.stop();
+    later(world, Instant::now() + pause, |world| {
+        world.ensemble.restart();
+        world.judge().restarted();
+    });
+}
+
+/// The nodes of one lock in the order of their sequences.
+fn lock_nodes(world: &World, random: &mut Rng) -> Vec<String> {
+    let path = pick(random, &world.plan.paths);
+    let mut names = world.ensemble.children(path);
+    names.sort_by_key(|name| name.rsplit(['-', '_']).next().map(str::to_owned));
+    let mut nodes: Vec<_> = names.iter().map(|name| format!("{path}/{name}")).collect();
+    nodes.truncate(random.usize(1..=4));
+    nodes
+}
+
+/// One node, or a neighbour with it.
+fn delete(world: &World, random: &mut Rng) {
+    let mut nodes = lock_nodes(world, random);
+    let kept = nodes.len().saturating_sub(random.usize(1..=2));
+    let mut doomed = nodes.split_off(kept);
+    if random.bool() {
+        doomed.reverse();
+    }
+    for node in doomed {
+        if random.u8(..4) == 0 {
+            write(world, random, &node);
+        }
+        if world.ensemble.delete(&node).is_ok() {
+            world.judge().removed(&node);
+        }
+    }
+}
+
+fn write(world: &World, random: &mut Rng, node: &str) {
+    let texts: [&[u8]; 3] = [b"__REVOKE__", b"", b"\x1f\x8b anything"];
+    let data = pick(random, &texts);
+    world.judge().tell(|| format!("written into {node}"));
+    // It may be gone by now.
+    drop(world.ensemble.set_data(node, data));
+}

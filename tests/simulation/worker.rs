@@ -1,0 +1,431 @@
+//! What a user of the locks does, in any order and given up at any moment.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::future::poll_fn;
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_recipes::{
+    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member,
+    MultiLock, NodesError, Owner, ReleaseError, Session, SessionHealth, Step, WriteGuard,
+};
+
+use crate::plan::{READ_WRITES, below, pick};
+use crate::world::World;
+
+/// Tries wait so long for an ensemble that does not answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Where holders of a lock write their token.
+pub(crate) fn token_path(path: &str) -> String {
+    format!("/tokens{path}")
+}
+
+/// A guard; writers can do more.
+pub(crate) enum Held {
+    Any(LockGuard),
+    Write(WriteGuard),
+}
+
+impl Held {
+    pub(crate) fn guard(&self) -> &LockGuard {
+        match self {
+            Self::Any(guard) => guard,
+            Self::Write(guard) => guard,
+        }
+    }
+
+    async fn release(self) -> Result<(), ReleaseError> {
+        match self {
+            Self::Any(guard) => guard.release().await,
+            Self::Write(guard) => guard.release().await,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Want {
+    Mutex(&'static str),
+    Read(&'static str),
+    Write(&'static str),
+    Set(Vec<(&'static str, bool)>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Forever,
+    AtMost(Duration),
+    Try,
+}
+
+/// When a future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Never,
+    Polls(u32),
+    After(Duration),
+}
+
+/// Who asks: an owner that others may be too, or nobody in particular.
+#[derive(Clone)]
+struct Party {
+    owner: Option<Owner>,
+    number: u64,
+}
+
+/// Does its rounds.
+pub(crate) async fn work(world: Arc<World>, number: usize) {
+    let seed = world.plan.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let random = Rng::with_seed(seed);
+    let mut worker = Worker { world, random };
+    for _ in 0..worker.world.plan.rounds {
+        if worker.world.judge().has_failed() {
+            return;
+        }
+        worker.round().await;
+    }
+}
+
+struct Worker {
+    world: Arc<World>,
+    random: Rng,
+}
+
+impl Worker {
+    async fn round(&mut self) {
+        if self.random.bool() {
+            sleep(below(&mut self.random, Duration::from_millis(200))).await;
+        }
+        let sessions = self.world.sessions();
+        let session = pick(&mut self.random, &sessions);
+        drop(sessions);
+        let want = self.want();
+        let party = self.party(&want);
+        if let Some(held) = Box::pin(self.acquire(&session, &want, &party)).await {
+            let held = self.note(held, &session, &party);
+            Box::pin(self.hold(held, &session, &want, &party)).await;
+        }
+    }
+
+    fn want(&mut self) -> Want {
+        let paths = &self.world.plan.paths;
+        if paths.len() > 1 && self.random.u8(..3) == 0 {
+            let count = self.random.usize(2..=paths.len());
+            let set = self.random.choose_multiple(paths.iter().copied(), count);
+            return Want::Set(
+                set.into_iter()
+                    .map(|path| (path, self.random.bool()))
+                    .collect(),
+            );
+        }
+        let path = pick(&mut self.random, paths);
+        match (READ_WRITES.contains(&path), self.random.bool()) {
+            (false, _) => Want::Mutex(path),
+            (true, false) => Want::Read(path),
+            (true, true) => Want::Write(path),
+        }
+    }
+
+    /// Sets are for nobody in particular: an owner that holds a lock and waits for a set may wait
+    /// in a circle with others.
+    fn party(&mut self, want: &Want) -> Party {
+        if !matches!(want, Want::Set(_)) && self.random.u8(..3) == 0 {
+            let index = self.random.usize(..self.world.owners.len());
+            let owner = Some(self.world.owners[index].clone());
+            return Party {
+                owner,
+                number: index as u64,
+            };
+        }
+        let number = self.world.next_party();
+        let owner = self.random.bool().then(Owner::new);
+        Party { owner, number }
+    }
+
+    fn wait(&mut self) -> Wait {
+        match self.random.u8(..8) {
+            0 | 1 => Wait::Try,
+            2 => Wait::AtMost(Duration::ZERO),
+            3 | 4 => Wait::AtMost(below(&mut self.random, Duration::from_secs(4))),
+            _ => Wait::Forever,
+        }
+    }
+
+    fn cut(&mut self) -> Cut {
+        if self.random.u8(..100) >= self.world.plan.cut_percent {
+            return Cut::Never;
+        }
+        match self.random.u8(..3) {
+            0 => Cut::After(below(&mut self.random, Duration::from_secs(1))),
+            _ => Cut::Polls(self.random.u32(1..16)),
+        }
+    }
+
+    async fn acquire(&mut self, session: &Session, want: &Want, party: &Party) -> Option<Held> {
+        let (wait, cut, in_scope) = (self.wait(), self.cut(), self.random.bool());
+        let started = Instant::now();
+        let asked = ask(session, want, party.owner.as_ref(), wait);
+        let asked = match &party.owner {
+            // Both ways to name the owner.
+            Some(owner) if in_scope => cut_short(owner.scope(asked), cut).await,
+            _ => cut_short(asked, cut).await,
+        };
+        let number = party.number;
+        let is_granted = asked.as_ref().map(|it| it.as_ref().map(Option::is_some));
+        self.world
+            .judge()
+            .tell(|| format!("{number} {want:?} {wait:?} {cut:?}: {is_granted:?}"));
+        let waited = match wait {
+            Wait::Forever => Duration::MAX,
+            Wait::AtMost(Duration::ZERO) | Wait::Try => CONNECT_TIMEOUT,
+            Wait::AtMost(waited) => waited,
+        };
+        // Timers are a millisecond coarse.
+        if started.elapsed().saturating_sub(Duration::from_millis(2)) > waited {
+            self.world
+                .judge()
+                .fail(format!("{wait:?} took {:?}", started.elapsed()));
+        }
+        match asked? {
+            Ok(held) => held,
+            Err(error) => {
+                let is_owned = party.owner.is_some();
+                let is_fair = match &error {
+                    AcquireError::TimedOut { .. } => !matches!(wait, Wait::Forever),
+                    AcquireError::SessionClosed { .. } => session.health() == SessionHealth::Closed,
+                    AcquireError::Lost(_) => is_owned,
+                    AcquireError::Refused {
+                        step: Step::CreateParents,
+                        source: NodesError::NoNode,
+                        ..
+                    } => self.world.plan.reaps_always(),
+                    AcquireError::WouldDeadlock { .. } => {
+                        is_owned && matches!(want, Want::Write(_))
+                    }
+                    _ => false,
+                };
+                if !is_fair {
+                    self.world
+                        .judge()
+                        .fail(format!("{want:?} {wait:?}: {error:?}"));
+                }
+                None
+            }
+        }
+    }
+
+    fn note(&self, held: Held, session: &Session, party: &Party) -> Arc<Held> {
+        let held = Arc::new(held);
+        self.world.judge().granted(&held, session, party.number);
+        held
+    }
+
+    async fn hold(&mut self, held: Arc<Held>, session: &Session, want: &Want, party: &Party) {
+        let mut held = held;
+        for _ in 0..self.random.u8(..4) {
+            match self.random.u8(..8) {
+                0..=2 => {
+                    let pause = below(&mut self.random, self.world.plan.hold_max);
+                    // Whoever is told goes on.
+                    drop(timeout(pause, held.guard().lost()).await);
+                }
+                3 => tokio::task::yield_now().await,
+                4 => self.transact(&held, want).await,
+                5 => self.enter_again(&held, session, want, party).await,
+                6 => {
+                    let pause = below(&mut self.random, self.world.plan.hold_max);
+                    let verified = cut_short(held.guard().verify(), Cut::After(pause)).await;
+                    self.world.judge().tell(|| format!("verified {verified:?}"));
+                }
+                _ => match self.read_too(held, session, party).await {
+                    Some(kept) => held = kept,
+                    None => return,
+                },
+            }
+        }
+        self.leave(held, party).await;
+    }
+
+    /// Writes the token where only the holder may.
+    async fn transact(&mut self, held: &Arc<Held>, want: &Want) {
+        if matches!(want, Want::Read(_)) {
+            return;
+        }
+        let members = held.guard().members();
+        let mut transaction = held.guard().transaction();
+        let writes = members
+            .iter()
+            .filter(|member| !member.node_path.contains("__READ__"));
+        let writes: Vec<_> = writes.collect();
+        for member in &writes {
+            let token = member.fencing_token.as_i64().to_string();
+            transaction = transaction.set(token_path(&member.path), token, None);
+        }
+        let cut = self.cut();
+        let committed = cut_short(transaction.commit(), cut).await;
+        let mut judge = self.world.judge();
+        judge.check_tokens();
+        if let Some(Ok(_)) = committed {
+            for member in &writes {
+                let token = member.fencing_token.as_i64();
+                judge.committed(&member.path, &member.node_path, token);
+            }
+        }
+        drop(judge);
+    }
+
+    /// As the same owner, which waits for nobody.
+    async fn enter_again(
+        &mut self,
+        held: &Arc<Held>,
+        session: &Session,
+        want: &Want,
+        party: &Party,
+    ) {
+        let again = if party.owner.is_some() && self.random.bool() {
+            self.acquire(session, want, party).await
+        } else {
+            held.guard().reenter().ok().map(Held::Any)
+        };
+        let Some(again) = again else { return };
+        let again = self.note(again, session, party);
+        sleep(below(&mut self.random, Duration::from_millis(20))).await;
+        self.leave(again, party).await;
+    }
+
+    /// What only a writer can do. Returns what is held then.
+    async fn read_too(
+        &mut self,
+        held: Arc<Held>,
+        session: &Session,
+        party: &Party,
+    ) -> Option<Arc<Held>> {
+        let cut = self.cut();
+        let Held::Write(writer) = &*held else {
+            return Some(held);
+        };
+        if self.random.bool() {
+            let Some(Ok(reader)) = cut_short(writer.read(), cut).await else {
+                return Some(held);
+            };
+            let reader = self.note(Held::Any(reader.into()), session, party);
+            let (first, second) = match self.random.bool() {
+                true => (held, reader),
+                false => (reader, held),
+            };
+            self.leave(first, party).await;
+            return Some(second);
+        }
+        let writer = match Arc::into_inner(held)? {
+            Held::Write(writer) => writer,
+            other @ Held::Any(_) => return Some(Arc::new(other)),
+        };
+        let held = match cut_short(writer.downgrade(), cut).await? {
+            Ok(reader) => Held::Any(reader.into()),
+            Err(error) => Held::Write(error.into()),
+        };
+        Some(self.note(held, session, party))
+    }
+
+    async fn leave(&mut self, held: Arc<Held>, party: &Party) {
+        let guard = held.guard();
+        // Another acquire of the same owner may have a share of the node before it has its guard.
+        let is_last = guard.hold_count() == 1 && !self.world.is_shared(party.number);
+        let nodes: Vec<_> = guard.members().into_iter().map(|it| it.node_path).collect();
+        self.world.judge().leaving(&held);
+        self.world.judge().tell(|| format!("leaving {nodes:?}"));
+        // The judge has weak references only.
+        let Some(held) = Arc::into_inner(held) else {
+            return;
+        };
+        if self.random.u8(..3) == 0 {
+            return;
+        }
+        let cut = self.cut();
+        match cut_short(held.release(), cut).await {
+            Some(Ok(())) if is_last => {
+                nodes
+                    .iter()
+                    .for_each(|node| self.world.judge().released(node));
+            }
+            Some(Err(error @ ReleaseError::Refused { .. })) => {
+                self.world.judge().fail(format!("release: {error:?}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Drops a future before it is done; `None` if it was.
+async fn cut_short<F: Future>(future: F, cut: Cut) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    match cut {
+        Cut::Never => Some(future.await),
+        Cut::After(pause) => timeout(pause, future).await.ok(),
+        Cut::Polls(polls) => {
+            let mut left = polls;
+            poll_fn(|cx| {
+                if left == 0 {
+                    return Poll::Ready(None);
+                }
+                left -= 1;
+                future.as_mut().poll(cx).map(Some)
+            })
+            .await
+        }
+    }
+}
+
+async fn ask(
+    session: &Session,
+    want: &Want,
+    owner: Option<&Owner>,
+    wait: Wait,
+) -> Result<Option<Held>, AcquireError> {
+    let read_write = |path| InterProcessReadWriteLock::new(session, path).unwrap();
+    let lock: Box<dyn DistributedLock> = match want {
+        Want::Mutex(path) => Box::new(InterProcessMutex::new(session, path).unwrap()),
+        Want::Read(path) => Box::new(read_write(path).read_lock()),
+        Want::Write(path) => {
+            let writer = ask_writer(&read_write(path), owner, wait).await?;
+            return Ok(writer.map(Held::Write));
+        }
+        Want::Set(members) => {
+            let members =
+                members.iter().map(
+                    |(path, writes)| match (READ_WRITES.contains(path), writes) {
+                        (false, _) => Member::mutex(*path),
+                        (true, false) => Member::read(*path),
+                        (true, true) => Member::write(*path),
+                    },
+                );
+            Box::new(MultiLock::new(session, members).unwrap())
+        }
+    };
+    let guard = match (wait, owner) {
+        (Wait::Forever, None) => lock.acquire().await.map(Some),
+        (Wait::Forever, Some(owner)) => lock.acquire_as(owner).await.map(Some),
+        (Wait::AtMost(limit), None) => lock.acquire_timeout(limit).await.map(Some),
+        (Wait::AtMost(limit), Some(owner)) => lock.acquire_timeout_as(owner, limit).await.map(Some),
+        (Wait::Try, None) => lock.try_acquire().await,
+        (Wait::Try, Some(owner)) => lock.try_acquire_as(owner).await,
+    };
+    Ok(guard?.map(Held::Any))
+}
+
+async fn ask_writer(
+    lock: &InterProcessReadWriteLock,
+    owner: Option<&Owner>,
+    wait: Wait,
+) -> Result<Option<WriteGuard>, AcquireError> {
+    match (wait, owner) {
+        (Wait::Forever, None) => lock.write().await.map(Some),
+        (Wait::Forever, Some(owner)) => lock.write_as(owner).await.map(Some),
+        (Wait::AtMost(limit), None) => lock.write_timeout(limit).await.map(Some),
+        (Wait::AtMost(limit), Some(owner)) => lock.write_timeout_as(owner, limit).await.map(Some),
+        (Wait::Try, None) => lock.try_write().await,
+        (Wait::Try, Some(owner)) => lock.try_write_as(owner).await,
+    }
+}
