@@ -233,8 +233,9 @@ impl fmt::Debug for Epoch {
 /// How long after the sending of an acknowledged request the session cannot have been expired.
 ///
 /// Half the session timeout T. The leader learns of a follower's sessions only with its own pings,
-/// up to half a tick, at most T/4, late, and the touch that it learns of may be one heartbeat (T/6)
-/// older than the last: it may expire the session 7/12 T after that sending, not before.
+/// up to half a tick late, at most T/4 unless `minSessionTimeout` is below its default of two ticks,
+/// and the touch that it learns of may be one heartbeat (T/6) older than the last: it may expire the
+/// session 7/12 T after that sending, not before.
 fn lease_time(timeout: Option<Duration>) -> Duration {
     timeout.map_or(FOREVER, |timeout| timeout / 2)
 }
