@@ -3,11 +3,13 @@
 //! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java, and is the
 //! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start the
 //! real thing on loopback, in about a second, for everything that a double cannot prove.
-//! [`CuratorPeer`] runs the recipes of Apache Curator beside ours.
+//! [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
+//! of Apache Curator beside ours.
 
 pub mod contract;
 mod memory;
 mod peer;
+mod proxy;
 mod server;
 mod test_ensemble;
 
@@ -15,6 +17,9 @@ pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Opera
 pub use peer::{
     CuratorPeer, Disorder, Grant, GrantKind, PeerError, PeerStat, ReadWriteGrants, ReadWriteMix,
     check_grants,
+};
+pub use proxy::{
+    Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
 };
 pub use server::{ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer};
 pub use test_ensemble::TestEnsemble;

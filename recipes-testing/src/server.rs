@@ -17,7 +17,7 @@ mod four_letter;
 mod home;
 mod installation;
 mod password;
-mod ports;
+pub(crate) mod ports;
 mod process;
 mod raw_session;
 mod single;

@@ -15,7 +15,7 @@ const TRIES_MAX: usize = 50;
 /// Returns distinct ports that were free on loopback a moment ago.
 ///
 /// Another process may still be faster; whoever starts a server tries again with other ports then.
-pub(super) fn free(count: usize) -> io::Result<Vec<u16>> {
+pub(crate) fn free(count: usize) -> io::Result<Vec<u16>> {
     // All are held until the last is chosen, so that none is chosen twice.
     let listeners = (0..count)
         .map(|_| listener())

@@ -1,0 +1,303 @@
+//! A proxy that breaks connections between clients and ZooKeeper servers at chosen frames.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `rule` | which frame, and what befalls it |
+//! | `frame`, `journal` | what a frame is, and all that passed |
+//! | `connection`, `pump` | two sockets, and one direction between them |
+//! | `splitter`, `message`, `jute` | bytes to frames to what they say; pure |
+//! | `shared` | what the connections have in common |
+
+mod connection;
+mod frame;
+mod journal;
+mod jute;
+mod message;
+mod pump;
+mod rule;
+mod shared;
+mod splitter;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use frame::{Direction, Fate, Frame, Opcode};
+pub use rule::{Cut, Fault, Gate, Injection};
+
+use self::connection::Connections;
+use self::rule::{Act, GateState, Pattern, Turn};
+use self::shared::{Flow, Shared};
+use crate::server::ports;
+
+/// A TCP proxy on loopback, in front of one ZooKeeper server, that understands the frames it hands
+/// on and does harm at those that a test names.
+///
+/// It adds nothing of its own until it is told to. What it does not understand it hands on as it
+/// is: four-letter words, TLS. One proxy for each client keeps faults apart.
+///
+/// Faults come in three kinds:
+/// - at a frame: [`on`](Self::on) names it, [`then`](FramePattern::then) breaks the connection
+///   there, [`hold`](FramePattern::hold) keeps it until the test lets it go;
+/// - of the network: [`black_hole`](Self::black_hole), [`stall`](Self::stall),
+///   [`cut_all`](Self::cut_all), [`set_latency`](Self::set_latency);
+/// - of the server: [`refuse_connections`](Self::refuse_connections),
+///   [`retarget`](Self::retarget).
+///
+/// All methods take `&self` and may be called from several tasks. It runs in real time. Dropping it
+/// closes all connections.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+/// use zookeeper_client::{Acls, Client, CreateMode};
+///
+/// let server = ZooKeeperServer::start().await?;
+/// let proxy = FaultProxy::start(&server.connect_string()).await?;
+/// let client = Client::connect(&proxy.connect_string()).await?;
+/// let reply = proxy.on(Direction::FromServer).opcode(Opcode::Create);
+/// reply.then(Fault::CutBefore(Cut::Fin));
+///
+/// let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+/// let created = client.create("/node", b"", &options).await;
+/// assert!(created.is_err(), "the reply is lost");
+/// assert!(client.check_stat("/node").await?.is_some(), "the node is there");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FaultProxy {
+    port: u16,
+    shared: Arc<Shared>,
+    connections: Arc<Connections>,
+    /// Takes connections; `None` while they are refused.
+    acceptor: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl FaultProxy {
+    /// Starts a proxy in front of `upstream`, `host:port`, on a free port of loopback.
+    ///
+    /// # Errors
+    /// Where the operating system gives no port.
+    pub async fn start(upstream: &str) -> io::Result<Self> {
+        let port = ports::free(1)?
+            .pop()
+            .ok_or_else(|| io::Error::other("no free port"))?;
+        let proxy = Self {
+            port,
+            shared: Arc::new(Shared::new(upstream)),
+            connections: Arc::default(),
+            acceptor: Mutex::new(None),
+        };
+        proxy.accept_connections().await?;
+        Ok(proxy)
+    }
+
+    /// Where clients connect: `127.0.0.1:<port>`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Names frames of one direction, to be narrowed down.
+    pub fn on(&self, direction: Direction) -> FramePattern<'_> {
+        FramePattern {
+            shared: &self.shared,
+            pattern: Pattern {
+                direction,
+                opcode: None,
+                path_part: None,
+                connection: None,
+            },
+            turn: Turn::Nth(1),
+        }
+    }
+
+    /// Forgets all rules. A frame that one of them delays or holds stays so.
+    pub fn clear_rules(&self) {
+        self.shared.rules.clear();
+    }
+
+    /// The frames that were dealt with so far, in that order.
+    #[must_use]
+    pub fn log(&self) -> Vec<Frame> {
+        self.shared.journal.frames()
+    }
+
+    /// Forgets the frames that were dealt with so far.
+    pub fn clear_log(&self) {
+        self.shared.journal.clear();
+    }
+
+    /// How many connections were taken so far; the number of the latest.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Faults of the network and of the server.
+impl FaultProxy {
+    /// Leads connections that are made from now on to another server, `host:port`. Those that exist
+    /// stay; [`cut_all`](Self::cut_all) makes their clients move.
+    pub fn retarget(&self, upstream: &str) {
+        upstream.clone_into(&mut lock(&self.shared.upstream));
+    }
+
+    /// Cuts all connections; new ones are taken.
+    pub fn cut_all(&self, how: Cut) {
+        self.shared.cut.send_replace(how);
+    }
+
+    /// Refuses new connections, as a machine without a server does. Those that exist stay.
+    pub async fn refuse_connections(&self) {
+        let acceptor = lock(&self.acceptor).take();
+        if let Some(acceptor) = acceptor {
+            acceptor.abort();
+            // The port is closed when the task is gone; an error says that it was aborted.
+            drop(acceptor.await);
+        }
+    }
+
+    /// Takes connections again, on the same port; does nothing if they are taken.
+    ///
+    /// # Errors
+    /// Where another process took the port meanwhile.
+    pub async fn accept_connections(&self) -> io::Result<()> {
+        if lock(&self.acceptor).is_some() {
+            return Ok(());
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let connections = Arc::downgrade(&self.connections);
+        let accepting = connection::accept(listener, Arc::clone(&self.shared), connections);
+        *lock(&self.acceptor) = Some(tokio::spawn(accepting));
+        Ok(())
+    }
+
+    /// From now on nothing of this direction arrives, on present and new connections, also not
+    /// their end; the senders notice nothing. With both directions it is a partition.
+    ///
+    /// [`restore`](Self::restore) ends it and cuts the connections that lost something.
+    pub fn black_hole(&self, direction: Direction) {
+        self.set_flow(direction, Flow::Swallows);
+    }
+
+    /// From now on nothing of this direction arrives until [`restore`](Self::restore), and then all
+    /// of it, late and in order: a partition that TCP survives.
+    pub fn stall(&self, direction: Direction) {
+        self.set_flow(direction, Flow::Stalls);
+    }
+
+    /// Ends [`black_hole`](Self::black_hole) and [`stall`](Self::stall).
+    pub fn restore(&self) {
+        self.set_flow(Direction::ToServer, Flow::Passes);
+        self.set_flow(Direction::FromServer, Flow::Passes);
+    }
+
+    /// Makes everything that arrives from now on take so long, in each direction; a round trip takes
+    /// twice that. Any number of frames are under way together, in order.
+    pub fn set_latency(&self, each_way: Duration) {
+        self.shared.latency.send_replace(each_way);
+    }
+
+    fn set_flow(&self, direction: Direction, flow: Flow) {
+        self.shared.flow(direction).send_replace(flow);
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        if let Some(acceptor) = lock(&self.acceptor).take() {
+            acceptor.abort();
+        }
+    }
+}
+
+/// Some frames of a [`FaultProxy`], and what to do about them.
+///
+/// Rules count the frames that match from when they are set. Where several are due at one frame,
+/// the one that was set first counts.
+#[derive(Clone, Debug)]
+#[must_use = "a pattern does nothing by itself"]
+pub struct FramePattern<'a> {
+    shared: &'a Shared,
+    pattern: Pattern,
+    turn: Turn,
+}
+
+impl FramePattern<'_> {
+    /// Only frames of this kind: requests, and replies to them.
+    pub fn opcode(mut self, opcode: Opcode) -> Self {
+        self.pattern.opcode = Some(opcode);
+        self
+    }
+
+    /// Only frames that name a node whose path contains this. Replies name what their requests do.
+    pub fn path_contains(mut self, part: &str) -> Self {
+        self.pattern.path_part = Some(part.to_owned());
+        self
+    }
+
+    /// Only frames of this connection; they are counted from 1.
+    pub fn connection(mut self, connection: u64) -> Self {
+        self.pattern.connection = Some(connection);
+        self
+    }
+
+    /// Not the first that matches, but the n-th, counted from 1.
+    pub fn nth(mut self, n: usize) -> Self {
+        self.turn = Turn::Nth(n);
+        self
+    }
+
+    /// Every frame that matches; for [`seen`](Self::seen), the first.
+    pub fn each(mut self) -> Self {
+        self.turn = Turn::Each;
+        self
+    }
+
+    /// Lets a fault befall the frame.
+    #[expect(clippy::must_use_candidate, reason = "the fault is the point of it")]
+    pub fn then(self, fault: Fault) -> Injection {
+        let rules = &self.shared.rules;
+        rules.add(self.pattern, self.turn, Act::Fault(fault))
+    }
+
+    /// Holds the frame, and all behind it on its way, until the gate is released.
+    pub fn hold(self) -> Gate {
+        let state = Arc::new(GateState::default());
+        let act = Act::Hold(Arc::clone(&state));
+        drop(self.shared.rules.add(self.pattern, self.turn, act));
+        Gate { state }
+    }
+
+    /// Waits until the frame was dealt with, and returns it; at once if it is in the log. Counts
+    /// from the beginning of the log.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn seen(self) -> Frame {
+        let n = match self.turn {
+            Turn::Each => 1,
+            Turn::Nth(n) => n,
+        };
+        self.shared.journal.nth(&self.pattern, n).await
+    }
+
+    /// How many such frames are in the log.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.shared.journal.count(&self.pattern)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
