@@ -1,0 +1,134 @@
+//! Judges exclusion outside the lock's code: who is inside, with which token, and whether what the
+//! server knows agrees.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use zookeeper_recipes::{Client, LockGuard, LockKind};
+
+use crate::recipe::Place;
+
+/// The locks of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    inside: Mutex<Vec<Inside>>,
+    /// Grants of each lock, in their order.
+    granted: Mutex<BTreeMap<String, Vec<(Place, i64)>>>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    who: &'static str,
+    places: Vec<Place>,
+    guard: Arc<LockGuard>,
+}
+
+impl Arena {
+    /// Takes note of a grant. Whoever is inside in its way must have been told by now that it is
+    /// not: its guard is invalid, and its `lost()` is ready (P1, P6). Tokens rise (P2).
+    pub(crate) fn enter(
+        &self,
+        who: &'static str,
+        places: &[Place],
+        guard: &Arc<LockGuard>,
+    ) -> Result<(), String> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in inside.iter() {
+            let is_in_the_way = places
+                .iter()
+                .any(|place| other.places.iter().any(|it| it.conflicts(place)));
+            if is_in_the_way && other.guard.is_valid() {
+                return Err(format!("P1: {who} is granted what {} holds", other.who));
+            }
+            if is_in_the_way && other.guard.lost().now_or_never().is_none() {
+                return Err(format!("P6: {who} is granted before {} is told", other.who));
+            }
+        }
+        self.note_tokens(who, places, guard)?;
+        inside.push(Inside {
+            who,
+            places: places.to_vec(),
+            guard: Arc::clone(guard),
+        });
+        Ok(())
+    }
+
+    /// Before the release is asked for.
+    pub(crate) fn leave(&self, who: &'static str) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.retain(|it| it.who != who);
+    }
+
+    fn note_tokens(
+        &self,
+        who: &'static str,
+        places: &[Place],
+        guard: &LockGuard,
+    ) -> Result<(), String> {
+        let members = guard.members();
+        if members.len() != places.len() {
+            return Err(format!("{who} is granted {members:?} of {places:?}"));
+        }
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in places {
+            let member = members.iter().find(|it| it.path == place.path);
+            let member = member.ok_or_else(|| format!("{who} is not granted {place:?}"))?;
+            let token = member.fencing_token.as_i64();
+            let before = granted.entry(place.path.clone()).or_default();
+            let highest = before
+                .iter()
+                .filter(|(it, _)| it.conflicts(place))
+                .map(|(_, it)| *it);
+            if let Some(highest) = highest.max().filter(|highest| *highest >= token) {
+                return Err(format!("P2: {who} has token {token} after {highest}"));
+            }
+            before.push((place.clone(), token));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that no node in the way of a grant is older than its own (P3): nodes that exist now and
+/// were created before it existed when it was granted.
+pub(crate) async fn check_order(
+    operator: &Client,
+    who: &str,
+    places: &[Place],
+    guard: &LockGuard,
+) -> Result<(), String> {
+    for place in places {
+        let Some(own) = guard.members().into_iter().find(|it| it.path == place.path) else {
+            return Err(format!("{who} is not granted {place:?}"));
+        };
+        // A writer in place of which its owner reads keeps its token: not in this sweep.
+        let own_czxid = own.fencing_token.as_i64();
+        let names = operator.list_children(&place.path).await;
+        for name in names.map_err(|error| format!("cannot list: {error}"))? {
+            let path = format!("{}/{name}", place.path);
+            let other = Place {
+                path: place.path.clone(),
+                kind: kind_of(&name),
+            };
+            let stat = operator.check_stat(&path).await;
+            let older = stat
+                .map_err(|error| format!("cannot read: {error}"))?
+                .is_some_and(|it| it.czxid < own_czxid);
+            if older && path != own.node_path && other.conflicts(place) {
+                return Err(format!(
+                    "P3: {who} is granted {} after {path}",
+                    own.node_path
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kind_of(name: &str) -> LockKind {
+    match name {
+        name if name.contains("__READ__") => LockKind::Read,
+        name if name.contains("__WRIT__") => LockKind::Write,
+        _ => LockKind::Mutex,
+    }
+}

@@ -1,0 +1,110 @@
+//! One run of the sweep: a recipe, a frame, and what befalls it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use recipes_testing::{Cut, Direction, Fault, FaultProxy, Frame, Injection, Opcode};
+
+use crate::recipe::Recipe;
+
+/// The frame of this direction and kind that comes as the n-th, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) direction: Direction,
+    pub(crate) opcode: Opcode,
+    pub(crate) n: usize,
+}
+
+impl Point {
+    pub(crate) fn inject(self, proxy: &FaultProxy, fault: Fault) -> Injection {
+        let frame = proxy.on(self.direction).opcode(self.opcode);
+        frame.nth(self.n).then(fault)
+    }
+
+    /// Whether it comes at about the same time in every run, whatever the clock does.
+    pub(crate) fn is_certain(self) -> bool {
+        !matches!(self.opcode, Opcode::Ping | Opcode::Sync)
+    }
+}
+
+/// The frames of a run, each kind counted.
+pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    let mut points = Vec::new();
+    for frame in log {
+        let kind = format!("{:?} {:?}", frame.direction, frame.opcode);
+        let n = counts.entry(kind).or_default();
+        *n += 1;
+        let point = Point {
+            direction: frame.direction,
+            opcode: frame.opcode,
+            n: *n,
+        };
+        // Heartbeats and pings go on for as long as a run takes: enough of them.
+        let enough = match frame.opcode {
+            Opcode::Ping => 1,
+            Opcode::Sync => 3,
+            _ => usize::MAX,
+        };
+        if *n <= enough {
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// All that can befall a frame, given that sessions time out after `session_timeout`.
+///
+/// It is never lost alone: what follows on the same connection is lost too, or the connection is.
+/// TCP does not lose a part and hand on the rest, and the ZooKeeper client relies on that.
+pub(crate) fn faults(session_timeout: Duration) -> [Fault; 9] {
+    [
+        Fault::CutBefore(Cut::Fin),
+        Fault::CutBefore(Cut::Reset),
+        Fault::CutWithin(Cut::Fin),
+        Fault::CutWithin(Cut::Reset),
+        Fault::CutAfter(Cut::Fin),
+        Fault::CutAfter(Cut::Reset),
+        Fault::BlackHole,
+        Fault::Delay(session_timeout * 7 / 4),
+        Fault::Split {
+            bytes: 3,
+            pause: Duration::from_millis(1),
+        },
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) recipe: Recipe,
+    /// `None` for a run without a fault.
+    pub(crate) fault: Option<(Point, Fault)>,
+    /// The future is dropped after so many polls.
+    pub(crate) dropped: Option<(Dropped, usize)>,
+}
+
+/// Which future is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    Acquire,
+    Release,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.recipe)?;
+        if let Some((point, fault)) = self.fault {
+            write!(f, " {:?} {:?} {} ", point.direction, point.opcode, point.n)?;
+            match fault {
+                Fault::Delay(_) => write!(f, "Delay")?,
+                Fault::Split { .. } => write!(f, "Split")?,
+                fault => write!(f, "{fault:?}")?,
+            }
+        }
+        if let Some((dropped, polls)) = self.dropped {
+            write!(f, " {dropped:?} dropped at {polls}")?;
+        }
+        Ok(())
+    }
+}

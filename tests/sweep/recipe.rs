@@ -1,0 +1,95 @@
+//! What is put to the sweep: one kind of lock, and who contends with it.
+
+use zookeeper_recipes::{
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind, Member, MultiLock,
+    Session,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipe {
+    Mutex,
+    Read,
+    Write,
+    /// A mutex, a read lock and a write lock, all or none.
+    Set,
+}
+
+/// A lock and how it is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: String,
+    pub(crate) kind: LockKind,
+}
+
+impl Place {
+    fn new(path: &str, kind: LockKind) -> Self {
+        Self {
+            path: path.to_owned(),
+            kind,
+        }
+    }
+
+    pub(crate) fn conflicts(&self, other: &Self) -> bool {
+        let share = self.kind == LockKind::Read && other.kind == LockKind::Read;
+        self.path == other.path && !share
+    }
+}
+
+impl Recipe {
+    /// Who holds the lock before the subject comes.
+    pub(crate) fn before(self, directory: &str) -> Vec<Place> {
+        match self {
+            Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
+            Self::Read => vec![Place::new(directory, LockKind::Write)],
+            Self::Write => vec![Place::new(directory, LockKind::Read)],
+            // The one in the middle, so that the subject keeps the first and withdraws the last.
+            Self::Set => vec![Place::new(&format!("{directory}/b"), LockKind::Write)],
+        }
+    }
+
+    /// Whose connection is cut.
+    pub(crate) fn subject(self, directory: &str) -> Vec<Place> {
+        match self {
+            Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
+            Self::Read => vec![Place::new(directory, LockKind::Read)],
+            Self::Write => vec![Place::new(directory, LockKind::Write)],
+            Self::Set => vec![
+                Place::new(&format!("{directory}/a"), LockKind::Mutex),
+                Place::new(&format!("{directory}/b"), LockKind::Read),
+                Place::new(&format!("{directory}/c"), LockKind::Write),
+            ],
+        }
+    }
+
+    /// Who comes after the subject and waits for it.
+    pub(crate) fn behind(self, directory: &str) -> Vec<Place> {
+        match self {
+            Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
+            Self::Read | Self::Write => vec![Place::new(directory, LockKind::Write)],
+            Self::Set => vec![Place::new(&format!("{directory}/a"), LockKind::Mutex)],
+        }
+    }
+}
+
+/// The lock that these places make together.
+pub(crate) fn lock(session: &Session, places: &[Place]) -> Box<dyn DistributedLock> {
+    let valid = "paths of the sweep are valid";
+    if let [place] = places {
+        return match place.kind {
+            LockKind::Mutex => Box::new(InterProcessMutex::new(session, &place.path).expect(valid)),
+            kind => {
+                let lock = InterProcessReadWriteLock::new(session, &place.path).expect(valid);
+                match kind {
+                    LockKind::Read => Box::new(lock.read_lock()),
+                    _ => Box::new(lock.write_lock()),
+                }
+            }
+        };
+    }
+    let members = places.iter().map(|place| match place.kind {
+        LockKind::Mutex => Member::mutex(&place.path),
+        LockKind::Read => Member::read(&place.path),
+        LockKind::Write => Member::write(&place.path),
+    });
+    Box::new(MultiLock::new(session, members).expect(valid))
+}

@@ -1,0 +1,123 @@
+//! Runs many cases at a time and says how it went.
+
+use std::panic;
+use std::sync::Arc;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use tokio::time::Instant;
+
+use crate::case::Case;
+use crate::scene::{Shown, Stage};
+
+/// Runs at a time, each with a session that must be heard of every 150 ms.
+const AT_A_TIME: usize = 8;
+
+/// More broken runs tell nothing new.
+const BROKEN_MAX: usize = 5;
+
+/// Panics of any thread or task; the library's own tasks tell nobody else.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// What came of some cases.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) runs: usize,
+    pub(crate) struck: usize,
+    pub(crate) lost: usize,
+    longest_wait: (Duration, String),
+    broken: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, case: &Case, outcome: &Result<Shown, String>) {
+        self.runs += 1;
+        match outcome {
+            Ok(shown) => {
+                self.struck += usize::from(shown.has_struck);
+                self.lost += usize::from(shown.was_lost);
+                let wait = (shown.longest_wait, case.to_string());
+                if wait > self.longest_wait {
+                    self.longest_wait = wait;
+                }
+            }
+            Err(broken) => self.broken.push(format!(
+                "{case}: {broken}run it alone: SWEEP_CASE='{case}' cargo test --test sweep\n"
+            )),
+        }
+    }
+
+    /// Prints the counts; fails if a promise was broken or anything has panicked.
+    pub(crate) fn finish(self, what: &str, started: Instant) {
+        let Self {
+            runs,
+            struck,
+            lost,
+            longest_wait: (wait, longest),
+            broken,
+        } = self;
+        println!(
+            "{what}: {runs} runs, {struck} met their frame, {lost} lost the lock while holding, \
+             longest wait {wait:?} ({longest}), {} broken, in {:?}",
+            broken.len(),
+            started.elapsed()
+        );
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0, "P8: panics, see above");
+    }
+}
+
+/// Whether the case is asked for.
+pub(crate) fn is_wanted(case: &Case) -> bool {
+    match std::env::var("SWEEP_CASE") {
+        Ok(wanted) => case.to_string().contains(&wanted),
+        Err(_) => true,
+    }
+}
+
+/// Runs the cases, several at a time; outcomes come in the order in which they end. Ends early
+/// where too much breaks.
+pub(crate) async fn run_all(
+    stage: &Arc<Stage>,
+    cases: Vec<Case>,
+    mut take: impl FnMut(&Case, Result<Shown, String>),
+) {
+    count_panics();
+    let runs = cases.into_iter().map(|case| {
+        let run = tokio::spawn(Arc::clone(stage).run(case));
+        async move {
+            let outcome = run.await;
+            (
+                case,
+                outcome.unwrap_or_else(|error| Err(format!("P8: {error}\n"))),
+            )
+        }
+    });
+    let mut runs = stream::iter(runs).buffer_unordered(AT_A_TIME);
+    let mut broken = 0;
+    while let Some((case, outcome)) = runs.next().await {
+        broken += usize::from(outcome.is_err());
+        take(&case, outcome);
+        if broken >= BROKEN_MAX {
+            return;
+        }
+    }
+}
+
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // Panics of the sweep itself are failures already.
+            let is_ours = info
+                .location()
+                .is_some_and(|it| it.file().contains("sweep"));
+            PANICS.fetch_add(usize::from(!is_ours), Ordering::Relaxed);
+            print(info);
+        }));
+    });
+}

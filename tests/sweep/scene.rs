@@ -1,0 +1,342 @@
+//! One run: somebody holds, the subject comes through the proxy, somebody waits behind it.
+
+use std::fmt::Display;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::poll_fn;
+use recipes_testing::{Direction, FaultProxy, Frame, Opcode, ZooKeeperServer};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_recipes::{AcquireError, Client, LockGuard, ReleaseError, Session};
+
+use crate::arena::{Arena, check_order};
+use crate::case::{Case, Dropped};
+use crate::recipe::{Place, lock};
+
+/// Of the subject; the shortest that servers of the tests grant.
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_millis(400);
+/// Of everybody else: they are judges as well, and must not be lost themselves.
+const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long the subject holds: some heartbeats.
+const HOLD: Duration = Duration::from_millis(150);
+/// A run without a fault has set all watches long before.
+const SETTLED_MAX: Duration = Duration::from_millis(300);
+/// Within this a live waiter is granted once nobody is in its way (P5), and an abandoned node is
+/// gone (P4): the end of a session, a new one, and a busy machine.
+const BOUND: Duration = Duration::from_secs(5);
+/// How long closing the subject's session may wait for its clean-up.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_millis(2);
+
+/// What all runs on one server share.
+pub(crate) struct Stage {
+    server: ZooKeeperServer,
+    before: Session,
+    behind: Session,
+    operator: Client,
+    runs: AtomicU64,
+}
+
+/// What a run has shown beyond that it kept the promises.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) has_struck: bool,
+    pub(crate) was_lost: bool,
+    /// The future was done before it was to be dropped.
+    pub(crate) was_done: bool,
+    /// From the end of what was in the way to the grant.
+    pub(crate) longest_wait: Duration,
+}
+
+fn failed<E: Display>(what: &str) -> impl Fn(E) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+impl Stage {
+    pub(crate) async fn set() -> Arc<Self> {
+        let server = ZooKeeperServer::start().await.expect("a server");
+        let address = server.connect_string();
+        let steady = || Session::builder().session_timeout(STEADY_TIMEOUT);
+        Arc::new(Self {
+            before: steady().connect(&address).await.expect("a session"),
+            behind: steady().connect(&address).await.expect("a session"),
+            operator: server.client().await.expect("a client"),
+            server,
+            runs: AtomicU64::new(0),
+        })
+    }
+
+    /// Runs a case in directories of its own; an error is a broken promise.
+    pub(crate) async fn run(self: Arc<Self>, case: Case) -> Result<Shown, String> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let directory = format!("/sweep/{number}");
+        let proxy = FaultProxy::start(&self.server.connect_string()).await;
+        let proxy = proxy.map_err(failed("no proxy"))?;
+        let injection = case.fault.map(|(point, fault)| point.inject(&proxy, fault));
+        let run = Run {
+            before: case.recipe.before(&directory),
+            subject: case.recipe.subject(&directory),
+            behind: case.recipe.behind(&directory),
+            arena: Arc::default(),
+            stage: self,
+            case,
+        };
+        let played = run.play(&proxy).await;
+        let has_struck = injection.is_some_and(|it| it.count() > 0);
+        match played {
+            Ok(shown) => Ok(Shown {
+                has_struck,
+                frames: proxy.log(),
+                ..shown
+            }),
+            Err(broken) => Err(format!("{broken}\n{}", transcript(&proxy.log()))),
+        }
+    }
+}
+
+/// The frames, one on a line.
+fn transcript(log: &[Frame]) -> String {
+    let start = log.first().map(|it| it.arrived);
+    let line = |it: &Frame| {
+        let at = start.map(|start| (it.arrived - start).as_millis());
+        format!(
+            "{:>6} ms #{} {:?} {:?} xid {:?} error {:?} {:?} {:?}\n",
+            at.unwrap_or_default(),
+            it.connection,
+            it.direction,
+            it.opcode,
+            it.xid,
+            it.error,
+            it.fate,
+            it.paths
+        )
+    };
+    log.iter().map(line).collect()
+}
+
+struct Run {
+    stage: Arc<Stage>,
+    case: Case,
+    before: Vec<Place>,
+    subject: Vec<Place>,
+    behind: Vec<Place>,
+    arena: Arc<Arena>,
+}
+
+type Acquired = Option<Result<LockGuard, AcquireError>>;
+
+impl Run {
+    async fn play(&self, proxy: &FaultProxy) -> Result<Shown, String> {
+        let stage = &*self.stage;
+        let held = lock(&stage.before, &self.before).acquire().await;
+        let held = Arc::new(held.map_err(failed("before"))?);
+        self.arena.enter("before", &self.before, &held)?;
+
+        let options = Session::builder()
+            .session_timeout(SESSION_TIMEOUT)
+            .connect_timeout(CLOSE_MAX);
+        let session = options.connect(&proxy.connect_string()).await;
+        let session = session.map_err(failed("P5: no session"))?;
+        let polls = self.polls(Dropped::Acquire);
+        let contender = lock(&session, &self.subject);
+        let acquiring = tokio::spawn(async move { polled(contender.acquire(), polls).await });
+
+        self.await_subject(&acquiring).await?;
+        // It settles, unless the fault prevents it: then it is caught on its way.
+        let watches = || {
+            proxy
+                .on(Direction::FromServer)
+                .opcode(Opcode::GetData)
+                .count()
+        };
+        let settled = async {
+            while watches() < 2 && !acquiring.is_finished() {
+                sleep(ASK_AGAIN).await;
+            }
+        };
+        drop(timeout(SETTLED_MAX, settled).await);
+        let waiter = self.send_waiter();
+        self.await_waiter(&waiter).await?;
+        self.arena.leave("before");
+        release(held, usize::MAX).await?;
+
+        let shown = self.play_subject(acquiring).await?;
+        let free = Instant::now();
+        let waited = timeout(BOUND, waiter).await;
+        let granted = waited.map_err(failed("P5: behind waits for ever"))?;
+        let granted = granted.map_err(failed("behind"))??;
+        self.await_empty().await?;
+        let closed = timeout(2 * CLOSE_MAX, session.close()).await;
+        closed.map_err(failed("session does not close"))?;
+        let behind_waited = granted.saturating_duration_since(free);
+        Ok(Shown {
+            longest_wait: shown.longest_wait.max(behind_waited),
+            ..shown
+        })
+    }
+
+    fn polls(&self, of: Dropped) -> usize {
+        match self.case.dropped {
+            Some((dropped, polls)) if dropped == of => polls,
+            _ => usize::MAX,
+        }
+    }
+
+    /// From the moment at which nobody is in its way.
+    async fn play_subject(&self, acquiring: JoinHandle<Acquired>) -> Result<Shown, String> {
+        let free = Instant::now();
+        let acquired = timeout(BOUND, acquiring).await;
+        let acquired = acquired.map_err(failed("P5: subject waits for ever"))?;
+        let acquired = acquired.map_err(failed("subject"))?;
+        let mut shown = Shown {
+            frames: Vec::new(),
+            has_struck: false,
+            was_lost: false,
+            was_done: acquired.is_some(),
+            longest_wait: free.elapsed(),
+        };
+        let Some(acquired) = acquired else {
+            return Ok(shown);
+        };
+        let guard = Arc::new(acquired.map_err(failed("subject"))?);
+        self.arena.enter("subject", &self.subject, &guard)?;
+        check_order(&self.stage.operator, "subject", &self.subject, &guard).await?;
+        shown.was_lost = timeout(HOLD, guard.lost()).await.is_ok();
+        if shown.was_lost && guard.is_valid() {
+            return Err("P6: lost and valid".to_owned());
+        }
+        self.arena.leave("subject");
+        let nodes: Vec<_> = guard.members().into_iter().map(|it| it.node_path).collect();
+        let released = release(guard, self.polls(Dropped::Release)).await?;
+        if self
+            .case
+            .dropped
+            .is_some_and(|(it, _)| it == Dropped::Release)
+        {
+            shown.was_done = released.is_some();
+        }
+        if released == Some(true) {
+            for node in nodes {
+                let stat = self.stage.operator.check_stat(&node).await;
+                if stat.map_err(failed("cannot read"))?.is_some() {
+                    return Err(format!("P7: released, and {node} is there"));
+                }
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Sends somebody who waits behind the subject; tells when it was granted.
+    fn send_waiter(&self) -> JoinHandle<Result<Instant, String>> {
+        let (arena, places) = (Arc::clone(&self.arena), self.behind.clone());
+        let stage = Arc::clone(&self.stage);
+        tokio::spawn(async move {
+            let acquired = lock(&stage.behind, &places).acquire().await;
+            let granted = Instant::now();
+            let guard = Arc::new(acquired.map_err(failed("behind"))?);
+            arena.enter("behind", &places, &guard)?;
+            check_order(&stage.operator, "behind", &places, &guard).await?;
+            arena.leave("behind");
+            release(guard, usize::MAX).await?;
+            Ok(granted)
+        })
+    }
+
+    /// The sessions that have nodes in the directories.
+    async fn owners(&self) -> Result<Vec<i64>, String> {
+        let mut owners = Vec::new();
+        for place in &self.subject {
+            let names = match self.stage.operator.list_children(&place.path).await {
+                Err(zookeeper_client::Error::NoNode) => Vec::new(),
+                names => names.map_err(failed("cannot list"))?,
+            };
+            for name in names {
+                let stat = self
+                    .stage
+                    .operator
+                    .check_stat(&format!("{}/{name}", place.path));
+                owners.extend(
+                    stat.await
+                        .map_err(failed("cannot read"))?
+                        .map(|it| it.ephemeral_owner),
+                );
+            }
+        }
+        Ok(owners)
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn(&[i64]) -> bool) -> Result<(), String> {
+        let until = async {
+            while !is_so(&self.owners().await?) {
+                sleep(ASK_AGAIN).await;
+            }
+            Ok(())
+        };
+        match timeout(BOUND, until).await {
+            Ok(done) => done,
+            Err(_) => Err(format!("{what}; nodes of {:?}", self.owners().await)),
+        }
+    }
+
+    /// Waits until the subject has a node, or was dropped.
+    async fn await_subject(&self, acquiring: &JoinHandle<Acquired>) -> Result<(), String> {
+        let others = [&self.stage.before, &self.stage.behind].map(Session::session_id);
+        let is_subjects = |owner: &i64| !others.contains(&Some(*owner));
+        self.until("P5: subject does not queue", |owners| {
+            acquiring.is_finished() || owners.iter().any(is_subjects)
+        })
+        .await
+    }
+
+    /// Waits until the waiter has a node, or was granted at once.
+    async fn await_waiter(
+        &self,
+        waiter: &JoinHandle<Result<Instant, String>>,
+    ) -> Result<(), String> {
+        let session = self.stage.behind.session_id();
+        self.until("P5: behind does not queue", |owners| {
+            waiter.is_finished() || owners.iter().any(|owner| Some(*owner) == session)
+        })
+        .await
+    }
+
+    async fn await_empty(&self) -> Result<(), String> {
+        self.until("P4: nodes are left", |owners| owners.is_empty())
+            .await
+    }
+}
+
+/// Polls a future when it is woken, so many times; then drops it.
+async fn polled<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|cx| {
+        if left > 0 {
+            left -= 1;
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+        }
+        match left {
+            0 => Poll::Ready(None),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Releases with so many polls; `true` if the node is gone for certain, `None` if dropped before.
+async fn release(guard: Arc<LockGuard>, polls: usize) -> Result<Option<bool>, String> {
+    let guard = Arc::into_inner(guard).ok_or("guard is shared")?;
+    let released = timeout(BOUND, polled(guard.release(), polls)).await;
+    match released.map_err(failed("P7: release hangs"))? {
+        None => Ok(None),
+        Some(Ok(())) => Ok(Some(true)),
+        Some(Err(ReleaseError::Lost(_) | ReleaseError::Pending { .. })) => Ok(Some(false)),
+        Some(Err(error)) => Err(format!("P7: {error}")),
+    }
+}
