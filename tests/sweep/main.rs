@@ -5,7 +5,8 @@
 //! subject comes through the proxy and waits, somebody waits behind it, each is granted in turn.
 //! The run is repeated once for each frame that was seen and each fault. Every run is judged from
 //! outside: see `arena` and `scene`. A failure names its case; `SWEEP_CASE` with a part of that name
-//! runs these alone.
+//! runs these alone. `partition` measures by how much a holder that is cut off knows of its loss
+//! before the server gives the lock to another.
 //!
 //! [`FaultProxy`]: recipes_testing::FaultProxy
 #![cfg(unix)]
@@ -19,6 +20,7 @@ mod arena;
 mod cancel;
 mod case;
 mod cuts;
+mod partition;
 mod recipe;
 mod runner;
 mod scene;

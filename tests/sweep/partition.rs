@@ -1,0 +1,232 @@
+//! A holder that is cut off knows it before the server gives the lock to another, and by how much.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{join_all, select_all, try_join_all};
+use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::EventType;
+use zookeeper_recipes::{Client, LockGuard, ReleaseError, Session};
+
+use crate::recipe::{Recipe, lock};
+
+/// Of every recipe for each way of being cut off: 48 partitions in a test.
+const EACH: usize = 3;
+/// Of a session: a busy machine may halt a process for a quarter of it and more.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// Longer than any session, and the restart of one.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The golden ratio: the fractions of its multiples spread evenly.
+const SPREAD: f64 = 0.618_034;
+
+/// How a holder is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Nothing arrives in either direction, ever.
+    Both,
+    /// The server hears nothing.
+    ToServer,
+    /// The server hears the holder, also when it connects again, and is not heard.
+    FromServer,
+    /// Nothing arrives until much later, and then all of it.
+    Late,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Both, Self::ToServer, Self::FromServer, Self::Late];
+
+    fn take(self, proxy: &FaultProxy) {
+        match self {
+            Self::Both => {
+                proxy.black_hole(Direction::ToServer);
+                proxy.black_hole(Direction::FromServer);
+            }
+            Self::ToServer => proxy.black_hole(Direction::ToServer),
+            Self::FromServer => proxy.black_hole(Direction::FromServer),
+            Self::Late => {
+                proxy.stall(Direction::ToServer);
+                proxy.stall(Direction::FromServer);
+            }
+        }
+    }
+}
+
+struct Partition {
+    number: usize,
+    recipe: Recipe,
+    way: Way,
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} cut off {:?}", self.recipe, self.way)
+    }
+}
+
+/// What all partitions share.
+struct Stage {
+    /// Each holder connects to one of them, in turn.
+    servers: Vec<String>,
+    waiting: Session,
+    /// One on each, to see what is first seen of a deletion.
+    observers: Vec<Client>,
+}
+
+impl Partition {
+    /// For how long the holder had known when the server deleted its node; `None` where the machine
+    /// was so busy that the lock was lost before it was cut off.
+    async fn play(self, stage: Arc<Stage>) -> Option<Duration> {
+        let server = stage.servers.iter().cycle().nth(self.number);
+        let proxy = FaultProxy::start(server.expect("a server")).await;
+        let proxy = proxy.expect("a proxy");
+        let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+        let session = options.connect(&proxy.connect_string()).await;
+        let session = session.expect("a session");
+        let directory = format!("/partition/{}", self.number);
+        let lock_of_holder = lock(&session, &self.recipe.subject(&directory));
+        let held = lock_of_holder.acquire().await.expect("a free lock");
+        let token = held.members().first().map(|it| it.fencing_token);
+        let node = held.members().into_iter().map(|it| it.node_path).next();
+        let node = node.expect("a member");
+        let deletion = watch_deletion(&stage.observers, &node).await;
+        let waiter = lock(&stage.waiting, &self.recipe.behind(&directory));
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+
+        // Each at another moment between two heartbeats, and between two ticks of the server.
+        let phase = (self.number as f64 * SPREAD).fract();
+        sleep(SESSION_TIMEOUT.mul_f64(0.2 + phase)).await;
+        if !held.is_valid() {
+            return None;
+        }
+        let told = note_when_told(&held);
+        self.way.take(&proxy);
+
+        let deleted = timeout(PATIENCE, deletion).await;
+        let deleted_at = Instant::now();
+        // Told first: to ask whether it is valid would tell it.
+        let is_told = held.lost().now_or_never().is_some();
+        assert!(!held.is_valid(), "{self}: valid when the server gave it up");
+        assert!(is_told, "{self}: not told when the server gave it up");
+        deleted.expect("the server expires the session");
+        let granted = timeout(PATIENCE, waiter).await.expect("a grant");
+        let granted = granted.expect("a waiter").expect("a grant");
+        assert!(granted.members().first().map(|it| it.fencing_token) > token);
+
+        // What was under way arrives, or the connection breaks: neither gives the lock back nor
+        // takes it from its new holder.
+        proxy.restore();
+        let released = held.release().await;
+        assert!(
+            matches!(released, Err(ReleaseError::Lost(_))),
+            "{self}: {released:?}"
+        );
+        let again = tokio::spawn(async move { lock_of_holder.acquire().await });
+        sleep(SESSION_TIMEOUT / 2).await;
+        assert!(granted.is_valid() && !again.is_finished(), "{self}");
+        granted.release().await.expect("a release");
+        let again = timeout(PATIENCE, again).await.expect("a grant");
+        drop(again.expect("a task").expect("a grant"));
+        let told_at = told.await.expect("told");
+        Some(deleted_at.saturating_duration_since(told_at))
+    }
+}
+
+/// Completes when the first of the observers hears of the deletion.
+async fn watch_deletion(observers: &[Client], node: &str) -> impl Future<Output = ()> + use<> {
+    let mut watchers = Vec::new();
+    for observer in observers {
+        // A follower may not know the node yet.
+        observer.sync(node).await.expect("a server");
+        let (_, _, watcher) = observer.get_and_watch_data(node).await.expect("a node");
+        watchers.push(watcher.changed().boxed());
+    }
+    async move {
+        let (event, ..) = select_all(watchers).await;
+        assert_eq!(event.event_type, EventType::NodeDeleted);
+    }
+}
+
+/// When whoever waits for the loss hears of it.
+fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
+    let (sender, told) = oneshot::channel();
+    let lost = held.lost();
+    tokio::spawn(async move {
+        lost.await;
+        // Nobody asks any more if the test has failed.
+        let _ = sender.send(Instant::now());
+    });
+    told
+}
+
+/// Cuts holders off in every way, all at a time; prints by how much they knew before the server.
+async fn cut_off(servers: &[&ZooKeeperServer]) {
+    let servers: Vec<_> = servers.iter().map(|it| it.connect_string()).collect();
+    let any = servers.join(",");
+    let steady = Session::builder().session_timeout(PATIENCE);
+    let stage = Arc::new(Stage {
+        waiting: steady.connect(&any).await.expect("a session"),
+        observers: try_join_all(servers.iter().map(|it| Client::connect(it)))
+            .await
+            .expect("clients"),
+        servers,
+    });
+    let mut partitions = Vec::new();
+    for _ in 0..EACH {
+        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+            for way in Way::ALL {
+                partitions.push(Partition {
+                    number: partitions.len(),
+                    recipe,
+                    way,
+                });
+            }
+        }
+    }
+    let ways: Vec<_> = partitions.iter().map(|it| it.way).collect();
+    let played = partitions
+        .into_iter()
+        .map(|it| tokio::spawn(it.play(Arc::clone(&stage))));
+    let margins = join_all(played.collect::<Vec<_>>()).await;
+    let mut told = Vec::new();
+    for (way, margin) in ways.into_iter().zip(margins) {
+        told.extend(margin.expect("a partition").map(|margin| (way, margin)));
+    }
+    println!(
+        "session of {SESSION_TIMEOUT:?}, {} partitions: told so many ms before the server deleted \
+         the node",
+        told.len()
+    );
+    for way in Way::ALL {
+        let of_way = told.iter().filter(|(it, _)| *it == way);
+        let mut of_way: Vec<_> = of_way.map(|(_, margin)| margin.as_millis()).collect();
+        of_way.sort_unstable();
+        println!("  {way:?}: {of_way:?}");
+    }
+    assert!(told.len() >= 16 * EACH * 3 / 4, "the machine is too busy");
+    assert!(told.iter().all(|(_, margin)| !margin.is_zero()), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+    let server = ZooKeeperServer::start().await.expect("a server");
+    cut_off(&[&server]).await;
+}
+
+/// Of an ensemble, the leader expires sessions, and learns by its own pings alone, twice a tick, what
+/// its followers have heard: late by a quarter of the session where that is two ticks long, the least
+/// that a server grants unless told otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_that_is_cut_off_from_an_ensemble_knows_before_the_next_one_is_granted() {
+    let tick = SESSION_TIMEOUT / 2;
+    let servers = ZooKeeperServer::builder()
+        .tick(tick)
+        .start_ensemble(3)
+        .await;
+    let servers = servers.expect("an ensemble");
+    let servers: Vec<_> = servers.servers().iter().collect();
+    cut_off(&servers).await;
+}
