@@ -7,6 +7,7 @@
 //! of Apache Curator beside ours.
 
 pub mod contract;
+pub mod history;
 mod memory;
 mod peer;
 mod proxy;

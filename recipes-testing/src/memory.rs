@@ -24,7 +24,7 @@ mod flights;
 mod history;
 mod node_path;
 mod nodes;
-mod random;
+pub(crate) mod random;
 mod record;
 mod reply;
 mod requests;

@@ -2,14 +2,14 @@
 
 /// `splitmix64`: small, seedable, and good enough for dice and identifiers of tests.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,17 +19,17 @@ impl Random {
 
     /// A number below `bound`, 0 where `bound` is 0. The bias of the remainder does not matter to
     /// a test.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
     /// True `rate` times in a thousand; draws nothing at rate 0, so that a fault that is off
     /// leaves the rest of the run as it was.
-    pub(super) fn per_mille(&mut self, rate: u16) -> bool {
+    pub(crate) fn per_mille(&mut self, rate: u16) -> bool {
         rate > 0 && self.below(1000) < u64::from(rate)
     }
 
-    pub(super) fn bytes(&mut self) -> [u8; 16] {
+    pub(crate) fn bytes(&mut self) -> [u8; 16] {
         (u128::from(self.next()) << 64 | u128::from(self.next())).to_be_bytes()
     }
 }

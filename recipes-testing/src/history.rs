@@ -1,0 +1,34 @@
+//! What contenders in any number of processes did and saw, and whether the locks kept their word.
+//!
+//! A process writes each event as one line of its [`Journal`]; the lines of all processes together
+//! are a [`History`], and [`History::check`] judges it in linear time, after sorting.
+//!
+//! | rule | what may not be |
+//! |---|---|
+//! | [`Rule::Exclusion`] | two conflicting guards were certainly valid at one time |
+//! | [`Rule::Told`] | a holder was told of its loss after another was granted |
+//! | [`Rule::Order`] | a grant before that of an older conflicting node |
+//! | [`Rule::Token`] | a token that does not rise over conflicting grants |
+//! | [`Rule::Orphan`] | a lock node is left when all is over |
+//! | [`Rule::Wake`] | a live contender waits with nobody ahead |
+//!
+//! Nothing is taken for granted that a pause of the process could make untrue: an event is stamped
+//! *before* the guard is asked whether it is valid and written after the answer was yes, and
+//! validity is lost for good, so the guard certainly was valid at that stamp. The same log is
+//! checked against the server's own account by [`TransactionLog`](crate::TransactionLog).
+
+mod attempt;
+mod check;
+mod event;
+mod highest;
+#[cfg(unix)]
+mod journal;
+#[cfg(test)]
+mod tests;
+mod wake;
+
+pub use attempt::{Attempt, Granted, History, Malformed};
+pub use check::{Rule, Violation};
+pub use event::{AttemptId, Event, EventError, Happening, Step};
+#[cfg(unix)]
+pub use journal::{Journal, monotonic_now};

@@ -1,0 +1,178 @@
+//! The rules.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Granted, History};
+use super::event::AttemptId;
+use super::highest::Highest;
+
+/// What a history must not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Conflicting guards are never valid at one time.
+    Exclusion,
+    /// A holder is told of a loss before another is granted; not while its process was paused.
+    Told,
+    /// Conflicting grants come in the order of their nodes.
+    Order,
+    /// Tokens rise over conflicting grants.
+    Token,
+    /// Nothing is left when all is over.
+    Orphan,
+    /// Who has nobody ahead is granted within a bound.
+    Wake,
+}
+
+/// A rule that was broken, and who did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// Path of the lock, or of the node that is left.
+    pub path: String,
+    /// The two attempts, the earlier grant first; only one where nobody else is to blame.
+    pub attempts: Vec<AttemptId>,
+    /// The figures.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} broken on {} by", self.rule, self.path)?;
+        for attempt in &self.attempts {
+            write!(f, " {attempt}")?;
+        }
+        write!(f, ": {}", self.detail)
+    }
+}
+
+/// Grants that may be in force together: one party's guards of one place.
+type Group = (u64, i64);
+
+type Grant<'a> = (&'a Attempt, &'a Granted);
+
+impl History {
+    /// Checks all rules; returns the first violation of each by each lock.
+    ///
+    /// `wait_max` is how long a contender may wait with nobody ahead, the ensemble up and its
+    /// process running: the session timeout, after which a node of a dead process goes, and as
+    /// much again to connect.
+    #[must_use]
+    pub fn check(&self, wait_max: Duration) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        let mut by_path: BTreeMap<&str, Vec<Grant<'_>>> = BTreeMap::new();
+        for grant in self.grants() {
+            by_path.entry(&grant.0.path).or_default().push(grant);
+        }
+        for grants in by_path.values_mut() {
+            grants.sort_by_key(|(attempt, granted)| (granted.at, attempt.id));
+            for pair in self.pair_rules() {
+                violations.extend(sweep(grants, &pair));
+            }
+        }
+        violations.extend(self.left.iter().map(|node| self.orphan(node)));
+        violations.extend(self.wakes(wait_max));
+        violations
+    }
+
+    /// The rules on pairs of conflicting grants.
+    pub(super) fn pair_rules(&self) -> [PairRule<'_>; 4] {
+        [
+            PairRule {
+                rule: Rule::Exclusion,
+                value: Box::new(|(_, granted)| Some(as_signed(granted.valid_until))),
+                limit: |granted| as_signed(granted.at),
+                says: "the first was valid at",
+                but: "when the second was granted at",
+            },
+            PairRule {
+                rule: Rule::Told,
+                value: Box::new(|(attempt, granted)| {
+                    let told = granted.told?;
+                    let paused = self.was_paused(attempt.id.worker, granted.at, told);
+                    (!paused).then(|| as_signed(told))
+                }),
+                limit: |granted| as_signed(granted.at),
+                says: "the first was told at",
+                but: "when the second was granted at",
+            },
+            PairRule {
+                rule: Rule::Order,
+                value: Box::new(|(_, granted)| Some(granted.place)),
+                limit: |granted| granted.place,
+                says: "the first to be granted has place",
+                but: "the second",
+            },
+            PairRule {
+                rule: Rule::Token,
+                value: Box::new(|(_, granted)| Some(granted.token)),
+                limit: |granted| granted.token,
+                says: "the first to be granted has token",
+                but: "the second",
+            },
+        ]
+    }
+
+    fn orphan(&self, node: &str) -> Violation {
+        let its = self.grants().filter(|(_, granted)| granted.node == node);
+        Violation {
+            rule: Rule::Orphan,
+            path: node.to_owned(),
+            attempts: its.map(|(attempt, _)| attempt.id).collect(),
+            detail: "it was there when all was over".to_owned(),
+        }
+    }
+}
+
+/// A rule on two conflicting grants: the earlier one's value must be below the later one's limit.
+pub(super) struct PairRule<'a> {
+    pub(super) rule: Rule,
+    /// Of the earlier grant, `None` where the rule does not bind it.
+    pub(super) value: Box<dyn Fn(Grant<'_>) -> Option<i64> + 'a>,
+    pub(super) limit: fn(&Granted) -> i64,
+    says: &'static str,
+    but: &'static str,
+}
+
+/// Goes through the grants of one lock in the order of their stamps.
+fn sweep(grants: &[Grant<'_>], pair: &PairRule<'_>) -> Option<Violation> {
+    let mut exclusive = Highest::default();
+    let mut all = Highest::default();
+    for (index, (attempt, granted)) in grants.iter().enumerate() {
+        let group: Group = (attempt.party, granted.token);
+        let conflicting = if attempt.is_shared() {
+            &exclusive
+        } else {
+            &all
+        };
+        let limit = (pair.limit)(granted);
+        let earlier = conflicting
+            .outside(group)
+            .filter(|(value, _)| *value >= limit);
+        if let Some((value, (earlier, _))) =
+            earlier.and_then(|(value, earlier)| Some((value, grants.get(earlier)?)))
+        {
+            return Some(Violation {
+                rule: pair.rule,
+                path: attempt.path.clone(),
+                attempts: vec![earlier.id, attempt.id],
+                detail: format!("{} {value}, {} {limit}", pair.says, pair.but),
+            });
+        }
+        if let Some(value) = (pair.value)((attempt, granted)) {
+            all.insert(value, group, index);
+            if !attempt.is_shared() {
+                exclusive.insert(value, group, index);
+            }
+        }
+    }
+    None
+}
+
+/// Nanoseconds since the machine was started fit, for three centuries.
+pub(super) fn as_signed(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}

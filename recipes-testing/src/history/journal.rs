@@ -1,0 +1,52 @@
+//! Where a process writes its events down.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::event::{AttemptId, Event, Happening, Step};
+
+/// Nanoseconds of the machine's monotonic clock, the same in all of its processes.
+#[must_use]
+pub fn monotonic_now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+}
+
+/// A file of events, one line each, that a killed process leaves whole.
+///
+/// Several may append to one file.
+#[derive(Debug)]
+pub struct Journal(File);
+
+impl Journal {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// As the file system's.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        Ok(Self(options.create(true).append(true).open(path)?))
+    }
+
+    /// Writes down one contender's step; `at` was taken before what the step says was asked.
+    ///
+    /// # Errors
+    /// As the file system's.
+    pub fn step(&self, at: u64, id: AttemptId, step: Step) -> io::Result<()> {
+        self.write(at, Happening::Of(id, step))
+    }
+
+    /// Writes down what happened.
+    ///
+    /// # Errors
+    /// As the file system's.
+    pub fn write(&self, at: u64, what: Happening) -> io::Result<()> {
+        // One call appends the whole line: nobody gets in between, and a kill leaves all or nothing.
+        let line = format!("{}\n", Event { at, what });
+        (&self.0).write_all(line.as_bytes())
+    }
+}
