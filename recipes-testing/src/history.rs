@@ -14,15 +14,18 @@
 //!
 //! Nothing is taken for granted that a pause of the process could make untrue: an event is stamped
 //! *before* the guard is asked whether it is valid and written after the answer was yes, and
-//! validity is lost for good, so the guard certainly was valid at that stamp. The same log is
-//! checked against the server's own account by [`TransactionLog`](crate::TransactionLog).
+//! validity is lost for good, so the guard certainly was valid at that stamp. [`History::confirm`]
+//! compares all of it with the server's own account, its [`TransactionLog`](crate::TransactionLog).
 
+mod ahead;
 mod attempt;
 mod check;
 mod event;
 mod highest;
-#[cfg(unix)]
 mod journal;
+mod oracle;
+#[cfg(test)]
+mod oracle_tests;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -30,5 +33,5 @@ mod wake;
 pub use attempt::{Attempt, Granted, History, Malformed};
 pub use check::{Rule, Violation};
 pub use event::{AttemptId, Event, EventError, Happening, Step};
-#[cfg(unix)]
 pub use journal::{Journal, monotonic_now};
+pub use oracle::Confirmed;

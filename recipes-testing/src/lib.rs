@@ -13,6 +13,7 @@ mod peer;
 mod proxy;
 mod server;
 mod test_ensemble;
+mod txn_log;
 
 pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
 pub use peer::{
@@ -24,3 +25,4 @@ pub use proxy::{
 };
 pub use server::{ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer};
 pub use test_ensemble::TestEnsemble;
+pub use txn_log::{Change, Life, LockNodes, LogError, LogRecord, Removal, TransactionLog};

@@ -16,6 +16,8 @@ mod error;
 mod four_letter;
 mod home;
 mod installation;
+#[cfg(test)]
+mod log_toolkit;
 mod password;
 pub(crate) mod ports;
 mod process;

@@ -48,6 +48,8 @@ pub struct Granted {
     pub valid_until: u64,
     /// When it was told that the lock is lost, or released it.
     pub told: Option<u64>,
+    /// Whether it was told of a loss before it released.
+    pub is_lost: bool,
     /// Its fencing token.
     pub token: i64,
     /// Its place in the queue: transaction that made the node; for a reader beside a writer, the
@@ -223,6 +225,7 @@ impl Attempt {
                     at,
                     valid_until: at,
                     told: None,
+                    is_lost: false,
                     token: *token,
                     place: *token,
                     node: node.clone(),
@@ -241,6 +244,7 @@ impl Attempt {
                 granted.told = Some(at);
             }
             (Step::Lost, Some(granted)) => {
+                granted.is_lost |= granted.told.is_none();
                 granted.told.get_or_insert(at);
             }
             (Step::Released | Step::LetGo, Some(_)) => self.ended = Some(at),

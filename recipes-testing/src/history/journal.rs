@@ -11,9 +11,24 @@ use super::event::{AttemptId, Event, Happening, Step};
 /// Nanoseconds of the machine's monotonic clock, the same in all of its processes.
 #[must_use]
 pub fn monotonic_now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let part = |part: i64| u64::try_from(part).unwrap_or(0);
-    part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+    u64::try_from(nanoseconds(ClockId::Monotonic)).unwrap_or(0)
+}
+
+/// By how many nanoseconds the wall clock is ahead of the monotonic one, as long as nobody sets it.
+pub(super) fn wall_ahead() -> i64 {
+    // The reading that was interrupted least.
+    let readings = (0..100).map(|_| {
+        let before = nanoseconds(ClockId::Monotonic);
+        let wall = nanoseconds(ClockId::Realtime);
+        let after = nanoseconds(ClockId::Monotonic);
+        (after - before, wall - (before + (after - before) / 2))
+    });
+    readings.min().map_or(0, |(_, ahead)| ahead)
+}
+
+fn nanoseconds(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// A file of events, one line each, that a killed process leaves whole.

@@ -46,6 +46,11 @@ impl Home {
         self.path().join("server.log")
     }
 
+    /// Where the server writes its transactions.
+    pub(super) fn log_folder(&self) -> PathBuf {
+        self.path().join("data").join("version-2")
+    }
+
     /// The last lines of the log, or why there are none.
     pub(super) fn log_tail(&self) -> String {
         tail(&self.log()).unwrap_or_else(|error| format!("(no log: {error})"))

@@ -17,7 +17,7 @@ const DEBIAN_LOG_JAR: &str = "/usr/share/java/slf4j-simple.jar";
 #[derive(Clone, Debug)]
 pub(super) struct Installation {
     pub(super) java: PathBuf,
-    class_path: OsString,
+    pub(super) class_path: OsString,
 }
 
 impl Installation {

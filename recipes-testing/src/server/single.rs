@@ -19,6 +19,7 @@ use super::home::Home;
 use super::installation::Installation;
 use super::process::Process;
 use super::raw_session::{self, Ended};
+use crate::txn_log::{LogError, TransactionLog};
 
 /// Starting takes a second; five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -253,6 +254,18 @@ impl ZooKeeperServer {
     /// quorum.
     pub async fn watch_count(&self) -> Result<usize, ServerError> {
         self.read("wchs", four_letter::watch_count).await
+    }
+
+    /// Reads the server's own log of all that it has done; it may be running or not.
+    ///
+    /// A member of an ensemble may have taken up what the others never agreed to: read the log of
+    /// the leader, when all is over.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError`], as for a log of a version that is not known.
+    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
+        TransactionLog::read(&self.home.log_folder())
     }
 
     /// Ends a session as if it had expired, and returns after its ephemeral nodes are deleted.

@@ -1,0 +1,226 @@
+//! What the server's own log says about a history.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use recipes_core::LockKind;
+
+use super::ahead::Queues;
+use super::attempt::{Attempt, Granted, History};
+use super::check::{Rule, Violation, as_signed};
+use super::journal::wall_ahead;
+use crate::txn_log::{Change, Life, LockNodes, Removal, TransactionLog};
+
+/// What the log of the server confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Confirmed {
+    /// Grants whose node, token and place in the queue are as the server says.
+    pub grants: usize,
+    /// Writes under a lock that fell into the life of its node, with nobody ahead.
+    pub writes: usize,
+    /// Nodes, all of which are gone.
+    pub nodes: usize,
+    /// How long before the server took up the expiry of its session each holder was told; not
+    /// of processes that were paused.
+    pub told_before: Vec<Duration>,
+}
+
+impl History {
+    /// Compares the grants with the log of the server that gave them, after all is over.
+    ///
+    /// The clocks of the log and of the history must be those of one machine, and nobody may have
+    /// set them in between. Takes the place of each node over, so do it before
+    /// [`check`](Self::check).
+    ///
+    /// # Errors
+    /// All violations: a grant without a node or with another node's token, before the deletion of
+    /// an older conflicting node was even asked for, a guard that outlived its node, a write under
+    /// a lock at a time when its node did not live or was not the first, a node that is left.
+    pub fn confirm(&mut self, log: &TransactionLog) -> Result<Confirmed, Vec<Violation>> {
+        self.confirm_at(log, wall_ahead())
+    }
+
+    /// The same, the wall clock being this many nanoseconds ahead.
+    pub(super) fn confirm_at(
+        &mut self,
+        log: &TransactionLog,
+        wall_ahead: i64,
+    ) -> Result<Confirmed, Vec<Violation>> {
+        let nodes = log.lock_nodes();
+        self.learn(|node| nodes.get(node).map(|life| (life.place, life.session)));
+        let mut oracle = Oracle {
+            history: self,
+            nodes: &nodes,
+            queues: Queues::new(&nodes),
+            wall_ahead,
+            violations: Vec::new(),
+            confirmed: Confirmed::default(),
+        };
+        oracle.grants();
+        oracle.writes(log);
+        oracle.nodes_are_gone();
+        match oracle.violations.is_empty() {
+            true => Ok(oracle.confirmed),
+            false => Err(oracle.violations),
+        }
+    }
+}
+
+struct Oracle<'a> {
+    history: &'a History,
+    nodes: &'a LockNodes,
+    queues: Queues<'a>,
+    /// Nanoseconds by which the wall clock is ahead of the history's.
+    wall_ahead: i64,
+    violations: Vec<Violation>,
+    confirmed: Confirmed,
+}
+
+impl<'a> Oracle<'a> {
+    fn grants(&mut self) {
+        let history = self.history;
+        for (attempt, granted) in history.grants() {
+            let Some(life) = self.nodes.get(&granted.node) else {
+                self.wrong(
+                    Rule::Order,
+                    attempt,
+                    "its node is not in the server's log".to_owned(),
+                );
+                continue;
+            };
+            if granted.token != life.place {
+                let (token, place) = (granted.token, life.place);
+                let detail = format!("token {token}, and the server's log says {place}");
+                self.wrong(Rule::Token, attempt, detail);
+            }
+            self.is_first(attempt, granted, life);
+            if let Some(removal) = life.removed {
+                self.outlives(attempt, granted, life, removal);
+            }
+            self.confirmed.grants += 1;
+        }
+    }
+
+    /// Whether the deletion of all that was ahead had been asked for.
+    fn is_first(&mut self, attempt: &Attempt, granted: &Granted, life: &Life) {
+        let now_ms = self.wall_ms(granted.at);
+        let ahead = self.queues.ahead(&granted.node, life);
+        let is_there = |removed: Option<Removal>| removed.is_none_or(|it| it.at_ms > now_ms);
+        if let Some(ahead) = ahead.filter(|it| is_there(it.removed)) {
+            let detail = format!("ahead at {now_ms} ms: {ahead:?}");
+            self.wrong(Rule::Order, attempt, detail);
+        }
+    }
+
+    /// Whether the guard was valid when its node was gone, as nobody but the session can see to.
+    fn outlives(&mut self, attempt: &Attempt, granted: &Granted, life: &Life, removal: Removal) {
+        // By somebody else's hand it may be: nobody can know of that before the others.
+        if removal.by != life.session {
+            return;
+        }
+        let (valid_ms, gone_ms) = (self.wall_ms(granted.valid_until), removal.at_ms);
+        if valid_ms > gone_ms {
+            let detail = format!("valid at {valid_ms} ms, its node gone at {gone_ms} ms");
+            self.wrong(Rule::Exclusion, attempt, detail);
+        }
+        let Some(told) = granted.told else {
+            return;
+        };
+        let worker = attempt.id.worker;
+        let was_paused = self.history.was_paused(worker, granted.at, told);
+        if !granted.is_lost || !removal.with_session || was_paused {
+            return;
+        }
+        let told_ms = self.wall_ms(told);
+        match u64::try_from(gone_ms - told_ms) {
+            Ok(before) => self
+                .confirmed
+                .told_before
+                .push(Duration::from_millis(before)),
+            Err(_) => {
+                let detail = format!("told at {told_ms} ms, its node gone at {gone_ms} ms");
+                self.wrong(Rule::Told, attempt, detail);
+            }
+        }
+    }
+
+    /// Writes in transactions that check a lock node: it lives, nobody is ahead, and places rise.
+    fn writes(&mut self, log: &'a TransactionLog) {
+        let nodes = self.nodes;
+        let mut written: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+        for record in log.records() {
+            let Change::Multi(parts) = &record.change else {
+                continue;
+            };
+            let targets = parts.iter().filter_map(|part| match part {
+                Change::Set { path, .. } => Some(path.as_str()),
+                _ => None,
+            });
+            for (node, life) in parts.iter().filter_map(|part| checked(nodes, part)) {
+                for target in targets.clone() {
+                    let wrong = self.write_is_wrong(node, life, record.zxid);
+                    let before = written.insert(target, (life.place, node));
+                    let late = before.filter(|(place, _)| *place > life.place);
+                    let late = late.map(|(_, other)| format!("after one under {other}"));
+                    if let Some(how) = wrong.or(late) {
+                        self.violations.push(Violation {
+                            rule: Rule::Token,
+                            path: target.to_owned(),
+                            attempts: Vec::new(),
+                            detail: format!("{:#x} under {node} was committed {how}", record.zxid),
+                        });
+                    }
+                    self.confirmed.writes += 1;
+                }
+            }
+        }
+    }
+
+    fn write_is_wrong(&self, node: &str, life: &Life, zxid: i64) -> Option<String> {
+        if life.removed.is_some_and(|removal| removal.zxid < zxid) {
+            return Some("after the end of its node".to_owned());
+        }
+        let ahead = self.queues.ahead(node, life)?;
+        let is_there = ahead.removed.is_none_or(|removal| removal.zxid > zxid);
+        is_there.then(|| format!("while {} was ahead", ahead.path))
+    }
+
+    fn nodes_are_gone(&mut self) {
+        for (path, life) in self.nodes.iter() {
+            self.confirmed.nodes += 1;
+            if life.removed.is_none() {
+                self.violations.push(Violation {
+                    rule: Rule::Orphan,
+                    path: path.to_owned(),
+                    attempts: Vec::new(),
+                    detail: format!("session {:#x} lives, and nobody deleted it", life.session),
+                });
+            }
+        }
+    }
+
+    fn wall_ms(&self, at: u64) -> i64 {
+        (as_signed(at) + self.wall_ahead) / 1_000_000
+    }
+
+    fn wrong(&mut self, rule: Rule, attempt: &Attempt, detail: String) {
+        self.violations.push(Violation {
+            rule,
+            path: attempt.path.clone(),
+            attempts: vec![attempt.id],
+            detail,
+        });
+    }
+}
+
+/// The lock node that a part of a transaction checks; readers write in no order.
+fn checked<'a>(nodes: &'a LockNodes, part: &'a Change) -> Option<(&'a str, &'a Life)> {
+    match part {
+        Change::Check { path } => {
+            let life = nodes.get(path).filter(|it| it.kind != LockKind::Read)?;
+            Some((path, life))
+        }
+        _ => None,
+    }
+}
