@@ -48,7 +48,8 @@ pub struct Granted {
     pub valid_until: u64,
     /// When it was told that the lock is lost, or released it.
     pub told: Option<u64>,
-    /// Whether it was told of a loss before it released.
+    /// Whether it was told of a loss before it released; not where the session was ended from
+    /// outside.
     pub is_lost: bool,
     /// Its fencing token.
     pub token: i64,
@@ -181,6 +182,7 @@ impl History {
             let mut evictions = self.evictions.iter().filter(|it| it.0 == session);
             if let Some((_, at)) = evictions.next() {
                 granted.told = granted.told.map(|told| told.min(*at));
+                granted.is_lost = false;
                 granted.valid_until = granted.valid_until.min(*at);
                 if granted.at > *at {
                     attempt.granted = None;

@@ -9,7 +9,7 @@ use super::ahead::Queues;
 use super::attempt::{Attempt, Granted, History};
 use super::check::{Rule, Violation, as_signed};
 use super::journal::wall_ahead;
-use crate::txn_log::{Change, Life, LockNodes, Removal, TransactionLog};
+use crate::txn_log::{Change, Life, LockNodes, Removal, TransactionLog, directory};
 
 /// What the log of the server confirmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl<'a> Oracle<'a> {
     /// Writes in transactions that check a lock node: it lives, nobody is ahead, and places rise.
     fn writes(&mut self, log: &'a TransactionLog) {
         let nodes = self.nodes;
-        let mut written: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+        let mut written: BTreeMap<(&str, &str), (i64, &str)> = BTreeMap::new();
         for record in log.records() {
             let Change::Multi(parts) = &record.change else {
                 continue;
@@ -160,7 +160,7 @@ impl<'a> Oracle<'a> {
             for (node, life) in parts.iter().filter_map(|part| checked(nodes, part)) {
                 for target in targets.clone() {
                     let wrong = self.write_is_wrong(node, life, record.zxid);
-                    let before = written.insert(target, (life.place, node));
+                    let before = written.insert((target, directory(node)), (life.place, node));
                     let late = before.filter(|(place, _)| *place > life.place);
                     let late = late.map(|(_, other)| format!("after one under {other}"));
                     if let Some(how) = wrong.or(late) {

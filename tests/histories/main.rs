@@ -1,0 +1,74 @@
+//! Processes contend for locks of all kinds on a real server while everything goes wrong; what they
+//! saw is checked by the rules, and confirmed by the server's own log.
+//!
+//! `HISTORIES_SEED` repeats the trouble of a run, which a failure prints; not its timing.
+//! `HISTORIES` asks for more of them than usual.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../common/again.rs"]
+mod again;
+mod run;
+mod trouble;
+mod worker;
+
+use std::env;
+
+use recipes_testing::history::monotonic_now;
+
+use run::{Outcome, Run};
+use worker::{Orders, Scenes};
+
+/// Histories of a second each, six at a time; two or three troubles come about in each.
+const SCENES: Scenes = Scenes {
+    count: 5,
+    side_by_side: 6,
+    length_ms: 1000,
+};
+/// Histories that have to be judged. One with fewer grants does not count, as when the server was
+/// down for most of it.
+const HISTORIES: u64 = 300;
+const GRANTS_MIN: usize = 10;
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|it| it.parse().unwrap())
+}
+
+/// Runs one after the other, until so many histories are judged.
+async fn runs(wanted: u64, first_seed: u64) -> Outcome {
+    let wanted = usize::try_from(wanted).unwrap();
+    let mut all = Outcome::default();
+    // One history from each run is very little; a machine that cannot do it is no place for this.
+    for seed in (first_seed..).take(wanted) {
+        all.add(Run::judged(seed, SCENES).await);
+        if all.histories >= wanted {
+            break;
+        }
+    }
+    assert!(all.histories >= wanted, "{all:?}");
+    all
+}
+
+#[tokio::test]
+async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_wrong() {
+    let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
+    let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
+    // Two servers at a time: half of the time goes by with waiting for one to come back.
+    let (mut all, others) = tokio::join!(runs(wanted, seed), runs(wanted, seed + 1_000_000));
+    all.add(others);
+    println!("{all:?}");
+}
+
+#[tokio::test]
+#[ignore = "a process that the other tests start"]
+async fn worker_process() {
+    if let Some(orders) = again::orders() {
+        let orders: Orders = orders.parse().unwrap();
+        worker::work(orders).await;
+    }
+}

@@ -1,0 +1,279 @@
+//! One server, several processes of contenders, and trouble.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fastrand::Rng;
+use recipes_testing::history::{Happening, History, Journal, monotonic_now};
+use recipes_testing::{ServerError, TransactionLog, ZooKeeperServer};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use crate::GRANTS_MIN;
+use crate::again::Again;
+use crate::trouble::{Schedule, Trouble};
+use crate::worker::{LOCKS, Orders, SESSION_TIMEOUT, Scenes, path, register};
+
+/// Processes that contend at one time.
+const WORKERS: usize = 4;
+/// Within this, contenders that are left alone have come to an end, or never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a contender may wait with nobody ahead: until the session of a dead one has expired
+/// and everybody has connected again, on a busy machine.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// A server that is asked while it is down or starts may not answer at all.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) histories: usize,
+    pub(crate) attempts: usize,
+    pub(crate) grants: usize,
+    pub(crate) writes: usize,
+    pub(crate) nodes: usize,
+    pub(crate) troubles: usize,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.attempts += other.attempts;
+        self.grants += other.grants;
+        self.writes += other.writes;
+        self.nodes += other.nodes;
+        self.troubles += other.troubles;
+    }
+}
+
+/// Everything that goes on at one time.
+pub(crate) struct Run {
+    seed: u64,
+    scenes: Scenes,
+    server: ZooKeeperServer,
+    folder: TempDir,
+    journal: Journal,
+    start: u64,
+    workers: Vec<(u32, Again)>,
+    started: u32,
+}
+
+impl Run {
+    /// Runs to the end and judges.
+    pub(crate) async fn judged(seed: u64, scenes: Scenes) -> Outcome {
+        let mut random = Rng::with_seed(seed);
+        let schedule = Schedule::random(&mut random, WORKERS, scenes.length());
+        println!("HISTORIES_SEED={seed} {schedule}");
+        let mut run = Self::new(seed, scenes).await;
+        let troubles = run.trouble(&schedule, &mut random).await;
+        run.finish().await;
+        run.judge(&schedule, troubles)
+    }
+
+    async fn new(seed: u64, scenes: Scenes) -> Self {
+        let server = ZooKeeperServer::start().await.unwrap();
+        let client = server.client().await.unwrap();
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        client.mkdir("/registers", &options).await.unwrap();
+        for lock in locks(scenes) {
+            client
+                .create(&register(&lock), b"", &options)
+                .await
+                .unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&folder.path().join("trouble")).unwrap();
+        let mut run = Self {
+            seed,
+            scenes,
+            server,
+            folder,
+            journal,
+            start: monotonic_now(),
+            workers: Vec::new(),
+            started: 0,
+        };
+        for _ in 0..WORKERS {
+            let worker = run.start_worker();
+            run.workers.push(worker);
+        }
+        run
+    }
+
+    fn start_worker(&mut self) -> (u32, Again) {
+        let worker = self.started;
+        self.started += 1;
+        let orders = Orders {
+            worker,
+            seed: self.seed.wrapping_add(u64::from(worker) << 48),
+            connect_string: self.server.connect_string(),
+            journal: self.folder.path().join(format!("worker-{worker}")),
+            start: self.start,
+            scenes: self.scenes,
+        };
+        (worker, Again::start("worker_process", &orders.to_string()))
+    }
+
+    fn note(&self, what: Happening) {
+        self.journal.write(monotonic_now(), what).unwrap();
+    }
+
+    /// Brings the trouble about until the contenders come to an end; says how much there was.
+    async fn trouble(&mut self, schedule: &Schedule, random: &mut Rng) -> usize {
+        let begun = Instant::now();
+        let mut count = 0;
+        for (calm, trouble) in &schedule.0 {
+            sleep(*calm).await;
+            if begun.elapsed() > self.scenes.length() {
+                break;
+            }
+            self.bring(*trouble, random).await.unwrap();
+            count += 1;
+        }
+        count
+    }
+
+    async fn bring(&mut self, trouble: Trouble, random: &mut Rng) -> Result<(), ServerError> {
+        match trouble {
+            Trouble::RestartServer => {
+                self.note(Happening::Down);
+                self.server.restart().await?;
+                self.note(Happening::Up);
+            }
+            Trouble::KillServer => {
+                self.note(Happening::Down);
+                self.server.kill().await?;
+                self.server.start_again().await?;
+                self.note(Happening::Up);
+            }
+            Trouble::PauseServer(pause) => {
+                self.note(Happening::Down);
+                self.server.pause()?;
+                sleep(pause).await;
+                self.server.resume()?;
+                self.note(Happening::Up);
+            }
+            Trouble::PauseWorker(index, pause) => {
+                self.note(Happening::Paused(self.workers[index].0));
+                self.workers[index].1.signal(Signal::STOP);
+                sleep(pause).await;
+                self.workers[index].1.signal(Signal::CONT);
+                self.note(Happening::Resumed(self.workers[index].0));
+            }
+            Trouble::KillWorker(index) => {
+                self.workers[index].1.kill();
+                self.note(Happening::Killed(self.workers[index].0));
+                self.workers[index] = self.start_worker();
+            }
+            Trouble::Evict => {
+                let session = timeout(ANSWER_MAX, self.somebody(random)).await;
+                if let Ok(Ok(Some(session))) = session {
+                    self.note(Happening::Evicted(session));
+                    match self.server.expire(session).await {
+                        Err(ServerError::NoSession { .. }) => {}
+                        done => done?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The session of somebody who has a node now.
+    async fn somebody(&self, random: &mut Rng) -> Result<Option<i64>, Error> {
+        let client = Client::connect(&self.server.connect_string()).await?;
+        let mut locks = locks(self.scenes);
+        random.shuffle(&mut locks);
+        for lock in locks {
+            let Ok(nodes) = client.list_children(&lock).await else {
+                continue;
+            };
+            if let Some(node) = random.choice(nodes) {
+                let stat = client.check_stat(&format!("{lock}/{node}")).await?;
+                return Ok(stat.map(|stat| stat.ephemeral_owner));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for the contenders, and until what dead ones had has gone with their sessions.
+    async fn finish(&mut self) {
+        let deadline = Instant::now() + PATIENCE + self.scenes.length();
+        for (worker, process) in &mut self.workers {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match process.ended(left).await {
+                Some(status) => assert!(status.success(), "seed {}: {worker}: {status}", self.seed),
+                // Somebody hangs: whoever waits with nobody ahead is named below.
+                None => process.kill(),
+            }
+        }
+        let client = self.server.client().await.unwrap();
+        let mut left = Vec::new();
+        let until = Instant::now() + SESSION_TIMEOUT + PATIENCE / 3;
+        for lock in locks(self.scenes) {
+            loop {
+                let nodes = client.list_children(&lock).await.unwrap_or_default();
+                if nodes.is_empty() || Instant::now() > until {
+                    left.extend(nodes.iter().map(|node| format!("{lock}/{node}")));
+                    break;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        left.into_iter()
+            .for_each(|node| self.note(Happening::Left(node)));
+    }
+
+    fn judge(&self, schedule: &Schedule, troubles: usize) -> Outcome {
+        let mut events = String::new();
+        for file in self.folder.path().read_dir().unwrap() {
+            events += &std::fs::read_to_string(file.unwrap().path()).unwrap();
+        }
+        let mut history = History::parse(&events).unwrap();
+        let log = self.server.transaction_log().unwrap();
+        let confirmed = history.confirm(&log);
+        let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
+        violations.extend(history.check(WAIT_MAX));
+        if !violations.is_empty() {
+            let kept = keep(self.seed, &events, &log);
+            let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            panic!(
+                "HISTORIES_SEED={} {schedule}\nhistory and log in {}\n{}",
+                self.seed,
+                kept.display(),
+                violations.join("\n")
+            );
+        }
+        let confirmed = confirmed.unwrap();
+        let mut grants = BTreeMap::new();
+        for (attempt, _) in history.grants() {
+            let (directory, _) = attempt.path.rsplit_once('/').unwrap();
+            *grants.entry(directory).or_insert(0) += 1;
+        }
+        Outcome {
+            histories: grants.values().filter(|it| **it >= GRANTS_MIN).count(),
+            attempts: history.attempts().len(),
+            grants: confirmed.grants,
+            writes: confirmed.writes,
+            nodes: confirmed.nodes,
+            troubles,
+        }
+    }
+}
+
+fn locks(scenes: Scenes) -> Vec<String> {
+    let all = (0..scenes.histories()).flat_map(|history| LOCKS.map(|lock| path(history, lock)));
+    all.collect()
+}
+
+/// Keeps what the judgement is made of.
+fn keep(seed: u64, events: &str, log: &TransactionLog) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("histories-{seed}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("history"), events).unwrap();
+    std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
+    folder
+}

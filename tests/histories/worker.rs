@@ -1,0 +1,415 @@
+//! A process of contenders: takes locks of all kinds at random and writes down what it sees.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::future::join_all;
+use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
+use tokio::time::{sleep, timeout};
+use zookeeper_recipes::{
+    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
+    LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard,
+};
+
+/// What the ensemble grants at least is 400 ms; a busy machine needs more to keep any.
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
+/// Contenders of one process; all share its session.
+const TASKS: u64 = 6;
+/// How often a holder looks whether it still holds.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    pub(crate) worker: u32,
+    pub(crate) seed: u64,
+    pub(crate) connect_string: String,
+    pub(crate) journal: PathBuf,
+    /// On the clock of the histories.
+    pub(crate) start: u64,
+    pub(crate) scenes: Scenes,
+}
+
+/// Which locks are contended for when: a few histories side by side, then others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenes {
+    pub(crate) count: u64,
+    pub(crate) side_by_side: u64,
+    pub(crate) length_ms: u64,
+}
+
+impl Scenes {
+    pub(crate) fn histories(&self) -> u64 {
+        self.count * self.side_by_side
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        Duration::from_millis(self.count * self.length_ms)
+    }
+}
+
+impl fmt::Display for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (worker, seed, start) = (self.worker, self.seed, self.start);
+        let Scenes {
+            count,
+            side_by_side,
+            length_ms,
+        } = self.scenes;
+        let (connect_string, journal) = (&self.connect_string, self.journal.display());
+        write!(
+            f,
+            "{worker} {seed} {start} {count} {side_by_side} {length_ms} {connect_string} {journal}"
+        )
+    }
+}
+
+impl FromStr for Orders {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.splitn(8, ' ');
+        let mut next = || words.next().ok_or(());
+        let mut number = || next()?.parse::<u64>().map_err(drop);
+        let (worker, seed, start) = (number()?, number()?, number()?);
+        let scenes = Scenes {
+            count: number()?,
+            side_by_side: number()?,
+            length_ms: number()?,
+        };
+        Ok(Self {
+            worker: u32::try_from(worker).map_err(drop)?,
+            seed,
+            start,
+            scenes,
+            connect_string: next()?.to_owned(),
+            journal: next()?.into(),
+        })
+    }
+}
+
+/// Where a history has its locks.
+pub(crate) fn path(history: u64, lock: &str) -> String {
+    format!("/histories/{history}/{lock}")
+}
+
+/// Where the last token that wrote under a lock is kept.
+pub(crate) fn register(path: &str) -> String {
+    format!("/registers{}", path.replace('/', "-").replacen('-', "/", 1))
+}
+
+/// Locks of a history: two mutexes, and one for readers and writers.
+pub(crate) const LOCKS: [&str; 3] = ["a", "b", "s"];
+
+pub(crate) async fn work(orders: Orders) {
+    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    // A server that is down or paused now answers later.
+    let session = loop {
+        match options.clone().connect(&orders.connect_string).await {
+            Ok(session) => break session,
+            Err(error) => assert!(elapsed(&orders) < orders.scenes.length(), "{error}"),
+        }
+    };
+    let worker = Arc::new(Worker {
+        journal: Journal::open(&orders.journal).unwrap(),
+        session,
+        orders,
+        attempts: AtomicU32::new(0),
+    });
+    let tasks = (0..TASKS).map(|task| {
+        let random = Rng::with_seed(worker.orders.seed.wrapping_add(task << 32));
+        tokio::spawn(contend(Arc::clone(&worker), random))
+    });
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    worker.session.close().await;
+}
+
+fn elapsed(orders: &Orders) -> Duration {
+    Duration::from_nanos(monotonic_now().saturating_sub(orders.start))
+}
+
+struct Worker {
+    orders: Orders,
+    session: Session,
+    journal: Journal,
+    attempts: AtomicU32,
+}
+
+/// How long a contender waits.
+enum Patience {
+    Endless,
+    Until(Duration),
+    /// The future is dropped.
+    Dropped(Duration),
+    Try,
+}
+
+impl Patience {
+    fn random(random: &mut Rng) -> Self {
+        let within = Duration::from_millis(random.u64(..200));
+        match random.u64(..10) {
+            0 => Self::Try,
+            1 => Self::Dropped(within),
+            2 | 3 => Self::Until(within),
+            _ => Self::Endless,
+        }
+    }
+}
+
+async fn contend(worker: Arc<Worker>, mut random: Rng) {
+    loop {
+        let scene =
+            elapsed(&worker.orders).as_millis() / u128::from(worker.orders.scenes.length_ms);
+        let scene = u64::try_from(scene).unwrap();
+        if scene >= worker.orders.scenes.count {
+            return;
+        }
+        let side_by_side = worker.orders.scenes.side_by_side;
+        let history = scene * side_by_side + random.u64(..side_by_side);
+        let [a, b, s] = LOCKS.map(|lock| path(history, lock));
+        let mutex = |path: &str| vec![(LockKind::Mutex, path.to_owned())];
+        match random.u64(..10) {
+            0 | 1 => worker.take(mutex(&a), &mut random).await,
+            2 => worker.take(mutex(&b), &mut random).await,
+            3..=5 => worker.take(vec![(LockKind::Read, s)], &mut random).await,
+            6 => worker.take(vec![(LockKind::Write, s)], &mut random).await,
+            7 => worker.write_and_downgrade(&s, &mut random).await,
+            8 => {
+                worker
+                    .take([mutex(&b), mutex(&a)].concat(), &mut random)
+                    .await
+            }
+            _ => {
+                let shared = [(LockKind::Mutex, a), (LockKind::Read, s)];
+                worker.take(shared.to_vec(), &mut random).await;
+            }
+        }
+    }
+}
+
+/// What one attempt wants, and under which ids it is written down.
+struct Attempt<'a> {
+    worker: &'a Worker,
+    members: Vec<(AttemptId, LockKind, String)>,
+}
+
+impl Worker {
+    fn note(&self, at: u64, id: AttemptId, step: Step) {
+        self.journal.step(at, id, step).unwrap();
+    }
+
+    fn invoke(&self, wants: Vec<(LockKind, String)>, party: Option<u64>) -> Attempt<'_> {
+        let (worker, number) = (
+            self.orders.worker,
+            self.attempts.fetch_add(1, Ordering::Relaxed),
+        );
+        let party = party.unwrap_or_else(|| (u64::from(worker) << 32) | u64::from(number));
+        let at = monotonic_now();
+        let members = (0..).zip(wants).map(|(member, (kind, path))| {
+            let id = AttemptId {
+                worker,
+                number,
+                member,
+            };
+            let invoked = Step::Invoked {
+                kind,
+                party,
+                path: path.clone(),
+            };
+            self.note(at, id, invoked);
+            (id, kind, path)
+        });
+        let members = members.collect();
+        Attempt {
+            worker: self,
+            members,
+        }
+    }
+
+    fn lock(&self, wants: &[(LockKind, String)]) -> Box<dyn DistributedLock> {
+        if let [(kind, path)] = wants {
+            let shared = || InterProcessReadWriteLock::new(&self.session, path).unwrap();
+            return match kind {
+                LockKind::Mutex => Box::new(InterProcessMutex::new(&self.session, path).unwrap()),
+                LockKind::Read => Box::new(shared().read_lock()),
+                LockKind::Write => Box::new(shared().write_lock()),
+            };
+        }
+        let members = wants.iter().map(|(kind, path)| match kind {
+            LockKind::Mutex => Member::mutex(path),
+            LockKind::Read => Member::read(path),
+            LockKind::Write => Member::write(path),
+        });
+        Box::new(MultiLock::new(&self.session, members).unwrap())
+    }
+
+    async fn take(&self, wants: Vec<(LockKind, String)>, random: &mut Rng) {
+        let lock = self.lock(&wants);
+        let attempt = self.invoke(wants, None);
+        let outcome = match Patience::random(random) {
+            Patience::Endless => lock.acquire().await.map(Some),
+            Patience::Until(within) => lock.acquire_timeout(within).await.map(Some),
+            Patience::Dropped(within) => match timeout(within, lock.acquire()).await {
+                Ok(outcome) => outcome.map(Some),
+                Err(_) => Ok(None),
+            },
+            Patience::Try => lock.try_acquire().await,
+        };
+        if let Some(guard) = attempt.outcome(outcome) {
+            let is_held = attempt.hold(&guard, random).await;
+            attempt.let_go(guard, is_held, random).await;
+        }
+    }
+
+    async fn write_and_downgrade(&self, path: &str, random: &mut Rng) {
+        let lock = InterProcessReadWriteLock::new(&self.session, path).unwrap();
+        let writing = self.invoke(vec![(LockKind::Write, path.to_owned())], None);
+        let party = (u64::from(self.orders.worker) << 32) | u64::from(writing.members[0].0.number);
+        let writer: Option<WriteGuard> = writing.outcome(lock.write().await);
+        let Some(writer) = writer else {
+            return;
+        };
+        if !writing.hold(&writer, random).await {
+            return writing.let_go(writer.into(), false, random).await;
+        }
+        let reading = self.invoke(vec![(LockKind::Read, path.to_owned())], Some(party));
+        let held = writing.step_if_valid(&writer, &Step::Releasing);
+        let reader: Result<ReadGuard, _> = writer.downgrade().await;
+        writing.step(monotonic_now(), &Step::LetGo);
+        let reader = reader.map_err(|error| error.source);
+        if let Some(reader) = reading.outcome(reader) {
+            let is_held = held && reading.hold(&reader, random).await;
+            reading.let_go(reader.into(), is_held, random).await;
+        }
+    }
+}
+
+impl Attempt<'_> {
+    fn step(&self, at: u64, step: &Step) {
+        for (id, ..) in &self.members {
+            self.worker.note(at, *id, step.clone());
+        }
+    }
+
+    /// Writes down a step that says that the guard is valid, or that it is lost.
+    fn step_if_valid(&self, guard: &LockGuard, step: &Step) -> bool {
+        let at = monotonic_now();
+        let is_valid = guard.is_valid();
+        if is_valid {
+            self.step(at, step);
+        } else {
+            self.step(monotonic_now(), &Step::Lost);
+        }
+        is_valid
+    }
+
+    /// Writes down how the acquire ended; a guard is written down if it is valid.
+    fn outcome<G, L>(&self, outcome: Result<G, AcquireError>) -> Option<L>
+    where
+        G: Into<Option<L>>,
+        L: AsGuard,
+    {
+        let at = monotonic_now();
+        let Ok(Some(guard)) = outcome.map(Into::into) else {
+            self.step(at, &Step::Ended);
+            return None;
+        };
+        let granted = guard.as_guard();
+        if !granted.is_valid() {
+            self.step(monotonic_now(), &Step::Lost);
+            return Some(guard);
+        }
+        for member in granted.members() {
+            let mut members = self.members.iter();
+            let (id, ..) = members.find(|(.., path)| *path == member.path).unwrap();
+            let token = member.fencing_token.as_i64();
+            let node = member.node_path;
+            self.worker.note(at, *id, Step::Granted { token, node });
+        }
+        Some(guard)
+    }
+
+    /// Stays a while, looking whether it holds; true if it did until the end.
+    async fn hold(&self, guard: &LockGuard, random: &mut Rng) -> bool {
+        if !guard.is_valid() {
+            return false;
+        }
+        let write = self.write(guard);
+        let stay = async {
+            write.await;
+            for _ in 0..random.u64(..5) {
+                sleep(LOOK_EVERY).await;
+                if !self.step_if_valid(guard, &Step::Valid) {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::select! {
+            biased;
+            _ = guard.lost() => {
+                self.step(monotonic_now(), &Step::Lost);
+                false
+            }
+            is_held = stay => is_held,
+        }
+    }
+
+    /// Writes its tokens under the locks that nobody shares, if they are still held then.
+    async fn write(&self, guard: &LockGuard) {
+        let mut transaction = guard.transaction();
+        for member in guard.members() {
+            let is_own = |it: &&(AttemptId, LockKind, String)| it.2 == member.path;
+            let own = self.members.iter().find(is_own).unwrap();
+            if own.1 != LockKind::Read {
+                let token = member.fencing_token.to_string();
+                transaction = transaction.set(register(&member.path), token, None);
+            }
+        }
+        // Whether it was committed rightly is for the server's log to say.
+        transaction.commit().await.ok();
+    }
+
+    async fn let_go(&self, guard: LockGuard, is_held: bool, random: &mut Rng) {
+        if is_held {
+            self.step_if_valid(&guard, &Step::Releasing);
+        }
+        if random.u64(..5) == 0 {
+            drop(guard);
+            return self.step(monotonic_now(), &Step::LetGo);
+        }
+        let end = match guard.release().await {
+            Ok(()) if is_held => Step::Released,
+            _ => Step::LetGo,
+        };
+        self.step(monotonic_now(), &end);
+    }
+}
+
+/// Guards of all recipes.
+trait AsGuard {
+    fn as_guard(&self) -> &LockGuard;
+}
+
+impl AsGuard for LockGuard {
+    fn as_guard(&self) -> &LockGuard {
+        self
+    }
+}
+
+impl AsGuard for WriteGuard {
+    fn as_guard(&self) -> &LockGuard {
+        self
+    }
+}
+
+impl AsGuard for ReadGuard {
+    fn as_guard(&self) -> &LockGuard {
+        self
+    }
+}
