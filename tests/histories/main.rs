@@ -62,6 +62,8 @@ async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_w
     let (mut all, others) = tokio::join!(runs(wanted, seed), runs(wanted, seed + 1_000_000));
     all.add(others);
     println!("{all:?}");
+    // Half of the grants are to those who write; a write that does not check its node is no such.
+    assert!(all.writes * 4 > all.grants, "{all:?}");
 }
 
 #[tokio::test]
