@@ -1,15 +1,15 @@
 //! This very test executable, run again as a process of its own.
 
 use std::env;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 /// Where a process is told what to do, so that its test does nothing when nobody started it so.
 const ORDERS: &str = "RECIPES_TEST_ORDERS";
-/// How often the operating system is asked whether a process has ended.
-const POLL: Duration = Duration::from_millis(10);
 
 /// Orders for this process, if it was started by [`Again`]; it ends when that one does.
 pub(crate) fn orders() -> Option<String> {
@@ -23,7 +23,7 @@ pub(crate) fn orders() -> Option<String> {
 /// A process that runs one test of this executable; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Again {
-    child: Child,
+    pub(crate) child: Child,
 }
 
 impl Again {
@@ -31,40 +31,25 @@ impl Again {
     pub(crate) fn start(test: &str, orders: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args([test, "--exact", "--ignored", "--nocapture"]);
-        command.env(ORDERS, orders);
+        command.env(ORDERS, orders).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = command.spawn().unwrap();
         Self { child }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let pid = self.child.id().unwrap().try_into().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
     /// Kills it as `kill -9` does, and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Waits for its end, `None` if it does not come in time.
     pub(crate) async fn ended(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let ended = async {
-            loop {
-                if let Some(status) = self.child.try_wait().unwrap() {
-                    return status;
-                }
-                tokio::time::sleep(POLL).await;
-            }
-        };
-        tokio::time::timeout(patience, ended).await.ok()
-    }
-}
-
-impl Drop for Again {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        let status = timeout(patience, self.child.wait()).await.ok()?;
+        Some(status.unwrap())
     }
 }

@@ -164,7 +164,7 @@ impl Run {
                 self.note(Happening::Resumed(self.workers[index].0));
             }
             Trouble::KillWorker(index) => {
-                self.workers[index].1.kill();
+                self.workers[index].1.kill().await;
                 self.note(Happening::Killed(self.workers[index].0));
                 self.workers[index] = self.start_worker();
             }
@@ -207,7 +207,7 @@ impl Run {
             match process.ended(left).await {
                 Some(status) => assert!(status.success(), "seed {}: {worker}: {status}", self.seed),
                 // Somebody hangs: whoever waits with nobody ahead is named below.
-                None => process.kill(),
+                None => process.kill().await,
             }
         }
         let client = self.server.client().await.unwrap();
