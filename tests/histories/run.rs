@@ -59,6 +59,8 @@ pub(crate) struct Run {
     start: u64,
     workers: Vec<(u32, Again)>,
     started: u32,
+    /// Processes that did not come to an end.
+    hung: Vec<u32>,
 }
 
 impl Run {
@@ -95,6 +97,7 @@ impl Run {
             start: monotonic_now(),
             workers: Vec::new(),
             started: 0,
+            hung: Vec::new(),
         };
         for _ in 0..WORKERS {
             let worker = run.start_worker();
@@ -206,9 +209,12 @@ impl Run {
             let left = deadline.saturating_duration_since(Instant::now());
             match process.ended(left).await {
                 Some(status) => assert!(status.success(), "seed {}: {worker}: {status}", self.seed),
-                // Somebody hangs: whoever waits with nobody ahead is named below.
-                None => process.kill().await,
+                None => self.hung.push(*worker),
             }
+        }
+        self.note(Happening::Over);
+        for (_, process) in &mut self.workers {
+            process.kill().await;
         }
         let client = self.server.client().await.unwrap();
         let mut left = Vec::new();
@@ -237,13 +243,14 @@ impl Run {
         let confirmed = history.confirm(&log);
         let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
         violations.extend(history.check(WAIT_MAX));
-        if !violations.is_empty() {
+        if !violations.is_empty() || !self.hung.is_empty() {
             let kept = keep(self.seed, &events, &log);
             let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
             panic!(
-                "HISTORIES_SEED={} {schedule}\nhistory and log in {}\n{}",
+                "HISTORIES_SEED={} {schedule}\nhistory and log in {}\nprocesses that hang: {:?}\n{}",
                 self.seed,
                 kept.display(),
+                self.hung,
                 violations.join("\n")
             );
         }

@@ -150,6 +150,7 @@ impl History {
             Happening::Down => self.outages.push((at, u64::MAX)),
             Happening::Up => close(&mut self.outages, at, "not down")?,
             Happening::Evicted(session) => self.evictions.push((*session, at)),
+            Happening::Over => {}
             Happening::Left(node) => self.left.push(node.clone()),
         }
         Ok(())
@@ -210,7 +211,12 @@ impl Attempt {
         self.granted.as_ref()
     }
 
-    /// Whether both cannot be granted at one time, unless they are of one party and one place.
+    /// Whether it waits at the end of the history.
+    pub(super) fn is_pending(&self) -> bool {
+        self.granted.is_none() && self.ended.is_none()
+    }
+
+    /// Whether others of its kind may be granted at the same time.
     pub(super) fn is_shared(&self) -> bool {
         self.kind == LockKind::Read
     }

@@ -73,6 +73,8 @@ pub enum Happening {
     Up,
     /// A session is about to be ended from outside: its holders cannot know before others.
     Evicted(i64),
+    /// Whoever has not come to an end by now waits for ever.
+    Over,
     /// This node was there when all was over.
     Left(String),
 }
@@ -97,6 +99,7 @@ impl fmt::Display for Event {
             Happening::Down => f.write_str("down"),
             Happening::Up => f.write_str("up"),
             Happening::Evicted(session) => write!(f, "evicted {session}"),
+            Happening::Over => f.write_str("over"),
             Happening::Left(node) => write!(f, "left {node}"),
         }
     }
@@ -148,6 +151,7 @@ fn parse(line: &str) -> Option<Event> {
         "down" if rest.is_empty() => Happening::Down,
         "up" if rest.is_empty() => Happening::Up,
         "evicted" => Happening::Evicted(rest.parse().ok()?),
+        "over" if rest.is_empty() => Happening::Over,
         "left" => Happening::Left(rest.to_owned()),
         id => Happening::Of(parse_id(id)?, parse_step(rest)?),
     };

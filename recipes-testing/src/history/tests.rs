@@ -338,7 +338,11 @@ fn broken_by_pairs(history: &History) -> BTreeSet<(Rule, String)> {
     }
     let left = history.left.iter().map(|node| (Rule::Orphan, node.clone()));
     broken.extend(left);
-    broken.extend(late_by_pairs(history).map(|it| (Rule::Wake, it.path.clone())));
+    let late: BTreeSet<_> = late_by_pairs(history).map(|it| it.path.clone()).collect();
+    if late.is_empty() {
+        broken.extend(hung(history).map(|path| (Rule::Wake, path)));
+    }
+    broken.extend(late.into_iter().map(|path| (Rule::Wake, path)));
     broken
 }
 
@@ -365,6 +369,43 @@ fn late_by_pairs(history: &History) -> impl Iterator<Item = &Attempt> {
         }
         as_signed(stop).saturating_sub(since) > wait_max
     })
+}
+
+/// Where somebody waits at the end of a history in which nothing has happened for long.
+fn hung(history: &History) -> Option<String> {
+    let is_hung = |it: &&Attempt| it.granted.is_none() && it.ended.is_none();
+    let first = history.attempts.iter().find(is_hung)?;
+    let mut last = 0;
+    for attempt in &history.attempts {
+        let until = attempt.ended.unwrap_or(history.end);
+        last = last.max(if is_hung(&attempt) {
+            attempt.invoked
+        } else {
+            until
+        });
+        let pauses = history.pauses.get(&attempt.id.worker).into_iter().flatten();
+        let pauses = pauses.filter(|_| is_hung(&attempt));
+        for (_, end) in pauses.chain(&history.outages) {
+            last = last.max(*end);
+        }
+    }
+    let wait_max = u64::try_from(WAIT_MAX.as_nanos()).unwrap();
+    (history.end.saturating_sub(last) > wait_max).then(|| first.path.clone())
+}
+
+#[test]
+fn contenders_that_all_wait_for_each_other_are_named() {
+    let lines = [
+        "0 1.0.0 invoked mutex 1 /a",
+        "5 2.0.0 invoked mutex 2 /a",
+        "9 3.0.0 invoked mutex 3 /a",
+        "10 3.0.0 ended",
+        "90 over",
+    ];
+    assert_eq!(broken(&lines), [(Rule::Wake, "1.0.0 2.0.0".to_owned())]);
+    let mut held = lines.to_vec();
+    held[3] = "10 3.0.0 granted 100 /a/x-0";
+    assert_eq!(broken(&held), [], "somebody has it until the end");
 }
 
 #[test]
@@ -401,7 +442,7 @@ fn events_are_read_as_they_are_written() {
     for what in [
         Happening::Killed(3),
         Happening::Evicted(-7),
-        Happening::Down,
+        Happening::Over,
     ] {
         let event = Event { at: u64::MAX, what };
         assert_eq!(event.to_string().parse(), Ok(event));

@@ -32,7 +32,39 @@ impl History {
         let late = sets
             .into_values()
             .filter_map(|(attempt, ahead)| self.is_late(attempt, ahead, wait_max));
-        late.collect()
+        let mut late: Vec<_> = late.collect();
+        if late.is_empty() {
+            late.extend(self.deadlock(wait_max));
+        }
+        late
+    }
+
+    /// Contenders that wait for each other, or for what nobody has: who asked and got no answer may
+    /// be ahead of another such, but not each of the other.
+    fn deadlock(&self, wait_max: i64) -> Option<Violation> {
+        let (hung, others): (Vec<_>, Vec<_>) = self.attempts.iter().partition(|it| it.is_pending());
+        let first = hung.first()?;
+        let others = others.into_iter().map(|it| self.present_until(it));
+        let asked = hung.iter().map(|it| as_signed(it.invoked));
+        let hindered = hung.iter().map(|it| self.hindered_until(it, self.end));
+        let since = others.chain(asked).chain(hindered).max()?;
+        let waited = as_signed(self.end).saturating_sub(since);
+        (waited > wait_max).then(|| Violation {
+            rule: Rule::Wake,
+            path: first.path.clone(),
+            attempts: hung.iter().map(|it| it.id).collect(),
+            detail: format!(
+                "they wait from {since} until {}, and nobody holds",
+                self.end
+            ),
+        })
+    }
+
+    /// Until when the ensemble or its process kept a contender from going on, before it stopped.
+    fn hindered_until(&self, attempt: &Attempt, stop: u64) -> i64 {
+        let own = self.pauses.get(&attempt.id.worker).into_iter().flatten();
+        let hindered = own.chain(&self.outages).filter(|it| it.0 <= stop);
+        hindered.map(|it| as_signed(it.1)).max().unwrap_or(0)
     }
 
     /// Until when it waited, at the latest.
@@ -91,9 +123,7 @@ impl History {
 
     fn is_late(&self, attempt: &Attempt, ahead: Ahead, wait_max: i64) -> Option<Violation> {
         let stop = self.waited_until(attempt);
-        let own = self.pauses.get(&attempt.id.worker).into_iter().flatten();
-        let hindered = own.chain(&self.outages).filter(|it| it.0 <= stop);
-        let hindered = hindered.map(|it| as_signed(it.1)).max().unwrap_or(0);
+        let hindered = self.hindered_until(attempt, stop);
         let (until, blocker) = ahead.map_or((0, None), |(until, by)| (until, Some(by)));
         let since = as_signed(attempt.invoked).max(hindered).max(until);
         let waited = as_signed(stop).saturating_sub(since);
