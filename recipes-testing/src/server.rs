@@ -6,6 +6,7 @@
 //! | `process` | the JVM: its start, its signals, its end |
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
+//! | `links` | the network between the servers of an ensemble |
 //! | `four_letter` | what a server says about itself |
 //! | `raw_session`, `password` | how a session is ended from outside |
 
@@ -16,6 +17,7 @@ mod error;
 mod four_letter;
 mod home;
 mod installation;
+mod links;
 #[cfg(test)]
 mod log_toolkit;
 mod password;

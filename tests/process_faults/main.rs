@@ -14,6 +14,7 @@
 
 #[path = "../common/again.rs"]
 mod again;
+mod ensemble;
 mod runtime;
 mod server;
 mod sleeper;

@@ -9,6 +9,7 @@ use super::config::{Membership, Ports};
 use super::ensemble::ZooKeeperEnsemble;
 use super::error::ServerError;
 use super::installation::Installation;
+use super::links::Links;
 use super::ports;
 use super::single::ZooKeeperServer;
 
@@ -26,6 +27,7 @@ pub struct ServerBuilder {
     pub(super) max_session_timeout: Duration,
     pub(super) properties: BTreeMap<String, String>,
     pub(super) config: BTreeMap<String, String>,
+    has_links: bool,
 }
 
 impl Default for ServerBuilder {
@@ -36,6 +38,7 @@ impl Default for ServerBuilder {
             max_session_timeout: Duration::from_secs(60),
             properties: BTreeMap::new(),
             config: BTreeMap::new(),
+            has_links: false,
         }
     }
 }
@@ -73,6 +76,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets the servers of an ensemble talk through links that can be cut:
+    /// [`ZooKeeperEnsemble::cut_off`]. They work as long as the runtime that starts the ensemble.
+    pub fn links(mut self) -> Self {
+        self.has_links = true;
+        self
+    }
+
     /// Starts a server and returns when it serves clients, after about a second.
     ///
     /// # Errors
@@ -85,7 +95,7 @@ impl ServerBuilder {
     ///
     /// Dropping the future stops the server.
     pub async fn start(self) -> Result<ZooKeeperServer, ServerError> {
-        let mut servers = self.launch(1).await?;
+        let (mut servers, _) = self.launch(1).await?;
         servers.pop().ok_or(ServerError::Size(0))
     }
 
@@ -102,10 +112,11 @@ impl ServerBuilder {
         if !(1..=SERVERS_MAX).contains(&size) {
             return Err(ServerError::Size(size));
         }
-        Ok(ZooKeeperEnsemble::new(self.launch(size).await?))
+        let (servers, links) = self.launch(size).await?;
+        Ok(ZooKeeperEnsemble::new(servers, links))
     }
 
-    async fn launch(self, size: usize) -> Result<Vec<ZooKeeperServer>, ServerError> {
+    async fn launch(self, size: usize) -> Result<Launched, ServerError> {
         let installation = Installation::find()?;
         let mut attempt = 1;
         loop {
@@ -121,7 +132,7 @@ impl ServerBuilder {
         &self,
         installation: &Installation,
         size: usize,
-    ) -> Result<Vec<ZooKeeperServer>, ServerError> {
+    ) -> Result<Launched, ServerError> {
         let ports = ports::free(3 * size).map_err(ServerError::io("find free ports"))?;
         let all: Vec<Ports> = ports
             .chunks_exact(3)
@@ -132,11 +143,16 @@ impl ServerBuilder {
                 election,
             })
             .collect();
+        let links = self.has_links.then(|| Links::start(&all));
+        let links = links
+            .transpose()
+            .map_err(ServerError::io("link the servers"))?;
         let servers = (0..size)
             .map(|index| {
+                let seen = links.as_ref().map(|links| links.seen_by(index, &all));
                 let membership = Membership {
                     index,
-                    all: all.clone(),
+                    all: seen.unwrap_or_else(|| all.clone()),
                 };
                 ZooKeeperServer::new(self, installation.clone(), membership)
             })
@@ -145,9 +161,12 @@ impl ServerBuilder {
             server.spawn()?;
         }
         try_join_all(servers.iter().map(ZooKeeperServer::ready)).await?;
-        Ok(servers)
+        Ok((servers, links))
     }
 }
+
+/// Servers, and what they talk through.
+type Launched = (Vec<ZooKeeperServer>, Option<Links>);
 
 fn lost_port(error: &ServerError) -> bool {
     match error {

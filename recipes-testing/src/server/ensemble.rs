@@ -1,5 +1,6 @@
 //! Several servers as one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -9,7 +10,9 @@ use zookeeper_client::Client;
 use super::builder::ServerBuilder;
 use super::error::ServerError;
 use super::four_letter::{self, Mode};
+use super::links::Links;
 use super::single::ZooKeeperServer;
+use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
 const ELECTION_MAX: Duration = Duration::from_secs(60);
@@ -39,6 +42,7 @@ const ELECTION_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct ZooKeeperEnsemble {
     servers: Vec<ZooKeeperServer>,
+    links: Option<Links>,
 }
 
 impl ZooKeeperEnsemble {
@@ -56,8 +60,8 @@ impl ZooKeeperEnsemble {
         ServerBuilder::default()
     }
 
-    pub(super) fn new(servers: Vec<ZooKeeperServer>) -> Self {
-        Self { servers }
+    pub(super) fn new(servers: Vec<ZooKeeperServer>, links: Option<Links>) -> Self {
+        Self { servers, links }
     }
 
     /// Returns where clients connect: all servers, as `127.0.0.1:<port>,127.0.0.1:<port>,…`.
@@ -188,6 +192,52 @@ impl ZooKeeperEnsemble {
     pub async fn restart(&self, index: usize) -> Result<(), ServerError> {
         self.server(index).stop().await?;
         self.start_again(index).await
+    }
+
+    /// Cuts one server off from the others; clients reach it as before. Idempotent.
+    ///
+    /// Connections stay, and what is sent arrives when it [joins again](Self::join_again); new ones
+    /// are refused. Servers give each other their addresses when they first meet, and may go on
+    /// hearing who stands for election; but one that is cut off leads and follows nobody.
+    ///
+    /// # Panics
+    ///
+    /// Unless the ensemble was started with [`ServerBuilder::links`].
+    pub fn cut_off(&self, index: usize) {
+        self.links().cut_off(index);
+    }
+
+    /// Undoes [`cut_off`](Self::cut_off). Idempotent.
+    ///
+    /// # Panics
+    ///
+    /// As [`cut_off`](Self::cut_off).
+    pub fn join_again(&self, index: usize) {
+        self.links().join_again(index);
+    }
+
+    #[expect(clippy::expect_used, reason = "a mistake in the test")]
+    fn links(&self) -> &Links {
+        let links = self.links.as_ref();
+        links.expect("links between the servers, from ServerBuilder::links")
+    }
+
+    /// Reads the logs of all servers as one; each transaction counts once.
+    ///
+    /// All servers must be up and have joined the leader: until then one may have taken up what
+    /// the others never agreed to.
+    ///
+    /// # Errors
+    ///
+    /// As [`ZooKeeperServer::transaction_log`].
+    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
+        let mut records = BTreeMap::new();
+        for server in &self.servers {
+            let log = server.transaction_log()?;
+            let own = log.records().iter().cloned();
+            records.extend(own.map(|record| (record.zxid, record)));
+        }
+        Ok(records.into_values().collect())
     }
 
     /// Ends a session as if it had expired.
