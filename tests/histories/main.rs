@@ -1,5 +1,5 @@
-//! Processes contend for locks of all kinds on a real server while everything goes wrong; what they
-//! saw is checked by the rules, and confirmed by the server's own log.
+//! Processes contend for locks of all kinds on real servers while everything goes wrong; what they
+//! saw is checked by the rules, and confirmed by the log of the server where there is one.
 //!
 //! `HISTORIES_SEED` repeats the trouble of a run, which a failure prints; not its timing.
 //! `HISTORIES` asks for more of them than usual.
@@ -64,6 +64,21 @@ async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_w
     println!("{all:?}");
     // Half of the grants are to those who write; a write that does not check its node is no such.
     assert!(all.writes * 4 > all.grants, "{all:?}");
+}
+
+/// Of two seconds each, which are longer when a leader is to be elected.
+const SCENES_OF_THREE: Scenes = Scenes {
+    count: 20,
+    side_by_side: 4,
+    length_ms: 2000,
+};
+
+#[tokio::test]
+async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorums_are_lost() {
+    let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
+    let outcome = Run::judged_on_three(seed, SCENES_OF_THREE).await;
+    println!("{outcome:?}");
+    assert!(outcome.histories >= 10, "{outcome:?}");
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
-//! One server, several processes of contenders, and trouble.
+//! One server or three, several processes of contenders, and trouble.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
-use recipes_testing::history::{Happening, History, Journal, monotonic_now};
-use recipes_testing::{ServerError, TransactionLog, ZooKeeperServer};
+use recipes_testing::history::{Confirmed, Happening, History, Journal, monotonic_now};
+use recipes_testing::{ServerError, TransactionLog, ZooKeeperEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,6 +33,7 @@ pub(crate) struct Outcome {
     pub(crate) histories: usize,
     pub(crate) attempts: usize,
     pub(crate) grants: usize,
+    /// Confirmed by the log of a server that is alone.
     pub(crate) writes: usize,
     pub(crate) nodes: usize,
     pub(crate) troubles: usize,
@@ -53,7 +54,7 @@ impl Outcome {
 pub(crate) struct Run {
     seed: u64,
     scenes: Scenes,
-    server: ZooKeeperServer,
+    ensemble: ZooKeeperEnsemble,
     folder: TempDir,
     journal: Journal,
     start: u64,
@@ -64,20 +65,40 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Runs to the end and judges.
+    /// Runs on one server to the end and judges.
     pub(crate) async fn judged(seed: u64, scenes: Scenes) -> Outcome {
         let mut random = Rng::with_seed(seed);
         let schedule = Schedule::random(&mut random, WORKERS, scenes.length());
+        let ensemble = ZooKeeperEnsemble::start(1).await.unwrap();
+        Self::on(ensemble, seed, scenes, schedule).await
+    }
+
+    /// The same on three servers.
+    pub(crate) async fn judged_on_three(seed: u64, scenes: Scenes) -> Outcome {
+        let schedule = Schedule::of_three(&mut Rng::with_seed(seed));
+        // One that is elected and finds nobody who follows it tries again after 3 s, not 10.
+        let builder = ZooKeeperEnsemble::builder()
+            .links()
+            .config("initLimit", "30");
+        let ensemble = builder.start_ensemble(3).await.unwrap();
+        Self::on(ensemble, seed, scenes, schedule).await
+    }
+
+    async fn on(
+        ensemble: ZooKeeperEnsemble,
+        seed: u64,
+        scenes: Scenes,
+        schedule: Schedule,
+    ) -> Outcome {
         println!("HISTORIES_SEED={seed} {schedule}");
-        let mut run = Self::new(seed, scenes).await;
-        let troubles = run.trouble(&schedule, &mut random).await;
+        let mut run = Self::new(ensemble, seed, scenes).await;
+        let troubles = run.trouble(&schedule).await;
         run.finish().await;
         run.judge(&schedule, troubles)
     }
 
-    async fn new(seed: u64, scenes: Scenes) -> Self {
-        let server = ZooKeeperServer::start().await.unwrap();
-        let client = server.client().await.unwrap();
+    async fn new(ensemble: ZooKeeperEnsemble, seed: u64, scenes: Scenes) -> Self {
+        let client = ensemble.client().await.unwrap();
         let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
         client.mkdir("/registers", &options).await.unwrap();
         for lock in locks(scenes) {
@@ -91,7 +112,7 @@ impl Run {
         let mut run = Self {
             seed,
             scenes,
-            server,
+            ensemble,
             folder,
             journal,
             start: monotonic_now(),
@@ -112,7 +133,7 @@ impl Run {
         let orders = Orders {
             worker,
             seed: self.seed.wrapping_add(u64::from(worker) << 48),
-            connect_string: self.server.connect_string(),
+            connect_string: self.ensemble.connect_string(),
             journal: self.folder.path().join(format!("worker-{worker}")),
             start: self.start,
             scenes: self.scenes,
@@ -125,7 +146,8 @@ impl Run {
     }
 
     /// Brings the trouble about until the contenders come to an end; says how much there was.
-    async fn trouble(&mut self, schedule: &Schedule, random: &mut Rng) -> usize {
+    async fn trouble(&mut self, schedule: &Schedule) -> usize {
+        let mut random = Rng::with_seed(self.seed);
         let begun = Instant::now();
         let mut count = 0;
         for (calm, trouble) in &schedule.0 {
@@ -133,7 +155,7 @@ impl Run {
             if begun.elapsed() > self.scenes.length() {
                 break;
             }
-            self.bring(*trouble, random).await.unwrap();
+            self.bring(*trouble, &mut random).await.unwrap();
             count += 1;
         }
         count
@@ -141,22 +163,15 @@ impl Run {
 
     async fn bring(&mut self, trouble: Trouble, random: &mut Rng) -> Result<(), ServerError> {
         match trouble {
-            Trouble::RestartServer => {
+            Trouble::RestartServer
+            | Trouble::KillServer
+            | Trouble::PauseServer(_)
+            | Trouble::RestartAll
+            | Trouble::LoseQuorum(_)
+            | Trouble::CutFollower(_)
+            | Trouble::CutLeader(_) => {
                 self.note(Happening::Down);
-                self.server.restart().await?;
-                self.note(Happening::Up);
-            }
-            Trouble::KillServer => {
-                self.note(Happening::Down);
-                self.server.kill().await?;
-                self.server.start_again().await?;
-                self.note(Happening::Up);
-            }
-            Trouble::PauseServer(pause) => {
-                self.note(Happening::Down);
-                self.server.pause()?;
-                sleep(pause).await;
-                self.server.resume()?;
+                self.bring_to_servers(trouble).await?;
                 self.note(Happening::Up);
             }
             Trouble::PauseWorker(index, pause) => {
@@ -175,7 +190,7 @@ impl Run {
                 let session = timeout(ANSWER_MAX, self.somebody(random)).await;
                 if let Ok(Ok(Some(session))) = session {
                     self.note(Happening::Evicted(session));
-                    match self.server.expire(session).await {
+                    match self.ensemble.expire(session).await {
                         Err(ServerError::NoSession { .. }) => {}
                         done => done?,
                     }
@@ -185,9 +200,61 @@ impl Run {
         Ok(())
     }
 
+    /// All servers serve again when it is over.
+    async fn bring_to_servers(&self, trouble: Trouble) -> Result<(), ServerError> {
+        let servers = self.ensemble.servers();
+        let count = servers.len();
+        let chief = match count {
+            1 => 0,
+            _ => self.ensemble.leader().await?,
+        };
+        match trouble {
+            Trouble::RestartServer => self.ensemble.restart(chief).await?,
+            Trouble::KillServer => {
+                self.ensemble.kill(chief).await?;
+                self.ensemble.start_again(chief).await?;
+            }
+            Trouble::PauseServer(pause) => {
+                servers[chief].pause()?;
+                sleep(pause).await;
+                servers[chief].resume()?;
+            }
+            Trouble::RestartAll => {
+                for index in 0..count {
+                    self.ensemble.restart(index).await?;
+                }
+            }
+            Trouble::LoseQuorum(pause) => {
+                for index in 1..count {
+                    self.ensemble.kill((chief + index) % count).await?;
+                }
+                sleep(pause).await;
+                for index in 1..count {
+                    self.ensemble.start_again((chief + index) % count).await?;
+                }
+            }
+            Trouble::CutFollower(pause) | Trouble::CutLeader(pause) => {
+                let is_leader = matches!(trouble, Trouble::CutLeader(_));
+                let cut = if is_leader {
+                    chief
+                } else {
+                    (chief + 1) % count
+                };
+                self.ensemble.cut_off(cut);
+                sleep(pause).await;
+                self.ensemble.join_again(cut);
+            }
+            Trouble::PauseWorker(..) | Trouble::KillWorker(_) | Trouble::Evict => {}
+        }
+        for server in servers {
+            await_service(server).await;
+        }
+        Ok(())
+    }
+
     /// The session of somebody who has a node now.
     async fn somebody(&self, random: &mut Rng) -> Result<Option<i64>, Error> {
-        let client = Client::connect(&self.server.connect_string()).await?;
+        let client = Client::connect(&self.ensemble.connect_string()).await?;
         let mut locks = locks(self.scenes);
         random.shuffle(&mut locks);
         for lock in locks {
@@ -216,7 +283,7 @@ impl Run {
         for (_, process) in &mut self.workers {
             process.kill().await;
         }
-        let client = self.server.client().await.unwrap();
+        let client = self.ensemble.client().await.unwrap();
         let mut left = Vec::new();
         let until = Instant::now() + SESSION_TIMEOUT + PATIENCE / 3;
         for lock in locks(self.scenes) {
@@ -239,12 +306,18 @@ impl Run {
             events += &std::fs::read_to_string(file.unwrap().path()).unwrap();
         }
         let mut history = History::parse(&events).unwrap();
-        let log = self.server.transaction_log().unwrap();
-        let confirmed = history.confirm(&log);
+        // Of several servers, each also has in its log what the others did not agree to.
+        let log = match self.ensemble.servers() {
+            [alone] => Some(alone.transaction_log().unwrap()),
+            _ => None,
+        };
+        let confirmed = log
+            .as_ref()
+            .map_or_else(|| Ok(Confirmed::default()), |log| history.confirm(log));
         let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
         violations.extend(history.check(WAIT_MAX));
         if !violations.is_empty() || !self.hung.is_empty() {
-            let kept = keep(self.seed, &events, &log);
+            let kept = keep(self.seed, &events, log.as_ref());
             let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
             panic!(
                 "HISTORIES_SEED={} {schedule}\nhistory and log in {}\nprocesses that hang: {:?}\n{}",
@@ -263,12 +336,21 @@ impl Run {
         Outcome {
             histories: grants.values().filter(|it| **it >= GRANTS_MIN).count(),
             attempts: history.attempts().len(),
-            grants: confirmed.grants,
+            grants: history.grants().count(),
             writes: confirmed.writes,
             nodes: confirmed.nodes,
             troubles,
         }
     }
+}
+
+/// Until it takes clients; without a leader it closes their connections.
+async fn await_service(server: &ZooKeeperServer) {
+    let served = async {
+        // Which itself waits a while for a server that does not answer.
+        while !matches!(timeout(ANSWER_MAX, server.client()).await, Ok(Ok(_))) {}
+    };
+    timeout(2 * PATIENCE, served).await.unwrap();
 }
 
 fn locks(scenes: Scenes) -> Vec<String> {
@@ -277,10 +359,12 @@ fn locks(scenes: Scenes) -> Vec<String> {
 }
 
 /// Keeps what the judgement is made of.
-fn keep(seed: u64, events: &str, log: &TransactionLog) -> PathBuf {
+fn keep(seed: u64, events: &str, log: Option<&TransactionLog>) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("histories-{seed}"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("history"), events).unwrap();
-    std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
+    if let Some(log) = log {
+        std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
+    }
     folder
 }

@@ -10,12 +10,20 @@ use crate::worker::SESSION_TIMEOUT;
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The server stops in good order and starts again.
+    /// The server, of several the leader, stops in good order and starts again.
     RestartServer,
-    /// The server is killed and starts again.
+    /// It is killed and starts again.
     KillServer,
-    /// The server does not run for a while; connections stay.
+    /// It does not run for a while; connections stay.
     PauseServer(Duration),
+    /// All servers are stopped and started again, one after the other.
+    RestartAll,
+    /// All servers but one are killed, and start again after a while.
+    LoseQuorum(Duration),
+    /// A follower hears nothing of the others for a while, nor they of it.
+    CutFollower(Duration),
+    /// The same of the leader.
+    CutLeader(Duration),
     /// A process of contenders does not run for a while.
     PauseWorker(usize, Duration),
     /// A process of contenders is killed, and another takes its place.
@@ -29,6 +37,22 @@ pub(crate) enum Trouble {
 pub(crate) struct Schedule(pub(crate) Vec<(Duration, Trouble)>);
 
 impl Schedule {
+    /// Everything that can happen to three servers, once, in any order.
+    pub(crate) fn of_three(random: &mut Rng) -> Self {
+        let pause = 2 * SESSION_TIMEOUT;
+        let mut troubles = [
+            Trouble::KillServer,
+            Trouble::PauseServer(2 * pause),
+            Trouble::RestartAll,
+            Trouble::LoseQuorum(Duration::from_secs(5)),
+            Trouble::CutFollower(pause),
+            Trouble::CutLeader(2 * pause),
+        ];
+        random.shuffle(&mut troubles);
+        let calm = Duration::from_millis(500);
+        Self(troubles.map(|trouble| (calm, trouble)).to_vec())
+    }
+
     /// Enough of them for this time.
     pub(crate) fn random(random: &mut Rng, workers: usize, length: Duration) -> Self {
         let mut schedule = Vec::new();

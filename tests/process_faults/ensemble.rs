@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use recipes_testing::ZooKeeperEnsemble;
 use recipes_testing::history::monotonic_now;
-use recipes_testing::{TransactionLog, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
@@ -54,12 +54,6 @@ async fn await_service(ensemble: &ZooKeeperEnsemble, index: usize) {
     timeout(LONG, served).await.unwrap();
 }
 
-fn assert_nothing_left(log: &TransactionLog) {
-    for (path, life) in log.lock_nodes().iter() {
-        assert!(life.removed.is_some(), "{path} is left: {life:?}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     let ensemble = ZooKeeperEnsemble::start(3).await.unwrap();
@@ -94,7 +88,6 @@ async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     again.release().await.unwrap();
     let client = ensemble.client().await.unwrap();
     await_queue(&client, 0).await;
-    assert_nothing_left(&ensemble.transaction_log().unwrap());
 }
 
 /// A client that believes the server that it talks to, as pings let it.
@@ -206,7 +199,6 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
     assert!(believed > Duration::from_millis(500), "{believed:?}");
     ensemble.join_again(cut);
     await_service(&ensemble, cut).await;
-    assert_nothing_left(&ensemble.transaction_log().unwrap());
 }
 
 /// The leader goes on answering for a while, heartbeats too, since it cannot know that the others
@@ -220,5 +212,4 @@ async fn holder_on_a_leader_that_is_cut_off_is_told_before_the_next_leader_lets_
         partition(&ensemble, leader, &mut margins).await;
     }
     margins.print("leader cut off from its followers");
-    assert_nothing_left(&ensemble.transaction_log().unwrap());
 }

@@ -1,6 +1,5 @@
 //! Several servers as one.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -12,7 +11,6 @@ use super::error::ServerError;
 use super::four_letter::{self, Mode};
 use super::links::Links;
 use super::single::ZooKeeperServer;
-use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
 const ELECTION_MAX: Duration = Duration::from_secs(60);
@@ -220,24 +218,6 @@ impl ZooKeeperEnsemble {
     fn links(&self) -> &Links {
         let links = self.links.as_ref();
         links.expect("links between the servers, from ServerBuilder::links")
-    }
-
-    /// Reads the logs of all servers as one; each transaction counts once.
-    ///
-    /// All servers must be up and have joined the leader: until then one may have taken up what
-    /// the others never agreed to.
-    ///
-    /// # Errors
-    ///
-    /// As [`ZooKeeperServer::transaction_log`].
-    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
-        let mut records = BTreeMap::new();
-        for server in &self.servers {
-            let log = server.transaction_log()?;
-            let own = log.records().iter().cloned();
-            records.extend(own.map(|record| (record.zxid, record)));
-        }
-        Ok(records.into_values().collect())
     }
 
     /// Ends a session as if it had expired.

@@ -258,8 +258,9 @@ impl ZooKeeperServer {
 
     /// Reads the server's own log of all that it has done; it may be running or not.
     ///
-    /// A member of an ensemble may have taken up what the others never agreed to: read the log of
-    /// the leader, when all is over.
+    /// It is the truth of a server that is alone. Members of an ensemble also write down what is
+    /// proposed to them: what a leader that dies or is cut off proposes last stays in the logs of
+    /// those who heard it, whether the next leader knows of it or not.
     ///
     /// # Errors
     ///
