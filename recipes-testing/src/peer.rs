@@ -148,6 +148,14 @@ impl CuratorPeer {
             .hexadecimal()
     }
 
+    /// Returns what Curator told the client's listeners last: a name of Java's `ConnectionState`,
+    /// as in `LOST`.
+    pub async fn state(&self, client: &str) -> Result<String, PeerError> {
+        self.ask(Command::new(MAIN, "state").word(client))
+            .await?
+            .text()
+    }
+
     /// Ends the client's session at the server, and returns its id.
     ///
     /// The client learns of it only at its next ping, up to a third of the session timeout later.

@@ -32,6 +32,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
@@ -47,6 +48,7 @@ public final class CuratorPeer {
 
     private final PrintStream answers;
     private final Map<String, CuratorFramework> clients = new ConcurrentHashMap<>();
+    private final Map<String, ConnectionState> states = new ConcurrentHashMap<>();
     private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
     private final Map<String, Semaphore> revocations = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
@@ -97,7 +99,7 @@ public final class CuratorPeer {
         switch (verb) {
             case "version":
                 return Words.values(curatorVersion());
-            case "open", "session", "close", "kill":
+            case "open", "session", "state", "close", "kill":
                 return session(verb, words);
             case "mutex", "rw", "multi":
                 return define(verb, words);
@@ -123,7 +125,7 @@ public final class CuratorPeer {
         }
     }
 
-    /** open CLIENT CONNECT SESSION_MS [NAMESPACE] | session CLIENT | close CLIENT | kill CLIENT */
+    /** open CLIENT CONNECT SESSION_MS [NAMESPACE] | session CLIENT | state CLIENT | close CLIENT | kill CLIENT */
     private List<String> session(String verb, Words words) throws Exception {
         if (verb.equals("open")) {
             return open(words);
@@ -133,6 +135,12 @@ public final class CuratorPeer {
             CuratorFramework closing = clients.remove(name);
             known(closing, "client", name).close();
             return Words.values();
+        }
+        if (verb.equals("state")) {
+            String name = words.next("CLIENT");
+            known(clients.get(name), "client", name);
+            // Listeners are told after the client has connected.
+            return Words.values(states.getOrDefault(name, ConnectionState.CONNECTED));
         }
         CuratorFramework client = client(words);
         long session = client.getZookeeperClient().getZooKeeper().getSessionId();
@@ -154,6 +162,7 @@ public final class CuratorPeer {
         if (clients.putIfAbsent(name, client) != null) {
             throw new IllegalArgumentException("client exists already: " + name);
         }
+        client.getConnectionStateListenable().addListener((unused, state) -> states.put(name, state));
         client.start();
         if (!client.blockUntilConnected(CONNECT_MS_MAX, MILLISECONDS)) {
             clients.remove(name);

@@ -1,0 +1,50 @@
+//! Faults of other lock implementations: each is shown by the peer itself, and the same script is
+//! then run, or runs beside it, on this library.
+//!
+//! The peers are zookeeper-client, whose `Client::lock` this library does not use, and Apache
+//! Curator. The versions are those in `Cargo.lock` and in Debian's package: a fault that is mended
+//! in another version fails the peer's half of its test, and the table in the README has to follow.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod curator;
+mod zookeeper_client;
+
+use std::time::Duration;
+
+use ::zookeeper_client::Client;
+use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use zookeeper_recipes::{InterProcessMutex, Session};
+
+/// Where the peer locks.
+pub(crate) const THEIRS: &str = "/locks/theirs";
+/// Where this library does the same.
+pub(crate) const OURS: &str = "/locks/ours";
+/// What is not there after this long is not on its way.
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
+
+/// What takes longer has gone wrong.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap()
+}
+
+pub(crate) fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("not a server"),
+    }
+}
+
+pub(crate) async fn client(ensemble: &TestEnsemble) -> Client {
+    server(ensemble).client().await.unwrap()
+}
+
+pub(crate) fn mutex(session: &Session, path: &str) -> InterProcessMutex {
+    InterProcessMutex::new(session, path).unwrap()
+}
