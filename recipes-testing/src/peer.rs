@@ -141,6 +141,20 @@ impl CuratorPeer {
             .hexadecimal()
     }
 
+    /// Connects a new client that tries each request again for so long, where others give up after
+    /// five times in some seconds; returns its session id.
+    pub async fn open_with_patience(
+        &self,
+        client: &str,
+        connect_string: &str,
+        session_timeout: Duration,
+        patience: Duration,
+    ) -> Result<i64, PeerError> {
+        let open = Command::new(MAIN, "open").word(client).word(connect_string);
+        let open = open.number(millis(session_timeout)).word("");
+        self.ask(open.number(millis(patience))).await?.hexadecimal()
+    }
+
     /// Returns the id of the client's present session: Curator makes a new one after an expiry.
     pub async fn session(&self, client: &str) -> Result<i64, PeerError> {
         self.ask(Command::new(MAIN, "session").word(client))

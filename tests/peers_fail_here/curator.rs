@@ -1,53 +1,76 @@
 //! The recipes of Curator 5.4.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use recipes_testing::{CuratorPeer, TestEnsemble};
+use futures::stream::FuturesUnordered;
+use futures::{StreamExt, poll};
+use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 use zookeeper_recipes::{
     AcquireError, InterProcessReadWriteLock, Owner, ReleaseError, Session, SessionHealth,
 };
 
-use crate::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, server, soon};
+use crate::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, session_through, soon};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Curator gives a session up after four thirds of it.
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Curator, with clients named `c` and `d`.
-async fn curator(ensemble: &TestEnsemble, session_timeout: Duration) -> CuratorPeer {
-    let curator = CuratorPeer::start().await.unwrap();
-    let version = curator.curator_version();
-    assert!(version.starts_with("5.4."), "faults of 5.4, not {version}");
-    let connect_string = server(ensemble).connect_string();
-    for client in ["c", "d"] {
-        let opened = curator.open(client, &connect_string, session_timeout);
-        opened.await.unwrap();
+/// Curator with a client named `c`, through a proxy, and another named `d`. The first has the
+/// mutex `m` and the pair `m.read` and `m.write`, the other those of `n`, all on one path.
+struct Stage {
+    ensemble: TestEnsemble,
+    curator: CuratorPeer,
+    proxy: FaultProxy,
+}
+
+impl Stage {
+    async fn set_up(session_timeout: Duration, patience: Duration) -> Self {
+        let ensemble = TestEnsemble::on_a_real_server().await;
+        let proxy = proxy(&ensemble).await;
+        let curator = CuratorPeer::start().await.unwrap();
+        let version = curator.curator_version();
+        assert!(version.starts_with("5.4."), "faults of 5.4, not {version}");
+        let direct = server(&ensemble).connect_string();
+        for (client, lock, connect_string) in
+            [("c", "m", proxy.connect_string()), ("d", "n", direct)]
+        {
+            let opened =
+                curator.open_with_patience(client, &connect_string, session_timeout, patience);
+            opened.await.unwrap();
+            curator.mutex(lock, client, THEIRS).await.unwrap();
+            curator.read_write_lock(lock, client, THEIRS).await.unwrap();
+        }
+        Self {
+            ensemble,
+            curator,
+            proxy,
+        }
     }
-    curator
+
+    /// Waits until listeners of `c` are told.
+    async fn await_state(&self, wanted: &str) {
+        let told = async || (self.curator.state("c").await.unwrap() == wanted).then_some(());
+        self.ensemble.until(wanted, told).await;
+    }
 }
 
 /// D2: the lock object does not hear what its client knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_is_not_told_of_its_loss_where_ours_is() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
-    let curator = curator(&ensemble, SESSION_TIMEOUT).await;
-    curator.mutex("m", "c", THEIRS).await.unwrap();
-    curator.mutex("n", "d", THEIRS).await.unwrap();
+    let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
     assert!(curator.acquire("t", "m", None).await.unwrap());
     let next = curator.acquire("u", "n", Some(PATIENCE));
     ensemble.await_children(THEIRS, 2).await;
 
     let session = curator.session("c").await.unwrap();
-    server(&ensemble).expire(session).await.unwrap();
+    server(ensemble).expire(session).await.unwrap();
     assert!(next.await.unwrap());
-    ensemble
-        .until("a client that knows", async || {
-            let state = curator.state("c").await.unwrap();
-            (state == "RECONNECTED").then_some(())
-        })
-        .await;
+    // The client knows.
+    stage.await_state("RECONNECTED").await;
     for lock in ["m", "n"] {
         assert!(curator.held(lock).await.unwrap(), "two holders");
     }
@@ -83,15 +106,14 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
 /// counts anew from its start, still has the old one and its node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
-    let curator = curator(&ensemble, SHORT).await;
-    curator.mutex("m", "c", THEIRS).await.unwrap();
+    let stage = Stage::set_up(SHORT, PATIENCE).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
     let waiting = ensemble
         .session_with(Session::builder().session_timeout(SHORT))
         .await;
 
     // In front of each waiter stands a node that outlives the outage.
-    let operator = client(&ensemble).await;
+    let operator = client(ensemble).await;
     let mut in_front = Vec::new();
     for path in [THEIRS, OURS] {
         ensemble.create(path, b"").await;
@@ -112,15 +134,12 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     while waiting.health() != SessionHealth::Connecting {
         health.changed().await;
     }
-    let gave_up = async || (curator.state("c").await.unwrap() == "LOST").then_some(());
-    ensemble.until("an outage that is too long", gave_up).await;
+    stage.await_state("LOST").await;
+    // It is back soon, and not held up by a server that starts.
+    stage.proxy.refuse_connections().await;
     ensemble.start_again().await;
-    ensemble
-        .until("a new session", async || {
-            let state = curator.state("c").await.unwrap();
-            (state == "RECONNECTED").then_some(())
-        })
-        .await;
+    stage.proxy.accept_connections().await.unwrap();
+    stage.await_state("RECONNECTED").await;
     for node in in_front {
         ensemble.delete(&node).await;
     }
@@ -146,10 +165,8 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
 /// D4, mended in 5.5.0: the reader queues behind the writer that waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
-    let curator = curator(&ensemble, SESSION_TIMEOUT).await;
-    curator.read_write_lock("m", "c", THEIRS).await.unwrap();
-    curator.read_write_lock("n", "d", THEIRS).await.unwrap();
+    let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
     assert!(curator.acquire("t", "m.write", None).await.unwrap());
     let queued = curator.acquire("u", "n.write", Some(PATIENCE));
     ensemble.await_children(THEIRS, 2).await;
@@ -178,4 +195,135 @@ async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
         .release()
         .await
         .unwrap();
+}
+
+/// D3: what the first reply was lost of, the search after the second is not for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
+    let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
+    for path in [THEIRS, OURS] {
+        ensemble.create(path, b"").await;
+    }
+    // The first create does not arrive, nor does the reply to the second.
+    let lose = |proxy: &FaultProxy| {
+        for direction in [Direction::ToServer, Direction::FromServer] {
+            let create = proxy.on(direction).opcode(Opcode::Create);
+            drop(create.then(Fault::CutBefore(Cut::Fin)));
+        }
+    };
+
+    lose(&stage.proxy);
+    let error = curator.acquire("t", "m", None).await.unwrap_err();
+    assert_eq!(error.class(), Some("IllegalArgumentException"), "{error}");
+    let left = ensemble.await_children(THEIRS, 1).await;
+    let stat = curator.stat("d", &format!("{THEIRS}/{}", left[0])).await;
+    let owner = stat.unwrap().unwrap().ephemeral_owner;
+    assert_eq!(owner, curator.session("c").await.unwrap());
+    assert!(!curator.held("m").await.unwrap());
+    let blocked = curator.acquire("u", "n", Some(MOMENT));
+    assert!(!blocked.await.unwrap());
+    // Only the end of the session frees the lock.
+    curator.close("c").await.unwrap();
+    assert!(curator.acquire("u", "n", Some(PATIENCE)).await.unwrap());
+
+    let proxy = proxy(ensemble).await;
+    let session = session_through(&proxy, SESSION_TIMEOUT).await;
+    session.read("/").await.unwrap();
+    lose(&proxy);
+    let held = soon(mutex(&session, OURS).acquire()).await.unwrap();
+    assert_eq!(ensemble.children(OURS).await.len(), 1);
+    held.release().await.unwrap();
+    ensemble.await_children(OURS, 0).await;
+}
+
+/// CURATOR-678: who releases is told of the failure, but has forgotten the node, and so waits for
+/// it when acquiring again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_that_fails_is_forgotten_where_ours_is_pursued() {
+    let stage = Stage::set_up(SESSION_TIMEOUT, MOMENT).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
+    let lose = |proxy: &FaultProxy| {
+        let delete = proxy.on(Direction::ToServer).opcode(Opcode::Delete).each();
+        delete.then(Fault::CutBefore(Cut::Fin))
+    };
+
+    assert!(curator.acquire("t", "m", None).await.unwrap());
+    lose(&stage.proxy);
+    let error = curator.release("t", "m").await.unwrap_err();
+    assert_eq!(error.class(), Some("ConnectionLossException"), "{error}");
+    assert!(!curator.held("m").await.unwrap());
+    let again = curator.release("t", "m").await.unwrap_err();
+    assert_eq!(
+        again.class(),
+        Some("IllegalMonitorStateException"),
+        "{again}"
+    );
+    assert_eq!(ensemble.children(THEIRS).await.len(), 1);
+
+    let proxy = proxy(ensemble).await;
+    let session = session_through(&proxy, SESSION_TIMEOUT).await;
+    let held = mutex(&session, OURS).acquire().await.unwrap();
+    let lost = lose(&proxy);
+    let mut release = pin!(held.release());
+    while lost.count() < 3 {
+        assert!(poll!(&mut release).is_pending());
+        soon(lost.struck()).await;
+        ensemble.let_something_happen().await;
+    }
+    proxy.clear_rules();
+    soon(release).await.unwrap();
+    assert!(ensemble.children(OURS).await.is_empty());
+}
+
+/// D7: all threads that wait for a lock object share one monitor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
+    const WAITERS: usize = 8;
+    let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
+    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
+    let lists = |proxy: &FaultProxy| {
+        let list = proxy.on(Direction::ToServer).opcode(Opcode::GetChildren);
+        list.count()
+    };
+
+    assert!(curator.acquire("u", "n", None).await.unwrap());
+    let waiters: Vec<_> = (0..WAITERS)
+        .map(|n| curator.acquire(&format!("t{n}"), "m", None))
+        .collect();
+    ensemble.await_children(THEIRS, WAITERS + 1).await;
+    // All watch their predecessors.
+    let reads = stage
+        .proxy
+        .on(Direction::FromServer)
+        .opcode(Opcode::GetData);
+    soon(reads.nth(WAITERS).seen()).await;
+    stage.proxy.clear_log();
+    curator.release("u", "n").await.unwrap();
+    let all = async || (lists(&stage.proxy) >= WAITERS).then_some(());
+    ensemble.until("a list of each waiter", all).await;
+    drop(waiters);
+
+    let proxy = proxy(ensemble).await;
+    let session = session_through(&proxy, SESSION_TIMEOUT).await;
+    let held = mutex(&ensemble.session().await, OURS)
+        .acquire()
+        .await
+        .unwrap();
+    let mut waiters: FuturesUnordered<_> = (0..WAITERS)
+        .map(|_| {
+            let lock = mutex(&session, OURS);
+            tokio::spawn(async move { lock.acquire().await })
+        })
+        .collect();
+    ensemble.await_children(OURS, WAITERS + 1).await;
+    let watches = async || (ensemble.watch_count().await >= WAITERS).then_some(());
+    ensemble.until("watches", watches).await;
+    proxy.clear_log();
+    held.release().await.unwrap();
+    let granted = soon(waiters.next()).await.unwrap().unwrap().unwrap();
+    let prepared = async || (lists(&proxy) > 0).then_some(());
+    ensemble.until("the list of the next one", prepared).await;
+    granted.verify().await.unwrap();
+    assert_eq!(lists(&proxy), 1, "{:?}", proxy.log());
 }

@@ -17,7 +17,7 @@ mod zookeeper_client;
 use std::time::Duration;
 
 use ::zookeeper_client::Client;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
 use zookeeper_recipes::{InterProcessMutex, Session};
 
 /// Where the peer locks.
@@ -43,6 +43,22 @@ pub(crate) fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
 
 pub(crate) async fn client(ensemble: &TestEnsemble) -> Client {
     server(ensemble).client().await.unwrap()
+}
+
+/// A proxy of its own for each client, so that faults stay apart.
+pub(crate) async fn proxy(ensemble: &TestEnsemble) -> FaultProxy {
+    let server = server(ensemble).connect_string();
+    FaultProxy::start(&server).await.unwrap()
+}
+
+pub(crate) async fn client_through(proxy: &FaultProxy, session_timeout: Duration) -> Client {
+    let connector = Client::connector().with_session_timeout(session_timeout);
+    connector.connect(&proxy.connect_string()).await.unwrap()
+}
+
+pub(crate) async fn session_through(proxy: &FaultProxy, session_timeout: Duration) -> Session {
+    let builder = Session::builder().session_timeout(session_timeout);
+    builder.connect(&proxy.connect_string()).await.unwrap()
 }
 
 pub(crate) fn mutex(session: &Session, path: &str) -> InterProcessMutex {

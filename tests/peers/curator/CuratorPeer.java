@@ -34,6 +34,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.retry.RetryUntilElapsed;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
@@ -45,6 +46,7 @@ import org.apache.zookeeper.data.Stat;
 /** Real Curator recipes, driven by one command a line on stdin. The protocol is in ../README.md. */
 public final class CuratorPeer {
     private static final int CONNECT_MS_MAX = 15_000;
+    private static final int RETRY_EVERY_MS = 100;
 
     private final PrintStream answers;
     private final Map<String, CuratorFramework> clients = new ConcurrentHashMap<>();
@@ -125,7 +127,7 @@ public final class CuratorPeer {
         }
     }
 
-    /** open CLIENT CONNECT SESSION_MS [NAMESPACE] | session CLIENT | state CLIENT | close CLIENT | kill CLIENT */
+    /** open CLIENT CONNECT SESSION_MS [NAMESPACE [RETRY_MS]] | session CLIENT | state CLIENT | close CLIENT | kill CLIENT */
     private List<String> session(String verb, Words words) throws Exception {
         if (verb.equals("open")) {
             return open(words);
@@ -152,13 +154,19 @@ public final class CuratorPeer {
 
     private List<String> open(Words words) throws Exception {
         String name = words.next("CLIENT");
-        CuratorFramework client = CuratorFrameworkFactory.builder()
+        CuratorFrameworkFactory.Builder builder = CuratorFrameworkFactory.builder()
                 .connectString(words.next("CONNECT"))
                 .sessionTimeoutMs(words.number("SESSION_MS"))
                 .connectionTimeoutMs(CONNECT_MS_MAX)
-                .retryPolicy(new ExponentialBackoffRetry(100, 5))
-                .namespace(words.nextOr(null))
-                .build();
+                .retryPolicy(new ExponentialBackoffRetry(100, 5));
+        String namespace = words.nextOr("");
+        if (!namespace.isEmpty()) {
+            builder.namespace(namespace);
+        }
+        if (words.hasNext()) {
+            builder.retryPolicy(new RetryUntilElapsed(words.number("RETRY_MS"), RETRY_EVERY_MS));
+        }
+        CuratorFramework client = builder.build();
         if (clients.putIfAbsent(name, client) != null) {
             throw new IllegalArgumentException("client exists already: " + name);
         }
