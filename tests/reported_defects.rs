@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 use zookeeper_recipes::{
     AcquireError, DistributedLock, GuardState, InterProcessMutex, InterProcessReadWriteLock,
@@ -139,6 +140,50 @@ async fn release_that_is_pursued_spares_the_lock_that_was_acquired_since() {
         new.verify().await.unwrap();
         assert_eq!(ensemble.children(PATH).len(), 1, "{lost:?}");
     }
+}
+
+/// CURATOR-205: a clean-up that fails goes on after the acquire has been given up.
+#[tokio::test(start_paused = true)]
+async fn dropped_waiter_whose_deletes_are_lost_again_and_again_leaves_nothing() {
+    for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
+        let ensemble = MemoryEnsemble::new();
+        let (holding, waiting) = (ensemble.session(), ensemble.session());
+        let held = mutex(&holding).acquire().await.unwrap();
+        let waiter = mutex(&waiting);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let stage = TestEnsemble::Memory(ensemble.clone());
+        stage.await_children(PATH, 2).await;
+        for _ in 0..5 {
+            ensemble.lose_reply(waiting.session_id(), Operation::Delete, lost);
+        }
+        waiter.abort();
+        stage.await_children(PATH, 1).await;
+        held.verify().await.unwrap();
+    }
+}
+
+/// zk-ruby#49, aiozk#34: time-outs that come together.
+#[tokio::test(start_paused = true)]
+async fn fifty_waiters_that_time_out_together_leave_the_lock_usable() {
+    let ensemble = MemoryEnsemble::new();
+    let sessions = [ensemble.session(), ensemble.session()];
+    let held = mutex(&sessions[0]).acquire().await.unwrap();
+    let waiters = (0..50).map(|n| {
+        let lock = mutex(&sessions[n % 2]);
+        tokio::spawn(async move { lock.acquire_timeout(Duration::from_secs(1)).await })
+    });
+    for waited in join_all(waiters).await {
+        let late = waited.unwrap().unwrap_err();
+        assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    }
+    let stage = TestEnsemble::Memory(ensemble.clone());
+    stage.await_children(PATH, 1).await;
+    // The holder's watch on its own node.
+    let watches = async || (ensemble.watch_count() == 1).then_some(());
+    stage.until("no watch of a waiter", watches).await;
+    held.release().await.unwrap();
+    let next = mutex(&sessions[1]).try_acquire().await.unwrap();
+    next.unwrap().release().await.unwrap();
 }
 
 /// CURATOR-41: what fails in the clean-up does not hide what failed first.
