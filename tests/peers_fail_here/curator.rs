@@ -105,7 +105,8 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
 }
 
 /// D1: after an outage that outlasts a session its client has a new one, while the server, which
-/// counts anew from its start, still has the old one and its node.
+/// counts anew from its start, still has the old one and its node. Where Curator's retries end before
+/// the outage does, the waiter fails instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again() {
     let stage = Stage::set_up(SHORT, PATIENCE).await;
@@ -199,7 +200,7 @@ async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
         .unwrap();
 }
 
-/// D3: what the first reply was lost of, the search after the second is not for.
+/// D3: the search after the first loss counts as the end of the create, so none follows the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
