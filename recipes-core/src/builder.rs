@@ -142,12 +142,9 @@ impl SessionBuilder {
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     pub async fn connect(self, connect_string: &str) -> Result<Session, ConnectError> {
-        if let Some(flaw) = self.flaw {
-            return Err(flaw.into());
-        }
+        let backend = self.backend(connect_string)?;
         let waited = self.options.connect_timeout;
-        let ensemble = Ensemble::new(connect_string, self.transport);
-        let session = Session::start(Arc::new(ensemble), self.options);
+        let session = Session::start(backend, self.options);
         let mut phase = session.phase();
         let opened = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
         let connect_string = connect_string.to_owned();
@@ -171,6 +168,20 @@ impl SessionBuilder {
             }
         }
         Ok(session)
+    }
+
+    /// Where [`connect`](Self::connect) gets its ZooKeeper sessions from: the seam itself, to compare
+    /// doubles with.
+    ///
+    /// # Errors
+    /// For options that cannot be used.
+    #[doc(hidden)]
+    pub fn backend(&self, connect_string: &str) -> Result<Arc<dyn Backend>, ConfigError> {
+        if let Some(flaw) = &self.flaw {
+            return Err(flaw.clone());
+        }
+        let ensemble = Ensemble::new(connect_string, self.transport.clone());
+        Ok(Arc::new(ensemble))
     }
 
     /// Starts a session on a double of the ensemble, without waiting for it.

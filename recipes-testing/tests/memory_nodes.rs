@@ -61,7 +61,6 @@ async fn create_of_an_existing_node_is_refused() {
     nodes.create(&persistent("/a")).await.unwrap();
     let before = ensemble.tree();
     assert_eq!(kind(nodes.create(&ephemeral("/a")).await), "node exists");
-    assert_eq!(kind(nodes.create(&persistent("/")).await), "node exists");
     assert_eq!(ensemble.tree(), before);
 }
 
@@ -79,7 +78,16 @@ async fn node_with_children_is_not_deleted() {
 #[tokio::test]
 async fn malformed_paths_are_refused() {
     let nodes = connect(&MemoryEnsemble::new()).await;
-    for path in ["", "a", "/a/", "//a", "/../a"] {
+    for path in [
+        "",
+        "a",
+        "/a/",
+        "//a",
+        "/../a",
+        "/\u{1}",
+        "/\u{85}",
+        "/\u{fff0}",
+    ] {
         assert_eq!(
             kind(nodes.create(&persistent(path)).await),
             "refused",
@@ -87,6 +95,13 @@ async fn malformed_paths_are_refused() {
         );
         assert_eq!(kind(nodes.read(path).await), "refused", "{path:?}");
     }
+}
+
+#[tokio::test]
+async fn root_is_neither_created_nor_deleted() {
+    let nodes = connect(&MemoryEnsemble::new()).await;
+    assert_eq!(kind(nodes.create(&persistent("/")).await), "refused");
+    assert_eq!(kind(nodes.create(&sequential("/")).await), "refused");
     assert_eq!(kind(nodes.delete("/").await), "refused");
 }
 

@@ -256,3 +256,16 @@ async fn new_connection_does_not_wait_for_what_the_old_one_lost() {
     nodes.sync("/").await.unwrap();
     assert!(start.elapsed() < delay);
 }
+
+#[tokio::test]
+async fn client_needs_no_connection_for_bad_input_and_no_operations() {
+    let ensemble = MemoryEnsemble::new();
+    let nodes = connect(&ensemble).await;
+    ensemble.disconnect(nodes.session());
+    assert_eq!(kind(nodes.list("a").await), "refused");
+    assert!(nodes.multi(Vec::new()).await.is_ok());
+    ensemble.expire(nodes.session());
+    assert_eq!(kind(nodes.list("a").await), "refused");
+    assert!(nodes.multi(Vec::new()).await.is_ok());
+    assert_eq!(kind(nodes.list("/a").await), "session ended");
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::*;
 use futures::{FutureExt as _, StreamExt as _};
-use recipes_core::{Connection, EndReason, NodeEvent};
+use recipes_core::{Connection, EndReason, NodeEvent, NodeOp};
 use recipes_testing::MemoryEnsemble;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, timeout};
@@ -73,7 +73,8 @@ async fn expired_session_fails_what_it_asked_for_and_what_it_asks_for() {
     assert_eq!(kind(nodes.create(&node).await), "session ended");
     assert_eq!(kind(nodes.read("/").await), "session ended");
     assert!(!ensemble.exists("/e"));
-    assert_eq!(nodes.multi(vec![]).await.unwrap_err().index, None);
+    let transaction = nodes.multi(vec![NodeOp::Create(node)]);
+    assert_eq!(transaction.await.unwrap_err().index, None);
 }
 
 #[tokio::test]

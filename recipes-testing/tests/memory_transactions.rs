@@ -131,6 +131,27 @@ async fn first_refused_operation_is_named() {
 }
 
 #[tokio::test]
+async fn bad_input_is_named_before_any_refusal_of_the_server() {
+    let nodes = connect(&MemoryEnsemble::new()).await;
+    let bad = nodes.multi(vec![delete("/none", None), delete("/bad/", None)]);
+    assert_eq!(failure(bad.await), (Some(1), "refused"));
+    let bad = nodes.multi(vec![delete("/none", None), delete("/", None)]);
+    assert_eq!(failure(bad.await), (Some(1), "refused"));
+}
+
+#[tokio::test]
+async fn version_of_minus_one_is_any() {
+    let ensemble = MemoryEnsemble::new();
+    ensemble.create("/a", b"").unwrap();
+    ensemble.set_data("/a", b"new").unwrap();
+    let nodes = connect(&ensemble).await;
+    let any = nodes.multi(vec![check("/a", Some(-1)), set("/a", b"", Some(-1))]);
+    assert_eq!(failure(any.await), (None, "ok"));
+    let other = nodes.multi(vec![delete("/a", Some(-2))]);
+    assert_eq!(failure(other.await), (Some(0), "bad version"));
+}
+
+#[tokio::test]
 async fn denied_operation_is_named_by_its_index() {
     let ensemble = MemoryEnsemble::new();
     ensemble.create("/a", b"").unwrap();

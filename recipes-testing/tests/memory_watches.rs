@@ -150,6 +150,19 @@ async fn watches_end_when_the_last_handle_is_dropped() {
 }
 
 #[tokio::test]
+async fn closing_session_hears_of_its_own_nodes() {
+    let ensemble = MemoryEnsemble::new();
+    ensemble.create("/a", b"").unwrap();
+    let nodes = connect(&ensemble).await;
+    nodes.create(&ephemeral("/own")).await.unwrap();
+    let own = set_watch(&*nodes, "/own").await;
+    let other = set_watch(&*nodes, "/a").await;
+    drop(nodes);
+    assert_eq!(fired(own), NodeEvent::Deleted);
+    assert_eq!(fired(other), NodeEvent::SessionEnded);
+}
+
+#[tokio::test]
 async fn disconnected_watch_fires_on_reconnection() {
     let ensemble = MemoryEnsemble::new();
     for path in ["/deleted", "/changed", "/anew", "/same"] {

@@ -1,6 +1,11 @@
 //! Requests and their answers, as values.
 
-use recipes_core::{Created, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodesError};
+use recipes_core::{
+    Created, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
+};
+
+use super::error::MemoryError;
+use super::node_path::NodePath;
 
 /// The kinds of request that a session makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +72,64 @@ impl Call {
             | Self::Sync(path) => path,
             Self::Multi(operations) => operations.first().map_or("", op_path),
         }
+    }
+}
+
+impl Call {
+    /// What the client answers itself, connected or not. Bad input fails the whole request,
+    /// whatever a server would say about the rest of it.
+    pub(super) fn settled_by_client(&self) -> Option<Outcome> {
+        if let Self::Multi(operations) = self {
+            return match operations.as_slice() {
+                [] => Some(Ok(Answer::Done(Vec::new()))),
+                operations => flaw(operations).map(Err),
+            };
+        }
+        let checked = match self {
+            Self::Create(node) if node.path == "/" => below_the_root("/"),
+            Self::Create(node) => check_create(node),
+            Self::Delete(path) => below_the_root(path),
+            Self::List(path) | Self::Read(path) | Self::Watch(path) | Self::Sync(path) => {
+                NodePath::parse(path).map(drop)
+            }
+            Self::Multi(_) => Ok(()),
+        };
+        checked.err().map(|error| Err(failed(error)))
+    }
+}
+
+fn flaw(operations: &[NodeOp]) -> Option<MultiError> {
+    let mut checked = operations.iter().map(check_op).enumerate();
+    checked.find_map(|(index, checked)| {
+        let source = checked.err()?.into();
+        let index = Some(index);
+        Some(MultiError { index, source })
+    })
+}
+
+fn check_op(operation: &NodeOp) -> Result<(), MemoryError> {
+    match operation {
+        NodeOp::Create(node) => check_create(node),
+        NodeOp::Delete { path, .. } => below_the_root(path),
+        NodeOp::Set { path, .. } | NodeOp::Check { path, .. } => NodePath::parse(path).map(drop),
+    }
+}
+
+fn check_create(node: &NewNode) -> Result<(), MemoryError> {
+    if node.acl.is_empty() {
+        return Err(MemoryError::InvalidAcl);
+    }
+    match node.mode {
+        NodeMode::EphemeralSequential => NodePath::parse(&format!("{}0", node.path)),
+        _ => NodePath::parse(&node.path),
+    }
+    .map(drop)
+}
+
+fn below_the_root(path: &str) -> Result<(), MemoryError> {
+    match path {
+        "/" => Err(MemoryError::InvalidPath(path.to_owned())),
+        path => NodePath::parse(path).map(drop),
     }
 }
 

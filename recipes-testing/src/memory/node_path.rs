@@ -27,7 +27,7 @@ impl NodePath {
         let parts = path.strip_prefix('/').ok_or_else(invalid)?;
         if parts
             .split('/')
-            .any(|part| matches!(part, "" | "." | "..") || part.contains('\0'))
+            .any(|part| matches!(part, "" | "." | "..") || part.contains(is_forbidden))
         {
             return Err(invalid());
         }
@@ -88,6 +88,11 @@ impl fmt::Display for NodePath {
         let parent = if self.parent == "/" { "" } else { &self.parent };
         write!(f, "{parent}/{}", self.name)
     }
+}
+
+/// Control characters, surrogates and private ones, and specials, as in the server's `PathUtils`.
+fn is_forbidden(c: char) -> bool {
+    matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..=0xffff)
 }
 
 /// Whether `path` is `prefix` or below it.

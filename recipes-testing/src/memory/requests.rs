@@ -13,7 +13,7 @@ use super::call::{Answer, Call, Operation, Outcome, Request, failed, op_path};
 use super::error::MemoryError;
 use super::faults::Lost;
 use super::node_path::NodePath;
-use super::record::{Flight, Stage};
+use super::record::{Delivery, Flight, Stage};
 use super::state::State;
 use super::transaction::Transaction;
 use super::tree::Tree;
@@ -33,6 +33,7 @@ impl State {
         record.last_flight += 1;
         let number = record.last_flight;
         let ended = record.ended.is_some();
+        let settled = call.settled_by_client();
         let stage = Stage::Queued(call.clone());
         record.flights.insert(
             number,
@@ -42,7 +43,9 @@ impl State {
                 wanted: true,
             },
         );
-        if ended {
+        if let Some(outcome) = settled {
+            self.answer(session, number, outcome, Delivery::default());
+        } else if ended {
             self.fail(session, number, NodesError::SessionEnded);
         } else if self.is_connected(session) {
             self.perform(session, number, &call);

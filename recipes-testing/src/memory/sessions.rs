@@ -42,8 +42,19 @@ impl State {
 
     /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction.
     pub(super) fn end(&mut self, session: i64, reason: EndReason) {
-        // First, so that its own watches on its own nodes do not take the end for a deletion.
-        self.end_client(session, reason);
+        // A client that closes is there until it has its answer, and hears of its own nodes before.
+        if reason == EndReason::Closed {
+            self.remove(session);
+            self.end_client(session, reason);
+        } else {
+            self.end_client(session, reason);
+            self.remove(session);
+        }
+        self.forget_if_done(session);
+    }
+
+    /// Ends a session for the ensemble.
+    fn remove(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -59,7 +70,6 @@ impl State {
                 .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
         });
         debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
-        self.forget_if_done(session);
     }
 
     /// Ends a session for its client; the ensemble takes it for disconnected.

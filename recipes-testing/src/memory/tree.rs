@@ -55,8 +55,10 @@ impl Node {
 
     fn expect_version(&self, version: Option<i32>) -> Result<(), NodesError> {
         match version {
-            Some(version) if version != self.version => Err(NodesError::BadVersion),
-            _ => Ok(()),
+            // On the wire, too, -1 stands for any.
+            None | Some(-1) => Ok(()),
+            Some(version) if version == self.version => Ok(()),
+            Some(_) => Err(NodesError::BadVersion),
         }
     }
 }

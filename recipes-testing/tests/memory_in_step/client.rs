@@ -1,0 +1,308 @@
+//! One session of one world, and all that it hears.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use recipes_core::{Connection, EndReason, NodeWatch, Nodes};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::gate::Gate;
+use crate::script::{Place, Request};
+use crate::seen::{Answer, Heard};
+
+/// What has not come by then never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Note {
+    Reply(usize),
+    Watch(usize),
+}
+
+/// Who was woken, in this order. Futures are polled one after the other, so the order in which they
+/// are found complete says nothing.
+#[derive(Debug, Default)]
+struct Notes {
+    notes: Mutex<Vec<Note>>,
+    woken: Notify,
+}
+
+struct Noting {
+    note: Note,
+    notes: Arc<Notes>,
+}
+
+impl Wake for Noting {
+    fn wake(self: Arc<Self>) {
+        self.notes.take_down(self.note);
+    }
+}
+
+impl Notes {
+    fn take_down(&self, note: Note) {
+        self.notes.lock().unwrap().push(note);
+        self.woken.notify_one();
+    }
+
+    fn waker(self: &Arc<Self>, note: Note) -> Waker {
+        let notes = Arc::clone(self);
+        Waker::from(Arc::new(Noting { note, notes }))
+    }
+}
+
+type Pending = BoxFuture<'static, (Answer, Option<NodeWatch>)>;
+
+/// A request whose reply is awaited.
+struct Asked {
+    number: usize,
+    place: Place,
+    reply: Pending,
+    answer: Option<Answer>,
+}
+
+/// One session; none once the last handle is dropped.
+pub(crate) struct Client {
+    pub(crate) id: i64,
+    pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) cut: bool,
+    pub(crate) ended: Option<EndReason>,
+    state: Connection,
+    connection: BoxStream<'static, Connection>,
+    asked: Vec<Asked>,
+    requests_made: usize,
+    watches: BTreeMap<usize, (Place, NodeWatch)>,
+    notes: Arc<Notes>,
+}
+
+impl Client {
+    pub(crate) fn new(nodes: Arc<dyn Nodes>, gate: Option<Gate>) -> Self {
+        Self {
+            id: nodes.session(),
+            connection: nodes.connection().fuse().boxed(),
+            nodes: Some(nodes),
+            gate,
+            cut: false,
+            ended: None,
+            state: Connection::Connected,
+            asked: Vec::new(),
+            requests_made: 0,
+            watches: BTreeMap::new(),
+            notes: Arc::default(),
+        }
+    }
+
+    /// Sends requests, in one flight.
+    pub(crate) fn send(&mut self, requests: &[Request], directory: &str) {
+        let Some(nodes) = &self.nodes else { return };
+        for request in requests {
+            let place = match request {
+                Request::Watch(place) => place.clone(),
+                _ => Place(String::new()),
+            };
+            self.requests_made += 1;
+            let mut asked = Asked {
+                number: self.requests_made,
+                place,
+                reply: ask(Arc::clone(nodes), request.clone(), directory.to_owned()),
+                answer: None,
+            };
+            // The first poll calls the method, which sends.
+            asked.poll(&self.notes, &mut self.watches);
+            self.asked.push(asked);
+        }
+    }
+
+    /// Forgets the reply to what was sent last, not the request.
+    pub(crate) fn forget_last(&mut self) {
+        if let Some(asked) = self.asked.pop() {
+            // It may have been answered already.
+            drop(self.watches.remove(&asked.number));
+        }
+    }
+
+    /// Drops the last handle, and forgets the replies to what waits for the connection.
+    pub(crate) fn hang_up(&mut self) {
+        self.asked.clear();
+        self.nodes = None;
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.nodes.is_some() && self.ended.is_none()
+    }
+
+    pub(crate) fn requests_made(&self) -> usize {
+        self.requests_made
+    }
+
+    /// Drops the watch that was set first of those that have not fired.
+    pub(crate) fn unwatch(&mut self) {
+        drop(self.watches.pop_first());
+    }
+
+    pub(crate) fn is_watching(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// Waits for all replies, and returns them in the order of the requests.
+    pub(crate) async fn answers(&mut self) -> Vec<Answer> {
+        let answered = async {
+            loop {
+                let mut all = true;
+                for asked in &mut self.asked {
+                    all &= asked.poll(&self.notes, &mut self.watches);
+                }
+                if all {
+                    return;
+                }
+                self.notes.woken.notified().await;
+            }
+        };
+        // What is missing then is said to be.
+        timeout(PATIENCE, answered).await.unwrap_or_default();
+        let asked = mem::take(&mut self.asked);
+        let answers = asked.into_iter().map(|it| it.answer);
+        answers.map(|it| it.unwrap_or(Answer::Missing)).collect()
+    }
+
+    /// All that was heard since this was last asked.
+    pub(crate) fn heard(&mut self) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        let notes = mem::take(&mut *self.notes.notes.lock().unwrap());
+        for note in notes {
+            match note {
+                // A future may be woken more than once, and after it was found complete.
+                Note::Reply(number) => {
+                    if number == self.requests_made && !heard.contains(&Heard::Reply) {
+                        heard.push(Heard::Reply);
+                    }
+                }
+                Note::Watch(watch) => heard.extend(self.fired(watch)),
+            }
+        }
+        heard
+    }
+
+    fn fired(&mut self, watch: usize) -> Option<Heard> {
+        let waker = self.notes.waker(Note::Watch(watch));
+        let (_, waiting) = self.watches.get_mut(&watch)?;
+        let Poll::Ready(event) = waiting.as_mut().poll(&mut Context::from_waker(&waker)) else {
+            return None;
+        };
+        let (place, _) = self.watches.remove(&watch)?;
+        let event = event.into();
+        Some(Heard::Event {
+            place,
+            event,
+            watch,
+        })
+    }
+
+    /// Waits for all that the server had sent to this session.
+    pub(crate) async fn hear_out(&self, directory: &str) {
+        if let Some(nodes) = self.nodes.as_ref().filter(|_| self.is_live() && !self.cut) {
+            // Notifications and replies come on one connection, in order. What is missing shows.
+            timeout(PATIENCE, nodes.read(directory)).await.ok();
+        }
+    }
+
+    /// Waits until the client knows that its connection is in such a state, or its session over.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(Connection) -> bool) {
+        let reached = async {
+            while !wanted(self.state) && !matches!(self.state, Connection::Ended(_)) {
+                match self.connection.next().await {
+                    Some(state) => self.state = state,
+                    None => return,
+                }
+            }
+        };
+        timeout(PATIENCE, reached).await.unwrap_or_default();
+        self.note_state();
+    }
+
+    pub(crate) async fn until_ended(&mut self) {
+        self.until(|_| false).await;
+    }
+
+    /// Notes changes of the connection that nobody has waited for.
+    pub(crate) fn note_state(&mut self) {
+        while let Some(Some(state)) = self.connection.next().now_or_never() {
+            self.state = state;
+        }
+        if let Connection::Ended(reason) = self.state {
+            self.ended.get_or_insert(reason);
+        }
+    }
+}
+
+impl Asked {
+    /// Whether it is answered. A watch that it has set is watched from now on.
+    fn poll(
+        &mut self,
+        notes: &Arc<Notes>,
+        watches: &mut BTreeMap<usize, (Place, NodeWatch)>,
+    ) -> bool {
+        if self.answer.is_some() {
+            return true;
+        }
+        let note = Note::Reply(self.number);
+        let waker = notes.waker(note);
+        let Poll::Ready((answer, watch)) = self.reply.poll_unpin(&mut Context::from_waker(&waker))
+        else {
+            return false;
+        };
+        self.answer = Some(answer);
+        notes.take_down(note);
+        if let Some(watch) = watch {
+            watches.insert(self.number, (self.place.clone(), watch));
+            // Looked at with the rest; whether it has fired by now says nothing.
+            notes.take_down(Note::Watch(self.number));
+        }
+        true
+    }
+}
+
+fn ask(nodes: Arc<dyn Nodes>, request: Request, directory: String) -> Pending {
+    Box::pin(async move {
+        let path = |place: &Place| place.full(&directory);
+        let answer = match request {
+            Request::Create(made) => {
+                let created = nodes.create(&made.node(&directory)).await;
+                created.map(|created| Answer::Created {
+                    path: created.path,
+                    czxid: created.czxid,
+                })
+            }
+            Request::Delete(place) => nodes.delete(&path(&place)).await.map(|()| Answer::Deleted),
+            Request::List(place) => nodes.list(&path(&place)).await.map(|mut names| {
+                names.sort_unstable();
+                Answer::Names(names)
+            }),
+            Request::Read(place) => nodes.read(&path(&place)).await.map(|node| {
+                let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
+                Answer::Node(node.map(|(data, stat)| (text(data), stat)))
+            }),
+            Request::Watch(place) => match nodes.watch(&path(&place)).await {
+                Ok(Some((stat, watch))) => return (Answer::Watched(Some(stat)), Some(watch)),
+                Ok(None) => Ok(Answer::Watched(None)),
+                Err(error) => Err(error),
+            },
+            Request::Sync(place) => nodes.sync(&path(&place)).await.map(|()| Answer::Synced),
+            Request::Multi(changes) => {
+                let operations = changes.iter().map(|it| it.operation(&directory)).collect();
+                match nodes.multi(operations).await {
+                    Ok(done) => Ok(Answer::Done(done)),
+                    Err(error) => return (Answer::refused_multi(&error), None),
+                }
+            }
+        };
+        (answer.unwrap_or_else(|error| Answer::refused(&error)), None)
+    })
+}

@@ -1,0 +1,85 @@
+//! All differences between the double and a server that are accepted, and why. Nothing else in
+//! this comparison looks away.
+//!
+//! | | difference | reason |
+//! |---|---|---|
+//! | 1 | Numbers of transactions and sessions, and times, are others; the order of transactions is the same, and so is what belongs to one. | Other sessions and refused requests use up numbers on a server, and its clock is the machine's. See `renaming`. |
+//! | 2 | Children are listed in another order. | The server promises none. `seen` sorts. |
+//! | 3 | Several watches of one session on one path fire in another order. | The server knows one watch on a path for each session; the order behind it is the client's. |
+//! | 4 | When a session ends, the events of its ephemeral nodes come in another order. | They are one transaction; the server goes through a hash set. |
+//! | 5 | When a client connects again, what it has missed comes in another order. | The client names its watches to the server from a hash map. |
+//! | 6 | A watch of an expired session on a node that went with it tells of the deletion or of the end of the session. | On a server the deletion comes first, but most often gets lost with the connection. |
+//! | 7 | Of a flight of several requests, events and replies come in another order; a watch that is set in it and fires in it may come at any place. | In memory a request takes effect when it is made, before any reply. |
+//! | 8 | A transaction that creates does not say its number. | Servers before 3.7.2 and 3.8.2 do not; newer ones do, as does the double on demand. |
+
+use recipes_core::{EndReason, NodeOpDone};
+
+use crate::script::Step;
+use crate::seen::{Answer, EventKind, Heard, Seen};
+
+/// What a session saw of a step, without what may differ.
+pub(crate) fn without(step: &Step, mut seen: Seen) -> Seen {
+    let ends = matches!(
+        step,
+        Step::Close { .. } | Step::Expire { .. } | Step::Mend { .. }
+    );
+    if seen.ended == Some(EndReason::Expired) {
+        for heard in &mut seen.heard {
+            end(heard);
+        }
+    }
+    if ends {
+        seen.heard.sort_unstable();
+    } else {
+        let (mut old, mut new): (Vec<_>, Vec<_>) = seen
+            .heard
+            .into_iter()
+            .partition(|heard| !is_new(heard, seen.requests_before));
+        old.chunk_by_mut(same_cause).for_each(<[_]>::sort_unstable);
+        new.sort_unstable();
+        old.extend(new);
+        seen.heard = old;
+    }
+    for answer in &mut seen.answers {
+        forget_created(answer);
+    }
+    seen
+}
+
+// 6
+fn end(heard: &mut Heard) {
+    if let Heard::Event { event, .. } = heard {
+        *event = EventKind::SessionEnded;
+    }
+}
+
+// 7
+fn is_new(heard: &Heard, requests_before: usize) -> bool {
+    matches!(heard, Heard::Event { watch, .. } if *watch > requests_before)
+}
+
+// 3
+fn same_cause(one: &Heard, other: &Heard) -> bool {
+    match (one, other) {
+        (
+            Heard::Event { place, event, .. },
+            Heard::Event {
+                place: other_place,
+                event: other_event,
+                ..
+            },
+        ) => (place, event) == (other_place, other_event),
+        _ => false,
+    }
+}
+
+// 8
+fn forget_created(answer: &mut Answer) {
+    if let Answer::Done(done) = answer {
+        for done in done {
+            if let NodeOpDone::Created(created) = done {
+                created.czxid = None;
+            }
+        }
+    }
+}

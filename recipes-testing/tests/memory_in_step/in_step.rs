@@ -1,0 +1,114 @@
+//! Runs a script in both worlds, and stops at the first difference.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use recipes_testing::MemoryEnsemble;
+
+use crate::differences;
+use crate::renaming::Renaming;
+use crate::script::{Script, Step};
+use crate::seen::{Leaf, Seen};
+use crate::stage::Stage;
+use crate::tally::Tally;
+use crate::world::{RealServer, World};
+
+/// What one world shows and the other does not.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    /// The step, or none for the final tree.
+    pub(crate) step: Option<usize>,
+    memory: String,
+    real: String,
+}
+
+impl Difference {
+    fn new(step: Option<usize>, memory: &impl fmt::Debug, real: &impl fmt::Debug) -> Self {
+        Self {
+            step,
+            memory: format!("{memory:?}"),
+            real: format!("{real:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            Some(step) => writeln!(f, "step {step}:")?,
+            None => writeln!(f, "nodes in the end:")?,
+        }
+        writeln!(f, "  in memory: {}", self.memory)?;
+        writeln!(f, "  on server: {}", self.real)
+    }
+}
+
+/// Runs a script; each run has a directory of its own.
+pub(crate) async fn run(
+    script: &Script,
+    server: &RealServer,
+    tally: &mut Tally,
+) -> Result<(), Difference> {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    // Below another, as nodes beside it are made, too.
+    let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
+    let memory = World::Memory(MemoryEnsemble::new());
+    let mut memory = Stage::set(memory, &top).await;
+    let mut real = Stage::set(World::Real(server.clone()), &top).await;
+    let mut renaming = Renaming::default();
+    for (number, step) in script.steps.iter().enumerate() {
+        let in_memory = memory.take(script, step).await;
+        let on_server = real.take(script, step).await;
+        for (number, id) in memory.sessions() {
+            let real = real.sessions().get(&number).copied();
+            renaming.session(id, real.unwrap_or_default());
+        }
+        tally.count(step, &on_server);
+        compare(&mut renaming, step, in_memory, on_server)
+            .map_err(|(memory, real)| Difference::new(Some(number), &memory, &real))?;
+    }
+    compare_trees(&mut renaming, memory.tree().await, real.tree().await)
+}
+
+type SeenByAll = BTreeMap<usize, Seen>;
+
+fn compare(
+    renaming: &mut Renaming,
+    step: &Step,
+    memory: SeenByAll,
+    real: SeenByAll,
+) -> Result<(), (SeenByAll, SeenByAll)> {
+    let without = |seen: SeenByAll| -> SeenByAll {
+        seen.into_iter()
+            .map(|(number, seen)| (number, differences::without(step, seen)))
+            .collect()
+    };
+    let (memory, real) = (without(memory), without(real));
+    let mut pairs = memory.values().zip(real.values());
+    let same = memory.keys().eq(real.keys())
+        && pairs.all(|(memory, real)| {
+            let mut answers = memory.answers.iter().zip(&real.answers);
+            (&memory.heard, memory.ended) == (&real.heard, real.ended)
+                && memory.answers.len() == real.answers.len()
+                && answers.all(|(memory, real)| renaming.answer(memory, real))
+        });
+    if same { Ok(()) } else { Err((memory, real)) }
+}
+
+fn compare_trees(
+    renaming: &mut Renaming,
+    memory: Vec<Leaf>,
+    real: Vec<Leaf>,
+) -> Result<(), Difference> {
+    let paths = |leaves: &[Leaf]| leaves.iter().map(|it| it.path.clone()).collect::<Vec<_>>();
+    if paths(&memory) != paths(&real) {
+        return Err(Difference::new(None, &paths(&memory), &paths(&real)));
+    }
+    for (memory, real) in memory.iter().zip(&real) {
+        if !renaming.leaf(memory, real) {
+            return Err(Difference::new(None, memory, real));
+        }
+    }
+    Ok(())
+}

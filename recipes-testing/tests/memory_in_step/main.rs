@@ -1,0 +1,128 @@
+//! The double and a real server, in step: random scripts run on both, and what a client sees of them
+//! is compared.
+//!
+//! A script is a list of steps of up to four sessions (create, delete, list, read, watch, sync,
+//! transactions, several requests in one flight, sessions that are opened, closed, expired, cut off
+//! and mended). After each step the replies, the refusals, the stats and the order in which each
+//! session heard of events must be the same in both worlds; in the end the nodes. What may differ
+//! is listed in `differences`, and nowhere else.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `script`, `generator`, `guess`, `random` | what is done, from a seed |
+//! | `client`, `gate`, `stage`, `world` | who does it, and where |
+//! | `seen`, `renaming`, `differences` | what is seen, and when it is the same |
+//! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
+//!
+//! ```sh
+//! cargo test -p recipes-testing --test memory_in_step                            # 2,000 scripts
+//! IN_STEP_SCRIPTS=100000 cargo test -p recipes-testing --test memory_in_step     # more
+//! IN_STEP_SEED=17 IN_STEP_SCRIPTS=1 cargo test -p recipes-testing --test memory_in_step
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod client;
+mod differences;
+mod gate;
+mod generator;
+mod guess;
+mod in_step;
+mod random;
+mod renaming;
+mod script;
+mod seen;
+mod shrink;
+mod stage;
+mod tally;
+mod world;
+
+use std::env;
+use std::ops::Range;
+
+use futures::{StreamExt as _, stream};
+use recipes_testing::ZooKeeperServer;
+
+use crate::in_step::{Difference, run};
+use crate::script::Script;
+use crate::tally::Tally;
+use crate::world::{RealServer, SUPER_USER};
+
+const SCRIPTS: u64 = 2_000;
+/// Side by side on one server, each with a directory and sessions of its own.
+const SIDE_BY_SIDE: usize = 64;
+/// Nothing is tidied up, so a server does not live for ever.
+const SCRIPTS_A_SERVER: u64 = 5_000;
+
+fn number(variable: &str, default: u64) -> u64 {
+    env::var(variable).map_or(default, |it| it.parse().unwrap())
+}
+
+async fn start() -> RealServer {
+    let server = ZooKeeperServer::builder()
+        .property(
+            "zookeeper.DigestAuthenticationProvider.superDigest",
+            SUPER_USER.digest,
+        )
+        // No script knows when a server reaps.
+        .property("znode.container.checkIntervalMs", "1000000000")
+        .start()
+        .await
+        .unwrap();
+    RealServer::new(server).await
+}
+
+/// Runs the scripts of some seeds until one shows a difference.
+async fn find_difference(
+    seeds: Range<u64>,
+    server: &RealServer,
+) -> Result<Tally, (u64, Script, Difference)> {
+    let runs = stream::iter(seeds).map(async |seed| {
+        let (script, mut tally) = (generator::script(seed), Tally::default());
+        match run(&script, server, &mut tally).await {
+            Ok(()) => Ok(tally),
+            Err(difference) => Err((seed, script, difference)),
+        }
+    });
+    let mut runs = runs.buffer_unordered(SIDE_BY_SIDE);
+    let mut all = Tally::default();
+    while let Some(tally) = runs.next().await {
+        all.merge(tally?);
+    }
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn double_and_server_show_the_same_to_random_scripts() {
+    let first = number("IN_STEP_SEED", 0);
+    let scripts = number("IN_STEP_SCRIPTS", SCRIPTS);
+    let end = first + scripts;
+    let mut all = Tally::default();
+    let mut next = first;
+    while next < end {
+        let seeds = next..end.min(next + SCRIPTS_A_SERVER);
+        next = seeds.end;
+        let server = start().await;
+        match find_difference(seeds, &server).await {
+            Ok(tally) => all.merge(tally),
+            Err((seed, script, difference)) => {
+                let steps = script.steps.len();
+                let (script, difference) = shrink::shrink(script, difference, &server).await;
+                panic!(
+                    "seed {seed}, shrunk from {steps} steps; again with\n\
+                     IN_STEP_SEED={seed} IN_STEP_SCRIPTS=1 \
+                     cargo test -p recipes-testing --test memory_in_step\n\n{script}\n{difference}"
+                );
+            }
+        }
+    }
+    eprintln!("{scripts} scripts from seed {first}\n{all}");
+    if scripts >= SCRIPTS {
+        assert!(all.missing().is_empty(), "seldom seen: {:?}", all.missing());
+    }
+}

@@ -1,0 +1,141 @@
+//! A script's own directory in one world, and its sessions there.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use futures::future::join_all;
+use recipes_core::Connection;
+
+use crate::client::Client;
+use crate::script::{Script, Step};
+use crate::seen::{Answer, Heard, Leaf, Seen};
+use crate::world::World;
+
+pub(crate) struct Stage {
+    world: World,
+    top: String,
+    directory: String,
+    clients: BTreeMap<usize, Client>,
+}
+
+impl Stage {
+    pub(crate) async fn set(world: World, top: &str) -> Self {
+        let directory = format!("{top}/directory");
+        world.create(top).await;
+        world.create(&directory).await;
+        Self {
+            world,
+            top: top.to_owned(),
+            directory,
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Number and id of each session.
+    pub(crate) fn sessions(&self) -> BTreeMap<usize, i64> {
+        let clients = self.clients.iter();
+        clients
+            .map(|(number, client)| (*number, client.id))
+            .collect()
+    }
+
+    pub(crate) async fn tree(&self) -> Vec<Leaf> {
+        self.world.tree(&self.top).await
+    }
+
+    /// Takes one step, and returns what each session saw of it.
+    pub(crate) async fn take(&mut self, script: &Script, step: &Step) -> BTreeMap<usize, Seen> {
+        let before: BTreeMap<usize, (usize, bool)> = self
+            .clients
+            .iter()
+            .map(|(number, it)| (*number, (it.requests_made(), it.ended.is_some())))
+            .collect();
+        let answers = self.carry_out(script, step).await;
+        if step.changes_nodes() {
+            let listening = self
+                .clients
+                .iter()
+                .filter(|(number, client)| client.is_watching() || step.forgets(**number));
+            join_all(listening.map(|(_, client)| client.hear_out(&self.directory))).await;
+        }
+        let mut seen = BTreeMap::new();
+        for (number, client) in &mut self.clients {
+            let (requests_before, over) = before.get(number).copied().unwrap_or_default();
+            client.note_state();
+            let mut heard = client.heard();
+            if !step.asks_once(*number) || client.cut {
+                heard.retain(|it| *it != Heard::Reply);
+            }
+            let seen: &mut Seen = seen.entry(*number).or_default();
+            seen.heard = heard;
+            seen.requests_before = requests_before;
+            seen.ended = client.ended.filter(|_| !over);
+        }
+        if let Some(seen) = seen.get_mut(&step.session()) {
+            seen.answers = answers;
+        }
+        seen
+    }
+
+    async fn carry_out(&mut self, script: &Script, step: &Step) -> Vec<Answer> {
+        let number = step.session();
+        if let Step::Open { credentials, .. } = step {
+            if self
+                .clients
+                .get(&number)
+                .is_none_or(|it| it.ended.is_some())
+            {
+                let client = self.world.open(*credentials, script.cuts(number)).await;
+                self.clients.insert(number, client);
+            }
+            return Vec::new();
+        }
+        let Some(client) = self.clients.get_mut(&number) else {
+            return Vec::new();
+        };
+        let (live, was_cut) = (client.is_live(), client.cut);
+        match step {
+            Step::Ask { requests, .. } if client.nodes.is_some() => {
+                client.send(requests, &self.directory);
+                if !was_cut {
+                    return client.answers().await;
+                }
+            }
+            Step::Forget { request, .. } if live => {
+                client.send(slice::from_ref(request), &self.directory);
+                client.forget_last();
+            }
+            Step::Unwatch { .. } => client.unwatch(),
+            Step::Close { .. } if live => {
+                client.hang_up();
+                if !was_cut {
+                    client.until_ended().await;
+                }
+            }
+            Step::Cut { .. } if live && !was_cut => {
+                client.cut = true;
+                self.world.cut(client);
+                client.until(|it| it == Connection::Disconnected).await;
+            }
+            Step::Mend { .. } if was_cut => {
+                client.cut = false;
+                self.world.mend(client);
+                if live {
+                    client.until(|it| it == Connection::Connected).await;
+                    return client.answers().await;
+                }
+                client.until_ended().await;
+            }
+            Step::Expire { .. } if live => {
+                self.world.expire(client.id).await;
+                client.cut = false;
+                self.world.mend(client);
+                client.hear_out(&self.directory).await;
+                client.until_ended().await;
+                return client.answers().await;
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+}
