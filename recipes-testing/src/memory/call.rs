@@ -86,9 +86,8 @@ impl Call {
             };
         }
         let checked = match self {
-            Self::Create(node) if node.path == "/" => below_the_root("/"),
-            Self::Create(node) => check_create(node),
-            Self::Delete(path) => below_the_root(path),
+            Self::Create(node) => check_create(node).and_then(|()| below_the_root(&node.path)),
+            Self::Delete(path) => check_delete(path),
             Self::List(path) | Self::Read(path) | Self::Watch(path) | Self::Sync(path) => {
                 NodePath::parse(path).map(drop)
             }
@@ -110,7 +109,7 @@ fn flaw(operations: &[NodeOp]) -> Option<MultiError> {
 fn check_op(operation: &NodeOp) -> Result<(), MemoryError> {
     match operation {
         NodeOp::Create(node) => check_create(node),
-        NodeOp::Delete { path, .. } => below_the_root(path),
+        NodeOp::Delete { path, .. } => check_delete(path),
         NodeOp::Set { path, .. } | NodeOp::Check { path, .. } => NodePath::parse(path).map(drop),
     }
 }
@@ -129,8 +128,13 @@ fn check_create(node: &NewNode) -> Result<(), MemoryError> {
 fn below_the_root(path: &str) -> Result<(), MemoryError> {
     match path {
         "/" => Err(MemoryError::InvalidPath(path.to_owned())),
-        path => NodePath::parse(path).map(drop),
+        _ => Ok(()),
     }
+}
+
+fn check_delete(path: &str) -> Result<(), MemoryError> {
+    below_the_root(path)?;
+    NodePath::parse(path).map(drop)
 }
 
 pub(super) fn op_path(operation: &NodeOp) -> &str {

@@ -33,7 +33,8 @@ use super::shared::Shared;
 ///
 /// It is one process and no ensemble: nothing is written to disk and nobody votes. A refused
 /// request takes no transaction id, where a real server uses one up. There is no `/zookeeper`
-/// subtree. Only lists lag behind, and only where [`Faults`] say so; reads and watches are answered
+/// subtree. A path that ends in `/.` or `/..` is refused; a server takes it for the name of no node.
+/// Only lists lag behind, and only where [`Faults`] say so; reads and watches are answered
 /// from the latest state. A client learns of the end of its session at once, even while it is
 /// disconnected, and may wait for ever: by default sessions do not expire by time. Digest identities
 /// are compared as plain `user:password`, not hashed.

@@ -11,6 +11,11 @@
 //! | 6 | A watch of an expired session on a node that went with it tells of the deletion or of the end of the session. | On a server the deletion comes first, but most often gets lost with the connection. |
 //! | 7 | Of a flight of several requests, events and replies come in another order; a watch that is set in it and fires in it may come at any place. | In memory a request takes effect when it is made, before any reply. |
 //! | 8 | A transaction that creates does not say its number. | Servers before 3.7.2 and 3.8.2 do not; newer ones do, as does the double on demand. |
+//! | 9 | A path that ends in `/.` or `/..` is bad input in memory. | The client lets it pass, and to a server it is the name of no node. No script asks for it. |
+//!
+//! Not in the scripts, as nobody can have a server do it on demand: lists of a replica that lags, lost
+//! replies, reaped containers, sessions that expire by time, a new leader. Digests of credentials,
+//! which the double keeps as plain text, are not named: rights are everybody's or the creator's.
 
 use recipes_core::{EndReason, NodeOpDone};
 
