@@ -240,8 +240,8 @@ impl Step {
         }
     }
 
-    pub(crate) fn forgets(&self, number: usize) -> bool {
-        matches!(self, Self::Forget { session, .. } if *session == number)
+    pub(crate) fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Forget { .. })
     }
 
     /// Whether it is a single request of this session.

@@ -52,11 +52,13 @@ impl Stage {
             .collect();
         let answers = self.carry_out(script, step).await;
         if step.changes_nodes() {
-            let listening = self
-                .clients
-                .iter()
-                .filter(|(number, client)| client.is_watching() || step.forgets(**number));
-            join_all(listening.map(|(_, client)| client.hear_out(&self.directory))).await;
+            // What nobody waits for has to be done before the others can hear of it.
+            let forgetting = self.clients.get(&step.session());
+            if let Some(client) = forgetting.filter(|_| step.is_forgotten()) {
+                client.hear_out(&self.directory).await;
+            }
+            let listening = self.clients.values().filter(|it| it.is_watching());
+            join_all(listening.map(|it| it.hear_out(&self.directory))).await;
         }
         let mut seen = BTreeMap::new();
         for (number, client) in &mut self.clients {
