@@ -190,10 +190,7 @@ impl MemoryEnsemble {
         let Ok(path) = NodePath::parse(path) else {
             return Vec::new();
         };
-        self.shared
-            .with(|state| state.tree.children(&path))
-            .into_iter()
-            .collect()
+        self.shared.with(|state| state.tree.children(&path))
     }
 
     /// Whether a node exists.

@@ -48,6 +48,11 @@ impl History {
         newer.into_iter().map(|zxid| zxid - 1).collect()
     }
 
+    /// Whether nothing has come or gone after a transaction.
+    pub(super) fn is_latest(&self, zxid: i64) -> bool {
+        self.changes.back().is_none_or(|change| change.zxid <= zxid)
+    }
+
     /// Takes back what happened in a directory after a transaction.
     pub(super) fn rewind(&self, directory: &NodePath, zxid: i64, names: &mut BTreeSet<String>) {
         for change in self

@@ -95,7 +95,7 @@ impl Tree {
     }
 
     /// Names of the children, sorted.
-    pub(super) fn children(&self, path: &NodePath) -> BTreeSet<String> {
+    pub(super) fn children(&self, path: &NodePath) -> Vec<String> {
         let first = path.first_child();
         self.nodes
             .range(&first..)
@@ -111,11 +111,15 @@ impl Tree {
         })
     }
 
-    /// Names of the children as a replica shows them that has applied `zxid` and no more.
-    pub(super) fn children_at(&self, path: &NodePath, zxid: i64) -> BTreeSet<String> {
-        let mut names = self.children(path);
+    /// Names of the children as a replica shows them that has applied `zxid` and no more, sorted.
+    pub(super) fn children_at(&self, path: &NodePath, zxid: i64) -> Vec<String> {
+        let names = self.children(path);
+        if self.history.is_latest(zxid) {
+            return names;
+        }
+        let mut names: BTreeSet<String> = names.into_iter().collect();
         self.history.rewind(path, zxid, &mut names);
-        names
+        names.into_iter().collect()
     }
 
     // Checks come in the order of the server's PrepRequestProcessor, so that a request with two

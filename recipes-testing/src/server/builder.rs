@@ -25,6 +25,7 @@ pub struct ServerBuilder {
     pub(super) tick: Duration,
     pub(super) min_session_timeout: Duration,
     pub(super) max_session_timeout: Duration,
+    pub(super) heap_mib: u32,
     pub(super) properties: BTreeMap<String, String>,
     pub(super) config: BTreeMap<String, String>,
     has_links: bool,
@@ -36,6 +37,7 @@ impl Default for ServerBuilder {
             tick: Duration::from_millis(100),
             min_session_timeout: Duration::from_millis(400),
             max_session_timeout: Duration::from_secs(60),
+            heap_mib: 128,
             properties: BTreeMap::new(),
             config: BTreeMap::new(),
             has_links: false,
@@ -59,6 +61,13 @@ impl ServerBuilder {
     /// Sets the longest session timeout that the server grants. Default 60 s.
     pub fn max_session_timeout(mut self, timeout: Duration) -> Self {
         self.max_session_timeout = timeout;
+        self
+    }
+
+    /// Sets how much memory the server may use for its nodes, and for replies that clients have not
+    /// read yet. Default 128 MiB.
+    pub fn heap_mib(mut self, heap_mib: u32) -> Self {
+        self.heap_mib = heap_mib;
         self
     }
 

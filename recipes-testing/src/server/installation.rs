@@ -1,10 +1,10 @@
 //! Where Java and the server's jars are on this machine.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::builder::ServerBuilder;
 use super::error::ServerError;
 
 /// Debian's `zookeeper` package; the jar's manifest names the jars that it needs.
@@ -33,14 +33,11 @@ impl Installation {
         })
     }
 
-    /// What Java is told so that it runs a server with these system properties.
-    pub(super) fn arguments(
-        &self,
-        properties: &BTreeMap<String, String>,
-        config: &Path,
-    ) -> Vec<OsString> {
+    /// What Java is told so that it runs a server with these options.
+    pub(super) fn arguments(&self, options: &ServerBuilder, config: &Path) -> Vec<OsString> {
         let mut arguments = vec![OsString::from("-cp"), self.class_path.clone()];
-        let properties = properties.iter();
+        arguments.push(OsString::from(format!("-Xmx{}m", options.heap_mib)));
+        let properties = options.properties.iter();
         arguments.extend(properties.map(|(key, value)| OsString::from(format!("-D{key}={value}"))));
         // It also runs a server that is alone.
         arguments.push(OsString::from(

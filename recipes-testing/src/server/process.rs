@@ -13,9 +13,8 @@ use tokio::time::sleep;
 
 use super::home::Home;
 
-/// Small and quick to start: one collector thread, no optimising compiler, no files in `/tmp`.
-const JVM: [&str; 5] = [
-    "-Xmx128m",
+/// Quick to start: one collector thread, no optimising compiler, no files in `/tmp`.
+const JVM: [&str; 4] = [
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",

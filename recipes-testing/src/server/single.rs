@@ -89,7 +89,7 @@ impl ZooKeeperServer {
     ) -> Result<Self, ServerError> {
         let home =
             Home::new(options, &membership).map_err(ServerError::io("write the server's files"))?;
-        let arguments = installation.arguments(&options.properties, &home.config());
+        let arguments = installation.arguments(options, &home.config());
         Ok(Self {
             process: Mutex::new(None),
             change: tokio::sync::Mutex::new(()),

@@ -1,0 +1,287 @@
+//! Thousands of contenders in one queue: whom a release wakes, what a waiter costs, and that all of
+//! them get their turn.
+//!
+//! Each contender lists the directory when it joins and once more when it is next but one, so the
+//! names on the wire grow with the square of the queue. That is all that ten thousand take long for:
+//!
+//! ```sh
+//! MANY_WAITERS=10000 cargo test --features testing --test many_waiters -- --nocapture
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::collections::BTreeSet;
+use std::env;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use peak_alloc::PeakAlloc;
+use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use zookeeper_recipes::{FencingToken, InterProcessMutex, Session};
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+const PATH: &str = "/locks/orders";
+/// Unless the environment asks for another number.
+const WAITERS: usize = 2_000;
+const SESSIONS: usize = 16;
+/// How many join together. Each asks for a listing, and a server keeps what its clients have not
+/// read.
+const AT_ONCE: usize = 200;
+/// Releases whose effect is looked at one by one.
+const SINGLE_RELEASES: usize = 20;
+/// Who was told something does it within this.
+const QUIET: Duration = Duration::from_millis(100);
+/// Within this, somebody is granted, or nobody will be.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A waiter that has been granted, in the order of the grants.
+type Granted = (usize, FencingToken);
+
+/// Whose tasks ran.
+type Polled = Arc<Mutex<BTreeSet<usize>>>;
+
+/// Notes each poll of a waiter.
+struct Noted<F> {
+    waiter: usize,
+    polled: Polled,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Noted<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let waiter = self.waiter;
+        self.polled.lock().unwrap().insert(waiter);
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// Everybody who waits for the lock, and who has it.
+struct Queue {
+    ensemble: TestEnsemble,
+    sessions: Vec<Session>,
+    granted: mpsc::UnboundedReceiver<Granted>,
+    polled: Polled,
+    /// A permit lets the holder release; closed, all that follow.
+    releases: Arc<Semaphore>,
+    /// All grants so far.
+    order: Vec<Granted>,
+}
+
+impl Queue {
+    /// Lets that many contenders queue up behind a holder, one of them.
+    async fn form(ensemble: TestEnsemble, waiters: usize) -> Self {
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            sessions.push(ensemble.session().await);
+        }
+        let (grants, granted) = mpsc::unbounded_channel();
+        let mut queue = Self {
+            ensemble,
+            sessions,
+            granted,
+            polled: Polled::default(),
+            releases: Arc::new(Semaphore::new(0)),
+            order: Vec::new(),
+        };
+        // The first makes the directory, on which the others would all run.
+        queue.join(0, &grants);
+        queue.next_granted().await;
+        for waiter in 1..waiters {
+            queue.join(waiter, &grants);
+            if waiter % AT_ONCE == 0 {
+                queue.pause().await;
+            }
+        }
+        queue.settle(waiters).await;
+        queue
+    }
+
+    /// Waits until nobody has done anything for a moment.
+    async fn pause(&self) {
+        loop {
+            tokio::time::sleep(QUIET / 4).await;
+            if self.polled_since().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Lets one more contend, and then have the lock until it may release it.
+    fn join(&self, waiter: usize, grants: &mpsc::UnboundedSender<Granted>) {
+        let lock = InterProcessMutex::new(&self.sessions[waiter % SESSIONS], PATH).unwrap();
+        let (grants, releases) = (grants.clone(), Arc::clone(&self.releases));
+        let turn = async move {
+            let guard = lock.acquire().await.unwrap();
+            grants.send((waiter, guard.fencing_token())).unwrap();
+            // Closed is as good as a permit.
+            releases.acquire().await.map(|it| it.forget()).ok();
+            guard.release().await.unwrap();
+        };
+        let (polled, future) = (Arc::clone(&self.polled), Box::pin(turn));
+        tokio::spawn(Noted {
+            waiter,
+            polled,
+            future,
+        });
+    }
+
+    /// Waits until so many are in the queue and nobody does anything; returns whose tasks ran.
+    async fn settle(&self, waiters: usize) -> BTreeSet<usize> {
+        let (mut all, mut before) = (BTreeSet::new(), None);
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let polled = self.polled_since();
+            if !polled.is_empty() {
+                all.extend(polled);
+                continue;
+            }
+            // A server that has thousands of listings to send may keep us waiting.
+            let Some(length) = self.length().await else {
+                continue;
+            };
+            let now = Some((length, self.ensemble.watch_count().await));
+            if length == waiters && before == now {
+                return all;
+            }
+            before = now;
+        }
+    }
+
+    /// Number of contenders, the holder among them, if there is an answer.
+    async fn length(&self) -> Option<usize> {
+        match &self.ensemble {
+            TestEnsemble::Memory(ensemble) => Some(ensemble.children(PATH).len()),
+            TestEnsemble::Real(_) => {
+                let directory = self.sessions[0].read(PATH).await.ok()?;
+                let children = directory.map_or(0, |(_, stat)| stat.children);
+                usize::try_from(children).ok()
+            }
+        }
+    }
+
+    /// Whose tasks ran since this was last asked.
+    fn polled_since(&self) -> BTreeSet<usize> {
+        mem::take(&mut *self.polled.lock().unwrap())
+    }
+
+    /// The next to be granted.
+    async fn next_granted(&mut self) -> usize {
+        let granted = timeout(PATIENCE, self.granted.recv()).await;
+        let granted = granted.unwrap().unwrap();
+        self.order.push(granted);
+        granted.0
+    }
+
+    /// Requests of all sessions so far, as far as the ensemble counts them.
+    async fn requests(&self) -> usize {
+        match &self.ensemble {
+            TestEnsemble::Memory(ensemble) => ensemble.requests().len(),
+            TestEnsemble::Real(server) => {
+                let told = server.four_letter("srvr").await.unwrap();
+                let received = told.lines().find_map(|it| it.strip_prefix("Received: "));
+                received.unwrap().parse().unwrap()
+            }
+        }
+    }
+}
+
+/// The bytes of a reply that lists these children: a header, a count, and each name with its length.
+fn listing_bytes(children: &[String]) -> usize {
+    24 + children.iter().map(|name| 4 + name.len()).sum::<usize>()
+}
+
+async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
+    // What one of them takes must not be taken for the other's.
+    static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _alone = ALONE.lock().await;
+    // The machine's clock: in memory the test's stands still.
+    let (started, heap) = (SystemTime::now(), HEAP.current_usage());
+    let mut queue = Queue::form(ensemble, waiters).await;
+    let each = |total: usize| total as f64 / waiters as f64;
+    let listing = listing_bytes(&queue.ensemble.children(PATH).await);
+    eprintln!(
+        "{waiters} waiters over {SESSIONS} sessions after {:.1?}; for each: {:.1} requests, \
+         {:.1} watches, {:.1} KiB of heap; a listing is {} KiB",
+        started.elapsed().unwrap(),
+        each(queue.requests().await),
+        each(queue.ensemble.watch_count().await),
+        each(HEAP.current_usage() - heap) / 1024.0,
+        listing / 1024,
+    );
+    release_one_by_one(&mut queue, waiters).await;
+
+    let (started, before) = (SystemTime::now(), queue.requests().await);
+    queue.releases.close();
+    let left = waiters - queue.order.len();
+    for _ in 0..left {
+        queue.next_granted().await;
+    }
+    queue.settle(0).await;
+    eprintln!(
+        "{left} hand-offs in {:.1?}; for each: {:.2} requests, {} KiB listed on average",
+        started.elapsed().unwrap(),
+        (queue.requests().await - before) as f64 / left as f64,
+        listing / 1024 / 2,
+    );
+    let order = &queue.order;
+    let each_once: BTreeSet<usize> = order.iter().map(|it| it.0).collect();
+    assert_eq!((order.len(), each_once.len()), (waiters, waiters));
+    assert!(order.is_sorted_by(|one, next| one.1 < next.1), "first come");
+    let watches = async || (queue.ensemble.watch_count().await == 0).then_some(());
+    queue.ensemble.until("watches are gone", watches).await;
+    for session in queue.sessions {
+        session.close().await;
+    }
+}
+
+/// A release wakes the next, who gets the lock without a request, and the one behind, who lists.
+async fn release_one_by_one(queue: &mut Queue, waiters: usize) {
+    let mut looked = BTreeSet::new();
+    for released in 1..=SINGLE_RELEASES {
+        if let TestEnsemble::Memory(ensemble) = &queue.ensemble {
+            ensemble.reset_requests();
+        }
+        let (holder, _) = *queue.order.last().unwrap();
+        queue.releases.add_permits(1);
+        let next = queue.next_granted().await;
+        assert!(looked.iter().all(|it| *it == next), "{looked:?}, {next}");
+        looked = queue.settle(waiters - released).await;
+        assert!(looked.remove(&holder) && looked.remove(&next));
+        assert!(looked.len() <= 1, "{looked:?}");
+        assert!(queue.granted.try_recv().is_err(), "granted to two");
+        if let TestEnsemble::Memory(ensemble) = &queue.ensemble {
+            let requests: Vec<_> = ensemble.requests().iter().map(|it| it.operation).collect();
+            assert_eq!(requests, [Operation::Delete, Operation::List]);
+        }
+    }
+}
+
+fn waiters() -> usize {
+    env::var("MANY_WAITERS").map_or(WAITERS, |it| it.parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_many_gets_its_turn_in_memory() {
+    behaviour(TestEnsemble::in_memory(), waiters()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_many_gets_its_turn_on_a_real_server() {
+    let server = ZooKeeperServer::builder().heap_mib(1024);
+    let server = server.start().await.unwrap();
+    behaviour(TestEnsemble::Real(server), waiters()).await;
+}
