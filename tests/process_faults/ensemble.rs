@@ -11,8 +11,11 @@ use zookeeper_recipes::{LostReason, MutexGuard, Session};
 
 use crate::{LONG, PATH, SHORT, mutex};
 
-/// Partitions of each kind.
-const PARTITIONS: usize = 4;
+/// Partitions of each kind, unless `PARTITIONS` asks for more.
+fn partitions() -> usize {
+    let asked = std::env::var("PARTITIONS");
+    asked.map_or(4, |it| it.parse().unwrap())
+}
 
 /// Three servers that can be cut off from each other. One that is elected and finds nobody who
 /// follows it tries again after 3 s, instead of 10 s.
@@ -174,7 +177,7 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
     // How long a follower without its leader goes on: 4 s, four times as long as the session.
     let ensemble = start("40").await;
     let mut margins = Margins(Vec::new());
-    for _ in 0..PARTITIONS {
+    for _ in 0..partitions() {
         let leader = ensemble.leader().await.unwrap();
         partition(&ensemble, (leader + 1) % 3, &mut margins).await;
     }
@@ -207,7 +210,7 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
 async fn holder_on_a_leader_that_is_cut_off_is_told_before_the_next_leader_lets_another_in() {
     let ensemble = start("10").await;
     let mut margins = Margins(Vec::new());
-    for _ in 0..PARTITIONS {
+    for _ in 0..partitions() {
         let leader = ensemble.leader().await.unwrap();
         partition(&ensemble, leader, &mut margins).await;
     }

@@ -40,8 +40,9 @@ async fn runtime_that_is_shut_down_loses_its_locks_at_once_and_hangs_nobody() {
         (session, guard)
     });
     let (session_of_it, guard) = holding.join().unwrap();
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason, LostReason::SessionClosed);
     assert!(!guard.is_valid());
-    assert_eq!(guard.lost().await.reason, LostReason::SessionClosed);
     let late = mutex(&session_of_it).acquire().await.unwrap_err();
     assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
     assert!(
