@@ -16,6 +16,23 @@
 //! *before* the guard is asked whether it is valid and written after the answer was yes, and
 //! validity is lost for good, so the guard certainly was valid at that stamp. [`History::confirm`]
 //! compares all of it with the server's own account, its [`TransactionLog`](crate::TransactionLog).
+//!
+//! # Examples
+//! ```
+//! use std::time::Duration;
+//! use recipes_testing::history::{History, Malformed, Rule};
+//!
+//! let history = History::parse(
+//!     "10 1.0.0 invoked mutex 1 /locks/orders
+//!      12 1.0.0 granted 100 /locks/orders/lock-0000000000
+//!      15 2.0.0 invoked mutex 2 /locks/orders
+//!      17 2.0.0 granted 101 /locks/orders/lock-0000000001
+//!      20 1.0.0 valid",
+//! )?;
+//! let violations = history.check(Duration::from_secs(10));
+//! assert_eq!(violations[0].rule, Rule::Exclusion);
+//! # Ok::<(), Malformed>(())
+//! ```
 
 mod ahead;
 mod attempt;

@@ -83,7 +83,8 @@ impl History {
     /// # Errors
     /// [`Malformed`] for a line that is no event, and for events in an order that cannot be.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let events: Result<Vec<_>, EventError> = text.lines().map(str::parse).collect();
+        let lines = text.lines().map(str::trim_start);
+        let events: Result<Vec<_>, EventError> = lines.map(str::parse).collect();
         Self::new(events?)
     }
 
