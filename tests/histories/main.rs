@@ -13,6 +13,7 @@
 
 #[path = "../common/again.rs"]
 mod again;
+mod orders;
 mod run;
 mod trouble;
 mod worker;
@@ -21,8 +22,8 @@ use std::env;
 
 use recipes_testing::history::monotonic_now;
 
+use orders::{Orders, Scenes};
 use run::{Outcome, Run};
-use worker::{Orders, Scenes};
 
 /// Histories of a second each, six at a time; two or three troubles come about in each.
 const SCENES: Scenes = Scenes {

@@ -14,8 +14,9 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use crate::GRANTS_MIN;
 use crate::again::Again;
+use crate::orders::{LOCKS, Orders, Scenes, path, register};
 use crate::trouble::{Schedule, Trouble};
-use crate::worker::{LOCKS, Orders, SESSION_TIMEOUT, Scenes, path, register};
+use crate::worker::SESSION_TIMEOUT;
 
 /// Processes that contend at one time.
 const WORKERS: usize = 4;

@@ -1,8 +1,5 @@
 //! A process of contenders: takes locks of all kinds at random and writes down what it sees.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,95 +13,14 @@ use zookeeper_recipes::{
     LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard,
 };
 
+use crate::orders::{LOCKS, Orders, path, register};
+
 /// What the ensemble grants at least is 400 ms; a busy machine needs more to keep any.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Contenders of one process; all share its session.
 const TASKS: u64 = 6;
 /// How often a holder looks whether it still holds.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
-
-/// What a worker is told.
-#[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    pub(crate) worker: u32,
-    pub(crate) seed: u64,
-    pub(crate) connect_string: String,
-    pub(crate) journal: PathBuf,
-    /// On the clock of the histories.
-    pub(crate) start: u64,
-    pub(crate) scenes: Scenes,
-}
-
-/// Which locks are contended for when: a few histories side by side, then others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scenes {
-    pub(crate) count: u64,
-    pub(crate) side_by_side: u64,
-    pub(crate) length_ms: u64,
-}
-
-impl Scenes {
-    pub(crate) fn histories(&self) -> u64 {
-        self.count * self.side_by_side
-    }
-
-    pub(crate) fn length(&self) -> Duration {
-        Duration::from_millis(self.count * self.length_ms)
-    }
-}
-
-impl fmt::Display for Orders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (worker, seed, start) = (self.worker, self.seed, self.start);
-        let Scenes {
-            count,
-            side_by_side,
-            length_ms,
-        } = self.scenes;
-        let (connect_string, journal) = (&self.connect_string, self.journal.display());
-        write!(
-            f,
-            "{worker} {seed} {start} {count} {side_by_side} {length_ms} {connect_string} {journal}"
-        )
-    }
-}
-
-impl FromStr for Orders {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut words = text.splitn(8, ' ');
-        let mut next = || words.next().ok_or(());
-        let mut number = || next()?.parse::<u64>().map_err(drop);
-        let (worker, seed, start) = (number()?, number()?, number()?);
-        let scenes = Scenes {
-            count: number()?,
-            side_by_side: number()?,
-            length_ms: number()?,
-        };
-        Ok(Self {
-            worker: u32::try_from(worker).map_err(drop)?,
-            seed,
-            start,
-            scenes,
-            connect_string: next()?.to_owned(),
-            journal: next()?.into(),
-        })
-    }
-}
-
-/// Where a history has its locks.
-pub(crate) fn path(history: u64, lock: &str) -> String {
-    format!("/histories/{history}/{lock}")
-}
-
-/// Where the last token that wrote under a lock is kept.
-pub(crate) fn register(path: &str) -> String {
-    format!("/registers{}", path.replace('/', "-").replacen('-', "/", 1))
-}
-
-/// Locks of a history: two mutexes, and one for readers and writers.
-pub(crate) const LOCKS: [&str; 3] = ["a", "b", "s"];
 
 pub(crate) async fn work(orders: Orders) {
     let options = Session::builder().session_timeout(SESSION_TIMEOUT);
