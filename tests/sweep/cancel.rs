@@ -9,11 +9,11 @@ use std::sync::Arc;
 use recipes_testing::{Cut, Direction, Fault, Opcode};
 use tokio::time::Instant;
 
-use crate::case::{Case, Dropped, Point, faults};
+use crate::case::{Case, Dropped, Lifetime, Point, faults};
 use crate::cuts::learn;
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
-use crate::scene::{SESSION_TIMEOUT, Stage};
+use crate::scene::Stage;
 
 /// More polls than any future of a run without a fault takes.
 const POLLS_MAX: usize = 200;
@@ -38,11 +38,14 @@ fn frames_of(dropped: Dropped, points: &[Point]) -> Vec<Point> {
     frames.iter().filter(is_part).copied().collect()
 }
 
-/// One of each sort, or all of them if `SWEEP_LONG` is set.
-fn cuts() -> Vec<Fault> {
+/// Two, in sessions that outlive the run; all of them, also in short ones, if `SWEEP_LONG` is set.
+fn cuts() -> Vec<(Lifetime, Fault)> {
+    let all = |lifetime| faults(lifetime).into_iter().map(move |it| (lifetime, it));
     match std::env::var_os("SWEEP_LONG") {
-        Some(_) => faults(SESSION_TIMEOUT).to_vec(),
-        None => vec![Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)],
+        Some(_) => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
+        None => [Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)]
+            .map(|fault| (Lifetime::Long, fault))
+            .to_vec(),
     }
 }
 
@@ -56,6 +59,7 @@ async fn drop_alone(
     for polls in 0..POLLS_MAX {
         let case = Case {
             recipe,
+            lifetime: Lifetime::Long,
             fault: None,
             dropped: Some((dropped, polls)),
         };
@@ -76,9 +80,13 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
     assert!(polls > 0, "done before it was polled");
     let mut cases = Vec::new();
     for point in &points {
-        for fault in cuts() {
+        for (lifetime, fault) in cuts() {
+            if !point.comes_in(lifetime) {
+                continue;
+            }
             cases.extend((0..polls + POLLS_MORE).map(|polls| Case {
                 recipe,
+                lifetime,
                 fault: Some((*point, fault)),
                 dropped: Some((dropped, polls)),
             }));

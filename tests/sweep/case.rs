@@ -22,9 +22,28 @@ impl Point {
         frame.nth(self.n).then(fault)
     }
 
-    /// Whether it comes at about the same time in every run, whatever the clock does.
+    /// Whether every run sends or gets it.
     pub(crate) fn is_certain(self) -> bool {
-        !matches!(self.opcode, Opcode::Ping | Opcode::Sync)
+        let certain = [
+            Opcode::Connect,
+            Opcode::Create,
+            Opcode::Multi,
+            Opcode::GetChildren,
+            Opcode::GetData,
+            Opcode::Delete,
+            Opcode::CloseSession,
+        ];
+        self.n == 1 && certain.contains(&self.opcode)
+    }
+
+    fn is_by_the_clock(self) -> bool {
+        matches!(self.opcode, Opcode::Ping | Opcode::Sync)
+    }
+
+    /// Whether it comes while a run lasts.
+    pub(crate) fn comes_in(self, lifetime: Lifetime) -> bool {
+        // The first heartbeat is sent at once.
+        lifetime == Lifetime::Short || self.n == 1 || !self.is_by_the_clock()
     }
 }
 
@@ -54,30 +73,55 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
     points
 }
 
-/// All that can befall a frame, given that sessions time out after `session_timeout`.
+/// How long the ensemble keeps the subject's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// It may end in the middle of a run.
+    Short,
+    /// Longer than a run, so that its end mends nothing.
+    Long,
+}
+
+impl Lifetime {
+    pub(crate) fn session_timeout(self) -> Duration {
+        match self {
+            // The shortest that servers of the tests grant.
+            Self::Short => Duration::from_millis(400),
+            Self::Long => Duration::from_secs(20),
+        }
+    }
+}
+
+/// All that can befall a frame. Silence is noticed late by a long session: not in this test's time.
 ///
-/// It is never lost alone: what follows on the same connection is lost too, or the connection is.
+/// No frame is lost alone: what follows on the same connection is lost too, or the connection is.
 /// TCP does not lose a part and hand on the rest, and the ZooKeeper client relies on that.
-pub(crate) fn faults(session_timeout: Duration) -> [Fault; 9] {
-    [
+pub(crate) fn faults(lifetime: Lifetime) -> Vec<Fault> {
+    let mut faults = vec![
         Fault::CutBefore(Cut::Fin),
         Fault::CutBefore(Cut::Reset),
         Fault::CutWithin(Cut::Fin),
         Fault::CutWithin(Cut::Reset),
         Fault::CutAfter(Cut::Fin),
         Fault::CutAfter(Cut::Reset),
-        Fault::BlackHole,
-        Fault::Delay(session_timeout * 7 / 4),
-        Fault::Split {
-            bytes: 3,
-            pause: Duration::from_millis(1),
-        },
-    ]
+    ];
+    if lifetime == Lifetime::Short {
+        faults.extend([
+            Fault::BlackHole,
+            Fault::Delay(lifetime.session_timeout() * 7 / 4),
+            Fault::Split {
+                bytes: 3,
+                pause: Duration::from_millis(1),
+            },
+        ]);
+    }
+    faults
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) recipe: Recipe,
+    pub(crate) lifetime: Lifetime,
     /// `None` for a run without a fault.
     pub(crate) fault: Option<(Point, Fault)>,
     /// The future is dropped after so many polls.
@@ -93,7 +137,7 @@ pub(crate) enum Dropped {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.recipe)?;
+        write!(f, "{:?} {:?}", self.recipe, self.lifetime)?;
         if let Some((point, fault)) = self.fault {
             write!(f, " {:?} {:?} {} ", point.direction, point.opcode, point.n)?;
             match fault {

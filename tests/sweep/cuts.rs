@@ -5,10 +5,10 @@ use std::sync::Arc;
 use recipes_testing::{Direction, Frame, Opcode};
 use tokio::time::Instant;
 
-use crate::case::{Case, Point, faults, points};
+use crate::case::{Case, Lifetime, Point, faults, points};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
-use crate::scene::{SESSION_TIMEOUT, Shown, Stage};
+use crate::scene::Stage;
 
 /// A busy machine may break a connection of its own accord: not so often.
 const LESSONS_MAX: usize = 20;
@@ -45,6 +45,7 @@ pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
 async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
     let case = Case {
         recipe,
+        lifetime: Lifetime::Short,
         fault: None,
         dropped: None,
     };
@@ -61,25 +62,26 @@ async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
 async fn sweep(recipe: Recipe) {
     let (started, stage) = (Instant::now(), Stage::set().await);
     let points = learn(&stage, recipe).await;
-    let with = |point: &Point| {
-        let point = *point;
-        faults(SESSION_TIMEOUT).into_iter().map(move |fault| Case {
-            recipe,
-            fault: Some((point, fault)),
-            dropped: None,
-        })
-    };
-    let cases: Vec<_> = points.iter().flat_map(with).filter(is_wanted).collect();
+    let mut cases = Vec::new();
+    for lifetime in [Lifetime::Short, Lifetime::Long] {
+        for point in points.iter().filter(|it| it.comes_in(lifetime)) {
+            cases.extend(faults(lifetime).into_iter().map(|fault| Case {
+                recipe,
+                lifetime,
+                fault: Some((*point, fault)),
+                dropped: None,
+            }));
+        }
+    }
+    cases.retain(is_wanted);
     let mut tally = Tally::default();
     let mut missed = Vec::new();
     run_all(&stage, cases, |case, outcome| {
         tally.add(case, &outcome);
-        let is_certain = case
-            .fault
-            .is_some_and(|(point, _)| point.n == 1 && point.is_certain());
-        // A machine that is too busy for a short session may end it before its frame comes.
-        let has_missed = |shown: Shown| !shown.has_struck && !shown.was_lost;
-        if is_certain && outcome.is_ok_and(has_missed) {
+        // A busy machine may end a short session before its frame comes.
+        let is_certain = case.lifetime == Lifetime::Long
+            && case.fault.is_some_and(|(point, _)| point.is_certain());
+        if is_certain && outcome.is_ok_and(|shown| !shown.has_struck) {
             missed.push(case.to_string());
         }
     })

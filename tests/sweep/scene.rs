@@ -17,9 +17,7 @@ use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped};
 use crate::recipe::{Place, lock};
 
-/// Of the subject; the shortest that servers of the tests grant.
-pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_millis(400);
-/// Of everybody else: they are judges as well, and must not be lost themselves.
+/// Of everybody but the subject: they are judges as well, and must not be lost themselves.
 const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
 /// How long the subject holds: some heartbeats.
 const HOLD: Duration = Duration::from_millis(150);
@@ -138,7 +136,7 @@ impl Run {
         self.arena.enter("before", &self.before, &held)?;
 
         let options = Session::builder()
-            .session_timeout(SESSION_TIMEOUT)
+            .session_timeout(self.case.lifetime.session_timeout())
             .connect_timeout(CLOSE_MAX);
         let session = options.connect(&proxy.connect_string()).await;
         let session = session.map_err(failed("P5: no session"))?;
