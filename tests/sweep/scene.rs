@@ -11,7 +11,7 @@ use futures::future::poll_fn;
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{AcquireError, Client, LockGuard, ReleaseError, Session};
+use zookeeper_recipes::{Client, LockGuard, ReleaseError, Session};
 
 use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped};
@@ -126,7 +126,8 @@ struct Run {
     arena: Arc<Arena>,
 }
 
-type Acquired = Option<Result<LockGuard, AcquireError>>;
+/// `None` if it was dropped.
+type Acquired = Result<Option<Arc<LockGuard>>, String>;
 
 impl Run {
     async fn play(&self, proxy: &FaultProxy) -> Result<Shown, String> {
@@ -140,9 +141,7 @@ impl Run {
             .connect_timeout(CLOSE_MAX);
         let session = options.connect(&proxy.connect_string()).await;
         let session = session.map_err(failed("P5: no session"))?;
-        let polls = self.polls(Dropped::Acquire);
-        let contender = lock(&session, &self.subject);
-        let acquiring = tokio::spawn(async move { polled(contender.acquire(), polls).await });
+        let acquiring = self.send_subject(&session);
 
         self.await_subject(&acquiring).await?;
         // It settles, unless the fault prevents it: then it is caught on its way.
@@ -190,7 +189,7 @@ impl Run {
         let free = Instant::now();
         let acquired = timeout(BOUND, acquiring).await;
         let acquired = acquired.map_err(failed("P5: subject waits for ever"))?;
-        let acquired = acquired.map_err(failed("subject"))?;
+        let acquired = acquired.map_err(failed("subject"))??;
         let mut shown = Shown {
             frames: Vec::new(),
             has_struck: false,
@@ -198,12 +197,9 @@ impl Run {
             was_done: acquired.is_some(),
             longest_wait: free.elapsed(),
         };
-        let Some(acquired) = acquired else {
+        let Some(guard) = acquired else {
             return Ok(shown);
         };
-        let guard = Arc::new(acquired.map_err(failed("subject"))?);
-        self.arena.enter("subject", &self.subject, &guard)?;
-        check_order(&self.stage.operator, "subject", &self.subject, &guard).await?;
         shown.was_lost = timeout(HOLD, guard.lost()).await.is_ok();
         if shown.was_lost && guard.is_valid() {
             return Err("P6: lost and valid".to_owned());
@@ -229,10 +225,26 @@ impl Run {
         Ok(shown)
     }
 
+    /// Sends the subject. It is judged when it is granted, however early that is.
+    fn send_subject(&self, session: &Session) -> JoinHandle<Acquired> {
+        let (arena, stage) = (Arc::clone(&self.arena), Arc::clone(&self.stage));
+        let (places, polls) = (self.subject.clone(), self.polls(Dropped::Acquire));
+        let contender = lock(session, &places);
+        tokio::spawn(async move {
+            let Some(acquired) = polled(contender.acquire(), polls).await else {
+                return Ok(None);
+            };
+            let guard = Arc::new(acquired.map_err(failed("subject"))?);
+            arena.enter("subject", &places, &guard)?;
+            check_order(&stage.operator, "subject", &places, &guard).await?;
+            Ok(Some(guard))
+        })
+    }
+
     /// Sends somebody who waits behind the subject; tells when it was granted.
     fn send_waiter(&self) -> JoinHandle<Result<Instant, String>> {
-        let (arena, places) = (Arc::clone(&self.arena), self.behind.clone());
-        let stage = Arc::clone(&self.stage);
+        let (arena, stage) = (Arc::clone(&self.arena), Arc::clone(&self.stage));
+        let places = self.behind.clone();
         tokio::spawn(async move {
             let acquired = lock(&stage.behind, &places).acquire().await;
             let granted = Instant::now();
