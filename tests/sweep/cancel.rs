@@ -9,7 +9,7 @@ use std::sync::Arc;
 use recipes_testing::{Cut, Direction, Fault, Opcode};
 use tokio::time::Instant;
 
-use crate::case::{Case, Dropped, Lifetime, Point, faults};
+use crate::case::{Case, Dropped, Harm, Lifetime, Point, harms};
 use crate::cuts::learn;
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
@@ -39,12 +39,12 @@ fn frames_of(dropped: Dropped, points: &[Point]) -> Vec<Point> {
 }
 
 /// Two, in sessions that outlive the run; all of them, also in short ones, if `SWEEP_LONG` is set.
-fn cuts() -> Vec<(Lifetime, Fault)> {
-    let all = |lifetime| faults(lifetime).into_iter().map(move |it| (lifetime, it));
+fn cuts() -> Vec<(Lifetime, Harm)> {
+    let all = |lifetime| harms(lifetime).into_iter().map(move |it| (lifetime, it));
     match std::env::var_os("SWEEP_LONG") {
         Some(_) => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
         None => [Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)]
-            .map(|fault| (Lifetime::Long, fault))
+            .map(|fault| (Lifetime::Long, Harm::Fault(fault)))
             .to_vec(),
     }
 }
@@ -60,7 +60,7 @@ async fn drop_alone(
         let case = Case {
             recipe,
             lifetime: Lifetime::Long,
-            fault: None,
+            harm: None,
             dropped: Some((dropped, polls)),
         };
         let outcome = Arc::clone(stage).run(case).await;
@@ -80,14 +80,14 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
     assert!(polls > 0, "done before it was polled");
     let mut cases = Vec::new();
     for point in &points {
-        for (lifetime, fault) in cuts() {
+        for (lifetime, harm) in cuts() {
             if !point.comes_in(lifetime) {
                 continue;
             }
             cases.extend((0..polls + POLLS_MORE).map(|polls| Case {
                 recipe,
                 lifetime,
-                fault: Some((*point, fault)),
+                harm: Some((*point, harm)),
                 dropped: Some((dropped, polls)),
             }));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Frame, Injection, Opcode};
+use recipes_testing::{Cut, Direction, Fault, FaultProxy, Frame, FramePattern, Opcode};
 
 use crate::recipe::Recipe;
 
@@ -17,9 +17,9 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    pub(crate) fn inject(self, proxy: &FaultProxy, fault: Fault) -> Injection {
+    pub(crate) fn on(self, proxy: &FaultProxy) -> FramePattern<'_> {
         let frame = proxy.on(self.direction).opcode(self.opcode);
-        frame.nth(self.n).then(fault)
+        frame.nth(self.n)
     }
 
     /// Whether every run sends or gets it.
@@ -63,7 +63,7 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
         // Heartbeats and pings go on for as long as a run takes: enough of them.
         let enough = match frame.opcode {
             Opcode::Ping => 1,
-            Opcode::Sync => 3,
+            Opcode::Sync => 6,
             _ => usize::MAX,
         };
         if *n <= enough {
@@ -90,14 +90,32 @@ impl Lifetime {
             Self::Long => Duration::from_secs(20),
         }
     }
+
+    /// How long the subject holds the lock.
+    pub(crate) fn hold(self) -> Duration {
+        match self {
+            // So long that a partition in the meantime takes it away.
+            Self::Short => self.session_timeout() * 3 / 4,
+            Self::Long => Duration::from_millis(50),
+        }
+    }
+}
+
+/// What befalls a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// Its connection.
+    Fault(Fault),
+    /// Neither it nor anything else arrives, in either direction, for twice the session's timeout.
+    Partition,
 }
 
 /// All that can befall a frame. Silence is noticed late by a long session: not in this test's time.
 ///
 /// No frame is lost alone: what follows on the same connection is lost too, or the connection is.
 /// TCP does not lose a part and hand on the rest, and the ZooKeeper client relies on that.
-pub(crate) fn faults(lifetime: Lifetime) -> Vec<Fault> {
-    let mut faults = vec![
+pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
+    let cuts = [
         Fault::CutBefore(Cut::Fin),
         Fault::CutBefore(Cut::Reset),
         Fault::CutWithin(Cut::Fin),
@@ -105,25 +123,25 @@ pub(crate) fn faults(lifetime: Lifetime) -> Vec<Fault> {
         Fault::CutAfter(Cut::Fin),
         Fault::CutAfter(Cut::Reset),
     ];
+    let mut harms = cuts.map(Harm::Fault).to_vec();
     if lifetime == Lifetime::Short {
-        faults.extend([
-            Fault::BlackHole,
-            Fault::Delay(lifetime.session_timeout() * 7 / 4),
-            Fault::Split {
-                bytes: 3,
-                pause: Duration::from_millis(1),
-            },
-        ]);
+        let split = Fault::Split {
+            bytes: 3,
+            pause: Duration::from_millis(1),
+        };
+        let late = Fault::Delay(lifetime.session_timeout() * 7 / 4);
+        harms.extend([Fault::BlackHole, late, split].map(Harm::Fault));
+        harms.push(Harm::Partition);
     }
-    faults
+    harms
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) recipe: Recipe,
     pub(crate) lifetime: Lifetime,
-    /// `None` for a run without a fault.
-    pub(crate) fault: Option<(Point, Fault)>,
+    /// `None` for a run without.
+    pub(crate) harm: Option<(Point, Harm)>,
     /// The future is dropped after so many polls.
     pub(crate) dropped: Option<(Dropped, usize)>,
 }
@@ -138,12 +156,13 @@ pub(crate) enum Dropped {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.recipe, self.lifetime)?;
-        if let Some((point, fault)) = self.fault {
+        if let Some((point, harm)) = self.harm {
             write!(f, " {:?} {:?} {} ", point.direction, point.opcode, point.n)?;
-            match fault {
-                Fault::Delay(_) => write!(f, "Delay")?,
-                Fault::Split { .. } => write!(f, "Split")?,
-                fault => write!(f, "{fault:?}")?,
+            match harm {
+                Harm::Fault(Fault::Delay(_)) => write!(f, "Delay")?,
+                Harm::Fault(Fault::Split { .. }) => write!(f, "Split")?,
+                Harm::Fault(fault) => write!(f, "{fault:?}")?,
+                Harm::Partition => write!(f, "Partition")?,
             }
         }
         if let Some((dropped, polls)) = self.dropped {

@@ -1,11 +1,11 @@
-//! Each frame, each fault, once.
+//! Each frame, each harm, once.
 
 use std::sync::Arc;
 
 use recipes_testing::{Direction, Frame, Opcode};
 use tokio::time::Instant;
 
-use crate::case::{Case, Lifetime, Point, faults, points};
+use crate::case::{Case, Lifetime, Point, harms, points};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
 use crate::scene::Stage;
@@ -46,7 +46,7 @@ async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
     let case = Case {
         recipe,
         lifetime: Lifetime::Short,
-        fault: None,
+        harm: None,
         dropped: None,
     };
     for _ in 0..LESSONS_MAX {
@@ -65,10 +65,10 @@ async fn sweep(recipe: Recipe) {
     let mut cases = Vec::new();
     for lifetime in [Lifetime::Short, Lifetime::Long] {
         for point in points.iter().filter(|it| it.comes_in(lifetime)) {
-            cases.extend(faults(lifetime).into_iter().map(|fault| Case {
+            cases.extend(harms(lifetime).into_iter().map(|harm| Case {
                 recipe,
                 lifetime,
-                fault: Some((*point, fault)),
+                harm: Some((*point, harm)),
                 dropped: None,
             }));
         }
@@ -80,7 +80,7 @@ async fn sweep(recipe: Recipe) {
         tally.add(case, &outcome);
         // A busy machine may end a short session before its frame comes.
         let is_certain = case.lifetime == Lifetime::Long
-            && case.fault.is_some_and(|(point, _)| point.is_certain());
+            && case.harm.is_some_and(|(point, _)| point.is_certain());
         if is_certain && outcome.is_ok_and(|shown| !shown.has_struck) {
             missed.push(case.to_string());
         }

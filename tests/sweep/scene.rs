@@ -3,24 +3,22 @@
 use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::poll_fn;
+use futures::future::{pending, poll_fn};
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{Client, LockGuard, ReleaseError, Session};
+use zookeeper_recipes::{Client, GuardState, LockGuard, ReleaseError, Session};
 
 use crate::arena::{Arena, check_order};
-use crate::case::{Case, Dropped};
+use crate::case::{Case, Dropped, Harm};
 use crate::recipe::{Place, lock};
 
 /// Of everybody but the subject: they are judges as well, and must not be lost themselves.
 const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
-/// How long the subject holds: some heartbeats.
-const HOLD: Duration = Duration::from_millis(150);
 /// A run without a fault has set all watches long before.
 const SETTLED_MAX: Duration = Duration::from_millis(300);
 /// Within this a live waiter is granted once nobody is in its way (P5), and an abandoned node is
@@ -75,7 +73,6 @@ impl Stage {
         let directory = format!("/sweep/{number}");
         let proxy = FaultProxy::start(&self.server.connect_string()).await;
         let proxy = proxy.map_err(failed("no proxy"))?;
-        let injection = case.fault.map(|(point, fault)| point.inject(&proxy, fault));
         let run = Run {
             before: case.recipe.before(&directory),
             subject: case.recipe.subject(&directory),
@@ -84,17 +81,44 @@ impl Stage {
             stage: self,
             case,
         };
-        let played = run.play(&proxy).await;
-        let has_struck = injection.is_some_and(|it| it.count() > 0);
+        let has_struck = AtomicBool::new(false);
+        let played = tokio::select! {
+            // Before the run, so that what has struck is noted.
+            biased;
+            () = harm(&proxy, case, &has_struck) => Err("a harm does not end".to_owned()),
+            played = run.play(&proxy) => played,
+        };
         match played {
             Ok(shown) => Ok(Shown {
-                has_struck,
+                has_struck: has_struck.into_inner(),
                 frames: proxy.log(),
                 ..shown
             }),
             Err(broken) => Err(format!("{broken}\n{}", transcript(&proxy.log()))),
         }
     }
+}
+
+/// Does what the case asks for when its frame comes; never completes.
+async fn harm(proxy: &FaultProxy, case: Case, has_struck: &AtomicBool) {
+    match case.harm {
+        Some((point, Harm::Fault(fault))) => {
+            point.on(proxy).then(fault).struck().await;
+            has_struck.store(true, Ordering::Relaxed);
+        }
+        Some((point, Harm::Partition)) => {
+            let gate = point.on(proxy).hold();
+            gate.reached().await;
+            has_struck.store(true, Ordering::Relaxed);
+            proxy.black_hole(Direction::ToServer);
+            proxy.black_hole(Direction::FromServer);
+            gate.release();
+            sleep(2 * case.lifetime.session_timeout()).await;
+            proxy.restore();
+        }
+        None => {}
+    }
+    pending().await
 }
 
 /// The frames, one on a line.
@@ -200,7 +224,7 @@ impl Run {
         let Some(guard) = acquired else {
             return Ok(shown);
         };
-        shown.was_lost = timeout(HOLD, guard.lost()).await.is_ok();
+        shown.was_lost = hold(&guard, self.case.lifetime.hold()).await;
         if shown.was_lost && guard.is_valid() {
             return Err("P6: lost and valid".to_owned());
         }
@@ -318,6 +342,20 @@ impl Run {
     async fn await_empty(&self) -> Result<(), String> {
         self.until("P4: nodes are left", |owners| owners.is_empty())
             .await
+    }
+}
+
+/// Holds for a while, and longer where it is not known whether the lock is held, so that it can be
+/// taken away; whether it was lost.
+async fn hold(guard: &LockGuard, time: Duration) -> bool {
+    // A guard is not suspended for ever.
+    loop {
+        if timeout(time, guard.lost()).await.is_ok() {
+            return true;
+        }
+        if guard.state() == GuardState::Held {
+            return false;
+        }
     }
 }
 
