@@ -23,7 +23,7 @@ const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
 const SETTLED_MAX: Duration = Duration::from_millis(300);
 /// Within this a live waiter is granted once nobody is in its way (P5), and an abandoned node is
 /// gone (P4): the end of a session, a new one, and a busy machine.
-const BOUND: Duration = Duration::from_secs(5);
+const BOUND: Duration = Duration::from_secs(8);
 /// How long closing the subject's session may wait for its clean-up.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
