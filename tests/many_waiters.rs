@@ -204,6 +204,7 @@ fn listing_bytes(children: &[String]) -> usize {
     24 + children.iter().map(|name| 4 + name.len()).sum::<usize>()
 }
 
+#[expect(clippy::disallowed_methods, reason = "figures for people")]
 async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
     // What one of them takes must not be taken for the other's.
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -73,6 +73,10 @@ impl NodeData {
     }
 
     /// The bytes for a node made now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the record says when, to people; nothing is decided by it"
+    )]
     pub(crate) fn bytes(&self, kind: LockKind) -> Vec<u8> {
         match self {
             Self::Custom(bytes) => bytes.clone(),
