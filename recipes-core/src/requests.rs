@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{self, join_all};
 use futures::{FutureExt, TryFutureExt};
+use thiserror::Error;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -19,6 +20,20 @@ use crate::nodes::{
     NodesError, Reply,
 };
 use crate::retry::{Backoff, persist};
+
+/// The largest request that servers take unless told otherwise (`jute.maxbuffer`). They answer a
+/// larger one by closing the connection, as if it had been lost, however often it is sent.
+const REQUEST_BYTES_MAX: usize = 0xf_ffff;
+
+/// Of a request and of each operation in it: numbers, flags and the lengths of what varies.
+const OVERHEAD_BYTES: usize = 32;
+
+/// Found before anything is sent.
+#[derive(Debug, Error)]
+#[error("request of {bytes} bytes is larger than the {REQUEST_BYTES_MAX} that servers take")]
+struct RequestTooLarge {
+    bytes: usize,
+}
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
@@ -107,6 +122,15 @@ pub(crate) async fn enter(
     asks: &[Ask<'_>],
 ) -> Result<Event, Refused> {
     let creation = Creation::new(asks);
+    let bytes = creation.bytes();
+    if bytes > REQUEST_BYTES_MAX {
+        let lock = asks.first().map(|ask| &ask.target.lock);
+        return Err(Refused {
+            path: lock.map_or_else(|| "".into(), |lock| Arc::clone(&lock.path)),
+            step: Step::Create,
+            source: NodesError::Refused(Arc::new(RequestTooLarge { bytes })),
+        });
+    }
     let mut backoff = Backoff::default();
     loop {
         let sent = Instant::now();
@@ -167,6 +191,25 @@ impl Creation {
             operations.push((*member, NodeOp::Create(node)));
         }
         Self { operations }
+    }
+
+    /// What it takes on the wire, rounded up.
+    fn bytes(&self) -> usize {
+        let operations = self
+            .operations
+            .iter()
+            .map(|(_, operation)| match operation {
+                NodeOp::Create(node) => {
+                    let acl = node.acl.iter();
+                    let acl = acl.map(|acl| OVERHEAD_BYTES + acl.scheme().len() + acl.id().len());
+                    OVERHEAD_BYTES + node.path.len() + node.data.len() + acl.sum::<usize>()
+                }
+                NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => {
+                    OVERHEAD_BYTES + path.len()
+                }
+                NodeOp::Set { path, data, .. } => OVERHEAD_BYTES + path.len() + data.len(),
+            });
+        OVERHEAD_BYTES + operations.sum::<usize>()
     }
 
     fn send<'a>(&'a self, nodes: &'a dyn Nodes) -> Reply<'a, Vec<Created>, MultiError> {

@@ -94,6 +94,34 @@ async fn node_beyond_the_quota_is_refused_and_leaves_nothing() {
     await_queue(&operator, 0).await;
 }
 
+/// A server closes a connection whose request it takes for too large, without an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let options = Session::builder()
+        .session_timeout(LONG)
+        .identity(vec![b'x'; 600_000]);
+    let session = options.connect(&proxy.connect_string()).await.unwrap();
+    let members = ["/locks/a", "/locks/b"].map(Member::mutex);
+    let set = MultiLock::new(&session, members).unwrap();
+    let refused = set.acquire_timeout(Duration::from_secs(10)).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            AcquireError::Refused {
+                step: Step::Create,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(proxy.connections(), 1);
+    let alone = mutex(&session).acquire().await.unwrap();
+    alone.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_only_reads_grants_nothing() {
     const WAITS: Duration = Duration::from_secs(2);
