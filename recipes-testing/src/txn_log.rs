@@ -118,15 +118,50 @@ impl TransactionLog {
     /// # Errors
     /// [`LogError`], if there is a file that is no such log.
     pub fn read(folder: &Path) -> Result<Self, LogError> {
-        let mut records = Vec::new();
+        Self::read_after(folder, i64::MIN)
+    }
+
+    /// Reads what comes after this transaction, and no file that ends before it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_after(folder: &Path, zxid: i64) -> Result<Self, LogError> {
+        let mut files = Vec::new();
         for entry in folder.read_dir()? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("log.") {
-                let file = Self::parse(&std::fs::read(entry.path())?)?;
-                records.extend(file.records);
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if let Some(first) = name.strip_prefix("log.") {
+                let first = i64::from_str_radix(first, 16).map_err(|_| LogError::Format)?;
+                files.push((first, folder.join(name)));
+            }
+        }
+        files.sort();
+        let next = files.iter().skip(1).map(|(first, _)| *first);
+        let nexts: Vec<_> = next.chain([i64::MAX]).collect();
+        let mut records = Vec::new();
+        for ((_, path), next) in files.iter().zip(nexts) {
+            if next > zxid {
+                let file = Self::parse(&std::fs::read(path)?)?;
+                records.extend(file.records.into_iter().filter(|it| it.zxid > zxid));
             }
         }
         Ok(records.into_iter().collect())
+    }
+
+    /// What most servers of an ensemble have written down, of these logs of all of them.
+    ///
+    /// Nothing is committed before most have written it down. What most have, no election passes
+    /// over; what fewer have may have been proposed by a leader that was not followed any more, or
+    /// the others took a snapshot in its place.
+    #[must_use]
+    pub fn of_most(logs: Vec<Self>) -> Self {
+        let servers = logs.len();
+        let all: Self = logs.into_iter().flat_map(|log| log.records).collect();
+        let same = all.records.chunk_by(|one, other| one.zxid == other.zxid);
+        let agreed = same.filter(|copies| 2 * copies.len() > servers);
+        agreed
+            .filter_map(|copies| copies.first())
+            .cloned()
+            .collect()
     }
 
     /// Reads one file; a last record that is not whole was never carried out.
@@ -343,6 +378,37 @@ mod tests {
             matches!(damaged, LogError::Damaged { offset: 16 }),
             "{damaged}"
         );
+    }
+
+    #[test]
+    fn log_of_an_ensemble_is_what_most_servers_have() {
+        let log = |zxids: &[i64]| {
+            let entries: Vec<_> = zxids.iter().map(|it| transaction(*it, -11, &[])).collect();
+            TransactionLog::parse(&file(&entries)).unwrap()
+        };
+        // The first has missed 2 and 3 and proposed 5 alone.
+        let all = TransactionLog::of_most(vec![log(&[1, 4, 5]), log(&[1, 2, 3, 4]), log(&[2, 3])]);
+        let zxids: Vec<_> = all.records().iter().map(|it| it.zxid).collect();
+        assert_eq!(zxids, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn files_that_end_before_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: Vec<u8>| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        };
+        write("log.1", b"not read".to_vec());
+        let entries = [16, 17].map(|it| transaction(it, -11, &[]));
+        write("log.10", file(&entries));
+        write("log.20", file(&[transaction(32, -11, &[])]));
+        let zxids = |after| {
+            let log = TransactionLog::read_after(folder.path(), after)?;
+            Ok::<_, LogError>(log.records().iter().map(|it| it.zxid).collect::<Vec<_>>())
+        };
+        assert_eq!(zxids(16).unwrap(), [17, 32]);
+        assert_eq!(zxids(32).unwrap(), [0; 0]);
+        assert!(matches!(zxids(15), Err(LogError::Format)));
     }
 
     #[test]

@@ -269,6 +269,15 @@ impl ZooKeeperServer {
         TransactionLog::read(&self.home.log_folder())
     }
 
+    /// The same from after a transaction on.
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction_log`](Self::transaction_log).
+    pub fn transaction_log_after(&self, zxid: i64) -> Result<TransactionLog, LogError> {
+        TransactionLog::read_after(&self.home.log_folder(), zxid)
+    }
+
     /// Ends a session as if it had expired, and returns after its ephemeral nodes are deleted.
     ///
     /// The id of a session is the `ephemeral_owner` of the nodes that it created.
