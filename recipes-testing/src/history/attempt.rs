@@ -15,7 +15,7 @@ pub struct History {
     pub(super) outages: Vec<(u64, u64)>,
     /// The same for each process.
     pub(super) pauses: BTreeMap<u32, Vec<(u64, u64)>>,
-    evictions: Vec<(i64, u64)>,
+    pub(super) evictions: Vec<(i64, u64)>,
     pub(super) left: Vec<String>,
     pub(super) end: u64,
 }

@@ -41,6 +41,34 @@ impl History {
         self.confirm_at(log, wall_ahead())
     }
 
+    /// Lets the guards of these processes count until their sessions end by the log, like those of
+    /// sessions that are ended from outside: of holders that are not told of the loss. Do it
+    /// before [`confirm`](Self::confirm).
+    pub fn end_with_sessions(&mut self, is_one: impl Fn(u32) -> bool, log: &TransactionLog) {
+        self.end_with_sessions_at(is_one, log, wall_ahead());
+    }
+
+    /// The same, the wall clock being this many nanoseconds ahead.
+    pub(super) fn end_with_sessions_at(
+        &mut self,
+        is_one: impl Fn(u32) -> bool,
+        log: &TransactionLog,
+        wall_ahead: i64,
+    ) {
+        let nodes = log.lock_nodes();
+        let theirs = self
+            .grants()
+            .filter(|(attempt, _)| is_one(attempt.id.worker));
+        let lives = theirs.filter_map(|(_, granted)| nodes.get(&granted.node));
+        let ends = lives.filter_map(|life| {
+            let removal = life.removed.filter(|it| it.with_session)?;
+            let at = u64::try_from(removal.at_ms * 1_000_000 - wall_ahead).ok()?;
+            Some((life.session, at))
+        });
+        let ends: Vec<_> = ends.collect();
+        self.evictions.extend(ends);
+    }
+
     /// The same, the wall clock being this many nanoseconds ahead.
     pub(super) fn confirm_at(
         &mut self,

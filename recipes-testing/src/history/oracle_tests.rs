@@ -199,6 +199,28 @@ fn session_that_is_ended_from_outside_is_nobodys_fault() {
 }
 
 #[test]
+fn holder_that_is_not_told_counts_until_its_session_ends() {
+    let mut records = in_turn();
+    records[3] = (20, 1, Change::CloseSession);
+    let mut lines = both();
+    lines[2] = "28 1.0.0 releasing";
+    let judged = |lines: &[&str], other: u32| {
+        let (mut history, log) = (history(lines), log(&records));
+        history.end_with_sessions_at(|worker| worker == other, &log, 0);
+        let confirmed = history.confirm_at(&log, 0);
+        let mut violations = confirmed.err().unwrap_or_default();
+        violations.extend(history.check(Duration::MAX));
+        violations.into_iter().map(|it| it.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(&lines, 1), []);
+    // Only those.
+    assert!(judged(&lines, 2).contains(&Rule::Exclusion));
+    // Until then, it excludes the others.
+    lines[6] = "19 2.0.0 granted 101 @B";
+    assert!(judged(&lines, 1).contains(&Rule::Exclusion));
+}
+
+#[test]
 fn write_outside_the_life_of_its_node_is_found() {
     let mut records = in_turn();
     records.swap(2, 3);
