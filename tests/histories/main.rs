@@ -1,11 +1,12 @@
 //! Processes contend for locks of all kinds on real servers while everything goes wrong; what they
-//! saw is checked by the rules, and confirmed by the log of the server where there is one.
+//! saw is checked by the rules, and confirmed by the log of the servers. `soak` does it for hours.
 //!
 //! `HISTORIES_SEED` repeats the trouble of a run, which a failure prints; not its timing.
 //! `HISTORIES` asks for more of them than usual.
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a test that cannot go on has failed"
@@ -15,6 +16,10 @@
 mod again;
 mod orders;
 mod run;
+mod soak;
+mod stage;
+#[path = "../common/talk.rs"]
+mod talk;
 mod trouble;
 mod worker;
 
@@ -24,6 +29,7 @@ use recipes_testing::history::monotonic_now;
 
 use orders::{Orders, Scenes};
 use run::{Outcome, Run};
+use soak::{Plan, Soak};
 
 /// Histories of a second each, six at a time; two or three troubles come about in each.
 const SCENES: Scenes = Scenes {
@@ -80,6 +86,14 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
     let outcome = Run::judged_on_three(seed, SCENES_OF_THREE).await;
     println!("{outcome:?}");
     assert!(outcome.histories >= 10, "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes as long as it is told to: scripts/soak"]
+async fn soak() {
+    let tally = Soak::run(Plan::from_environment()).await;
+    assert_eq!(tally.violations, 0);
+    assert!(tally.grants() > 0, "{tally}");
 }
 
 #[tokio::test]

@@ -12,24 +12,66 @@ use crate::worker::SESSION_TIMEOUT;
 pub(crate) enum Trouble {
     /// The server, of several the leader, stops in good order and starts again.
     RestartServer,
-    /// It is killed and starts again.
-    KillServer,
+    /// It is killed, and starts again after a while.
+    KillServer(Which, Duration),
     /// It does not run for a while; connections stay.
-    PauseServer(Duration),
+    PauseServer(Which, Duration),
     /// All servers are stopped and started again, one after the other.
     RestartAll,
     /// All servers but one are killed, and start again after a while.
     LoseQuorum(Duration),
-    /// A follower hears nothing of the others for a while, nor they of it.
-    CutFollower(Duration),
-    /// The same of the leader.
-    CutLeader(Duration),
+    /// It hears nothing of the others for a while, nor they of it.
+    CutOff(Which, Duration),
     /// A process of contenders does not run for a while.
     PauseWorker(usize, Duration),
     /// A process of contenders is killed, and another takes its place.
     KillWorker(usize),
     /// The session of whoever has a certain node is ended from outside.
     Evict,
+}
+
+/// One of the servers; one that is alone leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Leader,
+    Follower,
+}
+
+impl Trouble {
+    /// Anything that can happen to three servers and their clients.
+    pub(crate) fn any(random: &mut Rng, workers: usize) -> Self {
+        let which = *random.choice(&[Which::Leader, Which::Follower]).unwrap();
+        // From a hiccup to several times as long as a session.
+        let pause = Duration::from_millis(random.u64(200..5 * session_ms()));
+        let worker = random.usize(..workers);
+        match random.u8(..20) {
+            0..4 => Self::KillServer(which, pause),
+            4..8 => Self::PauseServer(which, pause),
+            8..12 => Self::CutOff(which, pause),
+            12 => Self::LoseQuorum(Duration::from_secs(5)),
+            13 => Self::RestartAll,
+            14 | 15 => Self::KillWorker(worker),
+            16 | 17 => Self::PauseWorker(worker, pause),
+            _ => Self::Evict,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RestartServer => "leader restarted",
+            Self::KillServer(Which::Leader, _) => "leader killed",
+            Self::KillServer(Which::Follower, _) => "follower killed",
+            Self::PauseServer(Which::Leader, _) => "leader paused",
+            Self::PauseServer(Which::Follower, _) => "follower paused",
+            Self::RestartAll => "all restarted in turn",
+            Self::LoseQuorum(_) => "quorum lost",
+            Self::CutOff(Which::Leader, _) => "leader cut off",
+            Self::CutOff(Which::Follower, _) => "follower cut off",
+            Self::PauseWorker(..) => "worker paused",
+            Self::KillWorker(_) => "worker killed",
+            Self::Evict => "session ended",
+        }
+    }
 }
 
 /// Troubles and the pauses before them.
@@ -41,12 +83,12 @@ impl Schedule {
     pub(crate) fn of_three(random: &mut Rng) -> Self {
         let pause = 2 * SESSION_TIMEOUT;
         let mut troubles = [
-            Trouble::KillServer,
-            Trouble::PauseServer(2 * pause),
+            Trouble::KillServer(Which::Leader, Duration::ZERO),
+            Trouble::PauseServer(Which::Leader, 2 * pause),
             Trouble::RestartAll,
             Trouble::LoseQuorum(Duration::from_secs(5)),
-            Trouble::CutFollower(pause),
-            Trouble::CutLeader(2 * pause),
+            Trouble::CutOff(Which::Follower, pause),
+            Trouble::CutOff(Which::Leader, 2 * pause),
         ];
         random.shuffle(&mut troubles);
         let calm = Duration::from_millis(500);
@@ -64,8 +106,8 @@ impl Schedule {
             let worker = random.usize(..workers);
             let trouble = match random.u8(..10) {
                 0 => Trouble::RestartServer,
-                1 => Trouble::KillServer,
-                2 | 3 => Trouble::PauseServer(pause),
+                1 => Trouble::KillServer(Which::Leader, Duration::ZERO),
+                2 | 3 => Trouble::PauseServer(Which::Leader, pause),
                 4 | 5 => Trouble::PauseWorker(worker, pause),
                 6 | 7 => Trouble::KillWorker(worker),
                 _ => Trouble::Evict,

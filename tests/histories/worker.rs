@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use zookeeper_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
@@ -14,15 +15,19 @@ use zookeeper_recipes::{
 };
 
 use crate::orders::{LOCKS, Orders, path, register};
+use crate::talk::{listen, say};
 
 /// What the ensemble grants at least is 400 ms; a busy machine needs more to keep any.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Contenders of one process; all share its session.
 const TASKS: u64 = 6;
+/// What a worker says when it has come to the end of its scenes.
+pub(crate) const OVER: &str = "over";
 /// How often a holder looks whether it still holds.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 
-pub(crate) async fn work(orders: Orders) {
+/// Plays the scenes, and again as long as there are orders to.
+pub(crate) async fn work(mut orders: Orders) {
     let options = Session::builder().session_timeout(SESSION_TIMEOUT);
     // A server that is down or paused now answers later.
     let session = loop {
@@ -31,9 +36,22 @@ pub(crate) async fn work(orders: Orders) {
             Err(error) => assert!(elapsed(&orders) < orders.scenes.length(), "{error}"),
         }
     };
+    loop {
+        play(orders, &session).await;
+        say(OVER);
+        // A thread of its own: heartbeats go on.
+        let next = spawn_blocking(listen).await.unwrap();
+        match next.parse() {
+            Ok(next) => orders = next,
+            Err(()) => break session.close().await,
+        }
+    }
+}
+
+async fn play(orders: Orders, session: &Session) {
     let worker = Arc::new(Worker {
         journal: Journal::open(&orders.journal).unwrap(),
-        session,
+        session: session.clone(),
         orders,
         attempts: AtomicU32::new(0),
     });
@@ -42,7 +60,6 @@ pub(crate) async fn work(orders: Orders) {
         tokio::spawn(contend(Arc::clone(&worker), random))
     });
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
-    worker.session.close().await;
 }
 
 fn elapsed(orders: &Orders) -> Duration {

@@ -1,0 +1,239 @@
+//! Hours of it: three servers, all recipes and Curator, and a trouble every half minute.
+//!
+//! It goes in windows. At the end of each, contenders finish what they do, and all that was written
+//! down is judged and dropped; the processes and their sessions go on.
+
+mod curator;
+mod figures;
+mod plot;
+mod tally;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use recipes_testing::ZooKeeperEnsemble;
+use recipes_testing::history::{Happening, Journal, monotonic_now};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::orders::Scenes;
+use crate::stage::{PATIENCE, Stage, WORKERS, events};
+use crate::trouble::Trouble;
+use crate::worker::OVER;
+
+use curator::Curators;
+use figures::Figures;
+pub(crate) use tally::Tally;
+use tally::judge;
+
+/// Sets of locks.
+const SIDE_BY_SIDE: u64 = 3;
+/// A window.
+const WINDOW: Duration = Duration::from_secs(120);
+/// From one trouble to the next.
+const EVERY: Duration = Duration::from_secs(30);
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+const SERVERS: usize = 3;
+/// Of the violations of a window; a file has all of them.
+const SHOWN: usize = 10;
+
+/// How long, and how much goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    seed: u64,
+    length: Duration,
+    window: Duration,
+    every: Duration,
+}
+
+impl Plan {
+    /// As the environment says: `SOAK_SECONDS`, `SOAK_SEED`, `SOAK_TROUBLE_SECONDS`.
+    pub(crate) fn from_environment() -> Self {
+        let number = |name| env::var(name).ok().map(|it| it.parse::<u64>().unwrap());
+        let seconds = |name| number(name).map(Duration::from_secs);
+        let length = seconds("SOAK_SECONDS").unwrap_or(Duration::from_secs(30));
+        let window = WINDOW.min(length);
+        Self {
+            seed: number("SOAK_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000),
+            length,
+            window,
+            // A short one has some trouble, too.
+            every: seconds("SOAK_TROUBLE_SECONDS").unwrap_or(EVERY.min(window / 4)),
+        }
+    }
+
+    fn scenes(self) -> Scenes {
+        Scenes {
+            count: 1,
+            side_by_side: SIDE_BY_SIDE,
+            length_ms: u64::try_from(self.window.as_millis()).unwrap(),
+        }
+    }
+}
+
+/// Everything that goes on.
+pub(crate) struct Soak {
+    plan: Plan,
+    stage: Stage,
+    curators: Curators,
+    folder: PathBuf,
+    figures: Figures,
+    /// The last transaction that was judged.
+    judged: i64,
+    random: Rng,
+}
+
+impl Soak {
+    /// Runs as long as planned; says what came of it.
+    pub(crate) async fn run(plan: Plan) -> Tally {
+        let mut soak = Self::new(plan).await;
+        let start = Instant::now();
+        let mut all = Tally::default();
+        for window in 1.. {
+            let folder = soak.folder.join(format!("window-{window}"));
+            if window > 1 {
+                std::fs::create_dir_all(&folder).unwrap();
+                let seed = plan.seed.wrapping_add(window);
+                soak.stage.again(seed, &folder).await;
+            }
+            let tally = soak.window(window, &folder).await;
+            let minutes = start.elapsed().as_secs_f64() / 60.0;
+            println!("{minutes:.1} min, window {window}: {tally}");
+            println!("    {}", soak.figures.last());
+            soak.figures.write(&soak.folder);
+            all.add(&tally);
+            if start.elapsed() >= plan.length {
+                break;
+            }
+        }
+        println!("\nall: {all}\nmemory:\n{}", soak.figures.growth());
+        println!("plot: {}/soak.svg", soak.folder.display());
+        all
+    }
+
+    async fn new(plan: Plan) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("target/soak")
+            .join(plan.seed.to_string());
+        println!("SOAK_SEED={} {plan:?}, in {}", plan.seed, folder.display());
+        let first = folder.join("window-1");
+        std::fs::create_dir_all(&first).unwrap();
+        let ensemble = ZooKeeperEnsemble::builder()
+            .links()
+            .config("initLimit", "30")
+            // A follower without its leader goes on for 3 s, longer than its clients' sessions.
+            .config("syncLimit", "30")
+            // The servers' logs do not grow for ever.
+            .config("autopurge.purgeInterval", "1")
+            .config("snapCount", "20000");
+        let ensemble = ensemble.start_ensemble(SERVERS).await.unwrap();
+        let names = (0..WORKERS).map(|index| format!("worker {index}"));
+        let names = names.chain((0..SERVERS).map(|index| format!("server {index}")));
+        let others = ["Curator", "checker"].map(ToOwned::to_owned);
+        Self {
+            plan,
+            curators: Curators::start(ensemble.connect_string(), SIDE_BY_SIDE).await,
+            stage: Stage::new(ensemble, plan.seed, plan.scenes(), &first).await,
+            folder,
+            figures: Figures::new(names.chain(others).collect()),
+            judged: i64::MIN,
+            random: Rng::with_seed(plan.seed),
+        }
+    }
+
+    async fn window(&mut self, window: u64, folder: &Path) -> Tally {
+        let mut tally = Tally::default();
+        let journal = Arc::new(Journal::open(&folder.join("curator")).unwrap());
+        let seed = self.plan.seed.wrapping_add(window);
+        self.curators.contend(&journal, seed, self.plan.window);
+        self.trouble(&mut tally).await;
+        if !self.curators.finish(&journal).await {
+            println!("threads of Curator did not come to an end, and their JVM was replaced");
+        }
+        let hung = self.finish().await;
+        tally.left = self.stage.note_what_is_left().await;
+        self.sample().await;
+        let leader = self.stage.ensemble.leader().await.unwrap();
+        let end = self.stage.ensemble.server(leader).zxid().await.unwrap();
+        let log = self.stage.ensemble.transaction_log_after(self.judged);
+        self.judged = end;
+        let violations = judge(&events(folder), &log.unwrap(), folder, &mut tally);
+        tally.violations += hung.len();
+        for worker in hung {
+            println!("worker {worker} does not come to an end");
+        }
+        for violation in violations.iter().take(SHOWN) {
+            println!("{violation}");
+        }
+        if violations.is_empty() && tally.violations == 0 {
+            std::fs::remove_dir_all(folder).unwrap();
+        } else {
+            let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            std::fs::write(folder.join("violations"), all.join("\n")).unwrap();
+            println!("SOAK_SEED={} kept: {}", self.plan.seed, folder.display());
+        }
+        tally
+    }
+
+    /// Brings trouble about until the window ends.
+    async fn trouble(&mut self, tally: &mut Tally) {
+        let end = Instant::now() + self.plan.window;
+        let mut next = Instant::now() + self.plan.every / 2;
+        // Later than that, it would go on after the end.
+        while next + self.plan.every / 4 < end {
+            self.sample_until(next).await;
+            let trouble = Trouble::any(&mut self.random, WORKERS);
+            let at = Instant::now();
+            if let Err(error) = self.stage.bring(trouble, &mut self.random).await {
+                // Of the servers that make the trouble, not of the locks.
+                println!("  {trouble:?}: {error}");
+                self.stage.mend(trouble).await;
+            }
+            println!("  {trouble:?}, {:.1} s", at.elapsed().as_secs_f64());
+            *tally.troubles.entry(trouble.name().to_owned()).or_default() += 1;
+            next = Instant::now().max(next + self.plan.every);
+        }
+        self.sample_until(end).await;
+    }
+
+    async fn sample_until(&mut self, end: Instant) {
+        loop {
+            self.sample().await;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            sleep(left.min(SAMPLE_EVERY)).await;
+        }
+    }
+
+    async fn sample(&mut self) {
+        let workers = self.stage.workers.iter().map(|(_, it)| it.child.id());
+        let servers = self.stage.ensemble.servers().iter().map(|it| it.pid());
+        let others = [self.curators.process_id(), Some(std::process::id())];
+        let processes: Vec<_> = workers.chain(servers).chain(others).collect();
+        self.figures.take(&processes, &self.stage.ensemble).await;
+    }
+
+    /// Waits for the contenders; who does not come to an end is killed.
+    async fn finish(&mut self) -> Vec<u32> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut hung = Vec::new();
+        for (index, (worker, process)) in self.stage.workers.iter_mut().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match timeout(left, process.says()).await {
+                Ok(said) => assert_eq!(said, OVER),
+                Err(_) => hung.push((index, *worker)),
+            }
+        }
+        self.stage.note(Happening::Over);
+        for (index, _) in &hung {
+            self.stage.replace(*index).await;
+            // Its scenes are over when it starts.
+            assert_eq!(self.stage.workers[*index].1.says().await, OVER);
+        }
+        hung.into_iter().map(|(_, worker)| worker).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! What came of a window, or of all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use recipes_testing::TransactionLog;
+use recipes_testing::history::{Attempt, History, Rule, Violation};
+
+use super::curator;
+use crate::stage::WAIT_MAX;
+
+/// What came of it, in one window or in all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(super) grants: BTreeMap<String, usize>,
+    pub(super) troubles: BTreeMap<String, usize>,
+    confirmed_writes: usize,
+    /// Losses that the holder was told of before the server took up the end of its session.
+    told: usize,
+    /// Nodes, after everybody had come to an end.
+    pub(super) left: usize,
+    pub(crate) violations: usize,
+    /// By threads of Curator alone.
+    curators_own: usize,
+    /// What Curator granted when the session was over already.
+    curators_stale: usize,
+}
+
+impl Tally {
+    pub(crate) fn grants(&self) -> usize {
+        self.grants.values().sum()
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (all, some) in [
+            (&mut self.grants, &other.grants),
+            (&mut self.troubles, &other.troubles),
+        ] {
+            for (name, count) in some {
+                *all.entry(name.clone()).or_default() += count;
+            }
+        }
+        self.confirmed_writes += other.confirmed_writes;
+        self.told += other.told;
+        self.left += other.left;
+        self.violations += other.violations;
+        self.curators_own += other.curators_own;
+        self.curators_stale += other.curators_stale;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |counts: &BTreeMap<String, usize>| {
+            let each = counts.iter().map(|(name, count)| format!("{name} {count}"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        write!(
+            f,
+            "{} violations; {} nodes left; grants: {}; troubles: {}; writes under a lock: {}; \
+             losses told in time: {}; Curator alone broke {} rules and granted {} times after its \
+             session",
+            self.violations,
+            self.left,
+            list(&self.grants),
+            list(&self.troubles),
+            self.confirmed_writes,
+            self.told,
+            self.curators_own,
+            self.curators_stale,
+        )
+    }
+}
+
+/// Judges a window, and keeps it if a rule was broken.
+pub(super) fn judge(
+    events: &str,
+    log: &TransactionLog,
+    folder: &Path,
+    tally: &mut Tally,
+) -> Vec<Violation> {
+    let mut history = History::parse(events).unwrap();
+    let believed = curators_grants(&history);
+    history.end_with_sessions(curator::is_one, log);
+    let confirmed = history.confirm(log);
+    let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
+    violations.extend(history.check(WAIT_MAX));
+    tally.curators_stale = believed - curators_grants(&history);
+    if let Ok(confirmed) = confirmed {
+        tally.confirmed_writes = confirmed.writes;
+        tally.told = confirmed.told_before.len();
+    }
+    let mut set_sizes: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+    for attempt in history.attempts() {
+        *set_sizes
+            .entry((attempt.id.worker, attempt.id.number))
+            .or_default() += 1;
+    }
+    for (attempt, _) in history.grants().filter(|(it, _)| it.id.member == 0) {
+        let kind = match set_sizes[&(attempt.id.worker, attempt.id.number)] {
+            1 => attempt.kind.as_str(),
+            _ => "set",
+        };
+        let whose = match curator::is_one(attempt.id.worker) {
+            true => "Curator's ",
+            false => "",
+        };
+        *tally.grants.entry(format!("{whose}{kind}")).or_default() += 1;
+    }
+    tally.curators_own = violations.iter().filter(|it| is_curators_own(it)).count();
+    tally.violations = violations.len() - tally.curators_own;
+    if !violations.is_empty() {
+        std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
+    }
+    violations
+}
+
+fn curators_grants(history: &History) -> usize {
+    let theirs = |(attempt, _): &(&Attempt, _)| curator::is_one(attempt.id.worker);
+    history.grants().filter(theirs).count()
+}
+
+/// Whether only Curator has to do with it: two of its threads, or one that waits in vain.
+fn is_curators_own(violation: &Violation) -> bool {
+    let mut attempts = violation.attempts.iter();
+    match (violation.rule, attempts.len()) {
+        (Rule::Wake, _) => attempts
+            .next_back()
+            .is_some_and(|it| curator::is_one(it.worker)),
+        (_, 0 | 1) => false,
+        _ => attempts.all(|it| curator::is_one(it.worker)),
+    }
+}
