@@ -133,7 +133,7 @@ impl Stage {
             }
             _ => {
                 self.note(Happening::Down);
-                self.bring_to_servers(trouble).await?;
+                self.bring_to_servers(trouble, random).await?;
                 self.note(Happening::Up);
             }
         }
@@ -148,16 +148,24 @@ impl Stage {
     }
 
     /// All servers serve again when it is over.
-    async fn bring_to_servers(&self, trouble: Trouble) -> Result<(), ServerError> {
+    async fn bring_to_servers(
+        &self,
+        trouble: Trouble,
+        random: &mut Rng,
+    ) -> Result<(), ServerError> {
         let servers = self.ensemble.servers();
         let count = servers.len();
-        let chief = match count {
-            1 => 0,
-            _ => self.ensemble.leader().await?,
+        let (chief, follower) = match count {
+            1 => (0, 0),
+            _ => {
+                let chief = self.ensemble.leader().await?;
+                // Clients stay away from one that was gone: it is not always the same.
+                (chief, (chief + random.usize(1..count)) % count)
+            }
         };
         let chosen = |which| match which {
             Which::Leader => chief,
-            Which::Follower => (chief + 1) % count,
+            Which::Follower => follower,
         };
         match trouble {
             Trouble::RestartServer => self.ensemble.restart(chief).await?,
