@@ -84,11 +84,20 @@ impl Stage {
         Orders {
             worker,
             seed: self.seed.wrapping_add(u64::from(worker) << 48),
-            connect_string: self.ensemble.connect_string(),
+            connect_string: self.connect_string(worker),
             journal: self.folder.join(format!("worker-{worker}")),
             start: self.start,
             scenes: self.scenes,
         }
+    }
+
+    /// Each has another server first, which is where it connects as long as it can.
+    fn connect_string(&self, worker: u32) -> String {
+        let servers = self.ensemble.servers().iter();
+        let mut servers: Vec<_> = servers.map(ZooKeeperServer::connect_string).collect();
+        let first = usize::try_from(worker).unwrap() % servers.len();
+        servers.rotate_left(first);
+        servers.join(",")
     }
 
     /// Lets processes that have come to the end of their scenes play them again.
