@@ -100,6 +100,9 @@ pub(crate) async fn check_order(
         };
         // A writer in place of which its owner reads keeps its token: not in this sweep.
         let own_czxid = own.fencing_token.as_i64();
+        // Its server may lag behind that of the guard.
+        let synced = operator.sync(&place.path).await;
+        synced.map_err(|error| format!("cannot sync: {error}"))?;
         let names = operator.list_children(&place.path).await;
         for name in names.map_err(|error| format!("cannot list: {error}"))? {
             let path = format!("{}/{name}", place.path);

@@ -108,6 +108,8 @@ pub(crate) enum Harm {
     Fault(Fault),
     /// Neither it nor anything else arrives, in either direction, for twice the session's timeout.
     Partition,
+    /// It is lost with its connection, and the subject goes on with another server.
+    Move,
 }
 
 /// All that can befall a frame. Silence is noticed late by a long session: not in this test's time.
@@ -162,7 +164,7 @@ impl fmt::Display for Case {
                 Harm::Fault(Fault::Delay(_)) => write!(f, "Delay")?,
                 Harm::Fault(Fault::Split { .. }) => write!(f, "Split")?,
                 Harm::Fault(fault) => write!(f, "{fault:?}")?,
-                Harm::Partition => write!(f, "Partition")?,
+                Harm::Partition | Harm::Move => write!(f, "{harm:?}")?,
             }
         }
         if let Some((dropped, polls)) = self.dropped {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recipes_testing::{Direction, Frame, Opcode};
 use tokio::time::Instant;
 
-use crate::case::{Case, Lifetime, Point, harms, points};
+use crate::case::{Case, Harm, Lifetime, Point, harms, points};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
 use crate::scene::Stage;
@@ -60,7 +60,7 @@ async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
 }
 
 async fn sweep(recipe: Recipe) {
-    let (started, stage) = (Instant::now(), Stage::set().await);
+    let stage = Stage::set().await;
     let points = learn(&stage, recipe).await;
     let mut cases = Vec::new();
     for lifetime in [Lifetime::Short, Lifetime::Long] {
@@ -73,10 +73,30 @@ async fn sweep(recipe: Recipe) {
             }));
         }
     }
+    let what = format!("cut sweep of {recipe:?}, {} frames", points.len());
+    judge(&stage, cases, &what).await;
+}
+
+/// The server that the subject comes to may lag behind the one that it came from.
+async fn sweep_with_moves(recipe: Recipe) {
+    let stage = Stage::set_on_an_ensemble().await;
+    let points = learn(&stage, recipe).await;
+    let moves = points.iter().filter(|it| it.comes_in(Lifetime::Long));
+    let cases = moves.map(|point| Case {
+        recipe,
+        lifetime: Lifetime::Long,
+        harm: Some((*point, Harm::Move)),
+        dropped: None,
+    });
+    judge(&stage, cases.collect(), &format!("moves of {recipe:?}")).await;
+}
+
+async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
+    let started = Instant::now();
     cases.retain(is_wanted);
     let mut tally = Tally::default();
     let mut missed = Vec::new();
-    run_all(&stage, cases, |case, outcome| {
+    run_all(stage, cases, |case, outcome| {
         tally.add(case, &outcome);
         // A busy machine may end a short session before its frame comes.
         let is_certain = case.lifetime == Lifetime::Long
@@ -86,8 +106,7 @@ async fn sweep(recipe: Recipe) {
         }
     })
     .await;
-    let what = format!("cut sweep of {recipe:?}, {} frames", points.len());
-    tally.finish(&what, started);
+    tally.finish(what, started);
     assert!(
         missed.is_empty(),
         "the fault did not meet its frame: {missed:?}"
@@ -112,4 +131,11 @@ async fn write_lock_survives_every_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_survives_every_cut() {
     sweep(Recipe::Set).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
+    for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+        sweep_with_moves(recipe).await;
+    }
 }

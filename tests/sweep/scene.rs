@@ -8,7 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
-use recipes_testing::{Direction, FaultProxy, Frame, Opcode, ZooKeeperServer};
+use recipes_testing::{
+    Cut, Direction, FaultProxy, Frame, Opcode, ZooKeeperEnsemble, ZooKeeperServer,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_recipes::{Client, GuardState, LockGuard, ReleaseError, Session};
@@ -28,9 +30,25 @@ const BOUND: Duration = Duration::from_secs(8);
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What all runs on one server share.
+/// What the runs are played on.
+enum Servers {
+    One(ZooKeeperServer),
+    Three(ZooKeeperEnsemble),
+}
+
+impl Servers {
+    /// Where the subject connects first, and where it can move.
+    fn addresses(&self) -> [String; 2] {
+        match self {
+            Self::One(server) => [server.connect_string(), server.connect_string()],
+            Self::Three(servers) => [1, 2].map(|index| servers.server(index).connect_string()),
+        }
+    }
+}
+
+/// What all runs on the same servers share.
 pub(crate) struct Stage {
-    server: ZooKeeperServer,
+    servers: Servers,
     before: Session,
     behind: Session,
     operator: Client,
@@ -57,12 +75,23 @@ impl Stage {
     pub(crate) async fn set() -> Arc<Self> {
         let server = ZooKeeperServer::start().await.expect("a server");
         let address = server.connect_string();
+        Self::on(Servers::One(server), &address).await
+    }
+
+    /// With three servers: everybody but the subject is on the first.
+    pub(crate) async fn set_on_an_ensemble() -> Arc<Self> {
+        let servers = ZooKeeperEnsemble::start(3).await.expect("an ensemble");
+        let address = servers.server(0).connect_string();
+        Self::on(Servers::Three(servers), &address).await
+    }
+
+    async fn on(servers: Servers, address: &str) -> Arc<Self> {
         let steady = || Session::builder().session_timeout(STEADY_TIMEOUT);
         Arc::new(Self {
-            before: steady().connect(&address).await.expect("a session"),
-            behind: steady().connect(&address).await.expect("a session"),
-            operator: server.client().await.expect("a client"),
-            server,
+            servers,
+            before: steady().connect(address).await.expect("a session"),
+            behind: steady().connect(address).await.expect("a session"),
+            operator: Client::connect(address).await.expect("a client"),
             runs: AtomicU64::new(0),
         })
     }
@@ -71,7 +100,8 @@ impl Stage {
     pub(crate) async fn run(self: Arc<Self>, case: Case) -> Result<Shown, String> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let directory = format!("/sweep/{number}");
-        let proxy = FaultProxy::start(&self.server.connect_string()).await;
+        let [address, elsewhere] = self.servers.addresses();
+        let proxy = FaultProxy::start(&address).await;
         let proxy = proxy.map_err(failed("no proxy"))?;
         let run = Run {
             before: case.recipe.before(&directory),
@@ -85,7 +115,7 @@ impl Stage {
         let played = tokio::select! {
             // Before the run, so that what has struck is noted.
             biased;
-            () = harm(&proxy, case, &has_struck) => Err("a harm does not end".to_owned()),
+            () = harm(&proxy, case, &elsewhere, &has_struck) => Err("a harm does not end".to_owned()),
             played = run.play(&proxy) => played,
         };
         match played {
@@ -100,7 +130,7 @@ impl Stage {
 }
 
 /// Does what the case asks for when its frame comes; never completes.
-async fn harm(proxy: &FaultProxy, case: Case, has_struck: &AtomicBool) {
+async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &AtomicBool) {
     match case.harm {
         Some((point, Harm::Fault(fault))) => {
             point.on(proxy).then(fault).struck().await;
@@ -115,6 +145,15 @@ async fn harm(proxy: &FaultProxy, case: Case, has_struck: &AtomicBool) {
             gate.release();
             sleep(2 * case.lifetime.session_timeout()).await;
             proxy.restore();
+        }
+        Some((point, Harm::Move)) => {
+            let gate = point.on(proxy).hold();
+            gate.reached().await;
+            has_struck.store(true, Ordering::Relaxed);
+            proxy.retarget(elsewhere);
+            proxy.cut_all(Cut::Reset);
+            // Not released: it goes with its connection.
+            pending().await
         }
         None => {}
     }
@@ -240,6 +279,9 @@ impl Run {
         }
         if released == Some(true) {
             for node in nodes {
+                // The operator's server may lag behind the subject's.
+                let synced = self.stage.operator.sync(&node).await;
+                synced.map_err(failed("cannot sync"))?;
                 let stat = self.stage.operator.check_stat(&node).await;
                 if stat.map_err(failed("cannot read"))?.is_some() {
                     return Err(format!("P7: released, and {node} is there"));
