@@ -3,7 +3,7 @@
 //! The shipped recipes run on an ensemble in memory and on virtual time; a judge who asks the tree
 //! and the request log looks at every moment. `SIMULATION_SEED=7 cargo test --test simulation`
 //! lives through one world again and tells its story; `SIMULATION_SEEDS` sets how many there are,
-//! `SIMULATION_FIRST` where they begin.
+//! `SIMULATION_FIRST` where they begin, `SIMULATION_FAILURES` after how many bad ones they end.
 //!
 //! | file | noun |
 //! |---|---|
@@ -35,8 +35,8 @@ use world::Run;
 
 /// About a minute of two cores.
 const SEEDS: u64 = 20_000;
-/// Seeds that fail are listed up to this many by each thread.
-const FAILURES_MAX: usize = 20;
+/// Seeds that fail are listed up to this many.
+const FAILURES_MAX: u64 = 20;
 /// A world that takes so long of the machine's time never comes to a moment of rest.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -89,18 +89,23 @@ fn no_seed_breaks_a_promise() {
     }
     let first = number("SIMULATION_FIRST").unwrap_or(0);
     let seeds = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
-    let (next, grants) = (AtomicU64::new(first), AtomicU64::new(0));
+    let failures_max = number("SIMULATION_FAILURES").unwrap_or(FAILURES_MAX);
+    let (next, grants, failed) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         let mut failures = Vec::new();
-        loop {
+        while failed.load(Ordering::Relaxed) < failures_max {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + seeds || failures.len() == FAILURES_MAX {
-                return failures;
+            if seed >= first + seeds {
+                break;
             }
             let run = watched(seed, false);
             grants.fetch_add(run.grants as u64, Ordering::Relaxed);
-            failures.extend(run.failure.map(|failure| (seed, failure)));
+            if let Some(failure) = run.failure {
+                failed.fetch_add(1, Ordering::Relaxed);
+                failures.push((seed, failure));
+            }
         }
+        failures
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut failures: Vec<_> = thread::scope(|scope| {

@@ -7,7 +7,7 @@
 //! it. For the members of a set that were created by the last transaction and are not watched, at
 //! the moment of their own listing. An operator may delete the node in the next moment.
 
-use stateright::{Checker, Model, Property};
+use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::*;
 
@@ -171,7 +171,13 @@ fn explore(programs: &[&'static [Op]], dirs: usize, trouble: Trouble, faults: u8
         trouble,
         faults,
     };
-    let checker = locks.checker().threads(2).spawn_bfs().join();
+    // A machine that is wrong may have states without end.
+    let checker = locks
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .threads(2)
+        .spawn_bfs()
+        .join();
     eprintln!(
         "{trouble:?}: {} states, {} steps deep",
         checker.unique_state_count(),
