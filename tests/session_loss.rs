@@ -113,6 +113,19 @@ on_every_ensemble! {
         mutex(&session).acquire().await.unwrap().release().await.unwrap();
     }
 
+    async fn holders_node_written_into_and_then_deleted_is_a_lost_lock(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = mutex(&session).acquire().await.unwrap();
+        let own = held.members()[0].node_path.clone();
+        let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
+        ensemble.until("own watch", is_watched).await;
+        ensemble.set(&own, b"__REVOKE__").await;
+        ensemble.until("own watch, set again", is_watched).await;
+        assert!(held.is_valid());
+        ensemble.delete(&own).await;
+        assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
+    }
+
     async fn waiters_node_deleted_by_an_operator_is_made_again_at_the_tail(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let held = mutex(&session).acquire().await.unwrap();

@@ -1,0 +1,77 @@
+//! What a holder and a waiter may believe after a time without a connection.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::poll;
+use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use zookeeper_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
+
+const PATH: &str = "/locks/orders";
+const SHORT: Duration = Duration::from_secs(2);
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn holder_that_was_cut_off_is_verified_without_being_asked() {
+    let memory = MemoryEnsemble::new();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let id = session.session_id().unwrap();
+    memory.disconnect(id);
+    let is_suspended = || matches!(held.state(), GuardState::Suspended { .. });
+    let suspended = async || is_suspended().then_some(());
+    ensemble.until("suspended", suspended).await;
+    memory.reconnect(id);
+    let is_held = async || (held.state() == GuardState::Held).then_some(());
+    ensemble.until("held again", is_held).await;
+}
+
+/// Nobody but the late answer has looked at the clock since the deadline passed.
+#[tokio::test(start_paused = true)]
+async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let id = session.session_id().unwrap();
+    memory.disconnect(id);
+    tokio::time::sleep(SHORT * 2 / 5).await;
+    let mut verified = pin!(held.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    memory.reconnect(id);
+    // One poll moves the clock, and lets nobody else run.
+    let mut late = pin!(tokio::time::advance(SHORT / 5));
+    assert!(poll!(late.as_mut()).is_pending());
+    let lost = verified.await.unwrap_err();
+    assert!(matches!(lost, VerifyError::Lost(_)), "{lost}");
+    assert!(!held.is_valid());
+}
+
+/// The news of the deletion comes before any heartbeat is answered.
+#[tokio::test(start_paused = true)]
+async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let (holding, waiting) = (memory.session(), memory.session());
+    let held = mutex(&holding).acquire().await.unwrap();
+    let lock = mutex(&waiting);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    ensemble.await_children(PATH, 2).await;
+    let watches = async || (ensemble.watch_count().await >= 2).then_some(());
+    ensemble.until("watches", watches).await;
+
+    let id = waiting.session_id().unwrap();
+    memory.disconnect(id);
+    held.release().await.unwrap();
+    tokio::time::sleep(SHORT * 4 / 5).await;
+    memory.reconnect(id);
+    let granted = waiter.await.unwrap().unwrap();
+    assert!(granted.is_valid(), "{:?}", granted.state());
+    tokio::time::sleep(SHORT).await;
+    assert!(granted.is_valid(), "{:?}", granted.state());
+}
