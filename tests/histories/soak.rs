@@ -158,8 +158,9 @@ impl Soak {
         let leader = self.stage.ensemble.leader().await.unwrap();
         let end = self.stage.ensemble.server(leader).zxid().await.unwrap();
         let log = self.stage.ensemble.transaction_log_after(self.judged);
+        let log = log.unwrap();
         self.judged = end;
-        let violations = judge(&events(folder), &log.unwrap(), folder, &mut tally);
+        let violations = judge(&events(folder), &log, &mut tally);
         tally.violations += hung.len();
         for worker in hung {
             println!("worker {worker} does not come to an end");
@@ -172,6 +173,7 @@ impl Soak {
         } else {
             let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
             std::fs::write(folder.join("violations"), all.join("\n")).unwrap();
+            std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
             println!("SOAK_SEED={} kept: {}", self.plan.seed, folder.display());
         }
         tally

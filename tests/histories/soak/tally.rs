@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use recipes_testing::TransactionLog;
 use recipes_testing::history::{Attempt, History, Rule, Violation};
@@ -16,8 +15,10 @@ pub(crate) struct Tally {
     pub(super) grants: BTreeMap<String, usize>,
     pub(super) troubles: BTreeMap<String, usize>,
     confirmed_writes: usize,
-    /// Losses that the holder was told of before the server took up the end of its session.
-    told: usize,
+    /// Holders that were told of a loss.
+    losses: usize,
+    /// Those whose session was over then or later, as the servers say: they were told before.
+    told_before: usize,
     /// Nodes, after everybody had come to an end.
     pub(super) left: usize,
     pub(crate) violations: usize,
@@ -42,7 +43,8 @@ impl Tally {
             }
         }
         self.confirmed_writes += other.confirmed_writes;
-        self.told += other.told;
+        self.losses += other.losses;
+        self.told_before += other.told_before;
         self.left += other.left;
         self.violations += other.violations;
         self.curators_own += other.curators_own;
@@ -59,37 +61,34 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} violations; {} nodes left; grants: {}; troubles: {}; writes under a lock: {}; \
-             losses told in time: {}; Curator alone broke {} rules and granted {} times after its \
-             session",
+             losses told: {}, of them before the end of a session: {}; Curator alone broke {} \
+             rules and granted {} times after its session",
             self.violations,
             self.left,
             list(&self.grants),
             list(&self.troubles),
             self.confirmed_writes,
-            self.told,
+            self.losses,
+            self.told_before,
             self.curators_own,
             self.curators_stale,
         )
     }
 }
 
-/// Judges a window, and keeps it if a rule was broken.
-pub(super) fn judge(
-    events: &str,
-    log: &TransactionLog,
-    folder: &Path,
-    tally: &mut Tally,
-) -> Vec<Violation> {
+/// Judges a window: returns all rules that were broken, Curator's own as well.
+pub(super) fn judge(events: &str, log: &TransactionLog, tally: &mut Tally) -> Vec<Violation> {
     let mut history = History::parse(events).unwrap();
     let believed = curators_grants(&history);
     history.end_with_sessions(curator::is_one, log);
     let confirmed = history.confirm(log);
     let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
     violations.extend(history.check(WAIT_MAX));
+    tally.losses = history.grants().filter(|(_, it)| it.is_lost).count();
     tally.curators_stale = believed - curators_grants(&history);
     if let Ok(confirmed) = confirmed {
         tally.confirmed_writes = confirmed.writes;
-        tally.told = confirmed.told_before.len();
+        tally.told_before = confirmed.told_before.len();
     }
     let mut set_sizes: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     for attempt in history.attempts() {
@@ -110,9 +109,6 @@ pub(super) fn judge(
     }
     tally.curators_own = violations.iter().filter(|it| is_curators_own(it)).count();
     tally.violations = violations.len() - tally.curators_own;
-    if !violations.is_empty() {
-        std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
-    }
     violations
 }
 
