@@ -187,17 +187,29 @@ impl Soak {
         while next + self.plan.every / 4 < end {
             self.sample_until(next).await;
             let trouble = Trouble::any(&mut self.random, WORKERS);
-            let at = Instant::now();
-            if let Err(error) = self.stage.bring(trouble, &mut self.random).await {
-                // Of the servers that make the trouble, not of the locks.
-                println!("  {trouble:?}: {error}");
-                self.stage.mend(trouble).await;
+            println!("  {trouble:?}");
+            let brought = self.stage.bring(trouble, &mut self.random).await;
+            if let Err(error) = brought {
+                self.mishap(trouble, &error.to_string(), tally).await;
             }
-            println!("  {trouble:?}, {:.1} s", at.elapsed().as_secs_f64());
             *tally.troubles.entry(trouble.name().to_owned()).or_default() += 1;
             next = Instant::now().max(next + self.plan.every);
         }
         self.sample_until(end).await;
+    }
+
+    /// Goes on when the servers did not get over what they were put through: no fault of the locks.
+    async fn mishap(&mut self, trouble: Trouble, error: &str, tally: &mut Tally) {
+        println!("  {error}; all servers are started again");
+        *tally
+            .troubles
+            .entry("servers stuck".to_owned())
+            .or_default() += 1;
+        for (index, server) in self.stage.ensemble.servers().iter().enumerate() {
+            let kept = self.folder.join(format!("server-{index}.log"));
+            std::fs::copy(server.log_path(), kept).unwrap();
+        }
+        self.stage.mend(trouble).await;
     }
 
     async fn sample_until(&mut self, end: Instant) {

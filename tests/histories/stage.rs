@@ -1,5 +1,6 @@
 //! Servers, processes of contenders on them, and the trouble that is brought about.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use recipes_testing::history::{Happening, Journal, monotonic_now};
 use recipes_testing::{ServerError, ZooKeeperEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::{Acls, Client, CreateMode, Error};
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::orders::{LOCKS, Orders, Scenes, path, register};
 use crate::talk::Talk;
@@ -120,7 +121,7 @@ impl Stage {
         &mut self,
         trouble: Trouble,
         random: &mut Rng,
-    ) -> Result<(), ServerError> {
+    ) -> Result<(), Box<dyn Error>> {
         match trouble {
             Trouble::PauseWorker(index, pause) => {
                 self.note(Happening::Paused(self.workers[index].0));
@@ -161,7 +162,7 @@ impl Stage {
         &self,
         trouble: Trouble,
         random: &mut Rng,
-    ) -> Result<(), ServerError> {
+    ) -> Result<(), Box<dyn Error>> {
         let servers = self.ensemble.servers();
         let count = servers.len();
         let (chief, follower) = match count {
@@ -210,28 +211,32 @@ impl Stage {
             Trouble::PauseWorker(..) | Trouble::KillWorker(_) | Trouble::Evict => {}
         }
         for server in servers {
-            await_service(server).await;
+            await_service(server).await?;
         }
         Ok(())
     }
 
-    /// Lets all servers serve again after trouble that did not come to its end.
+    /// Starts all servers again after trouble that did not come to its end.
     pub(crate) async fn mend(&self, trouble: Trouble) {
         if matches!(trouble, Trouble::Evict) {
             return;
         }
-        for (index, server) in self.ensemble.servers().iter().enumerate() {
-            self.ensemble.join_again(index);
-            // One that does not run is started.
-            server.resume().ok();
+        let servers = self.ensemble.servers();
+        (0..servers.len()).for_each(|index| self.ensemble.join_again(index));
+        for server in servers {
+            server.kill().await.unwrap();
+        }
+        for index in 0..servers.len() {
             self.ensemble.start_again(index).await.unwrap();
-            await_service(server).await;
+        }
+        for server in servers {
+            await_service(server).await.unwrap();
         }
         self.note(Happening::Up);
     }
 
     /// The session of somebody who has a node now.
-    async fn somebody(&self, random: &mut Rng) -> Result<Option<i64>, Error> {
+    async fn somebody(&self, random: &mut Rng) -> Result<Option<i64>, zookeeper_client::Error> {
         let client = Client::connect(&self.ensemble.connect_string()).await?;
         let mut locks = locks(self.scenes);
         random.shuffle(&mut locks);
@@ -283,12 +288,13 @@ fn journal(folder: &Path) -> Journal {
 }
 
 /// Until it takes clients; without a leader it closes their connections.
-async fn await_service(server: &ZooKeeperServer) {
+async fn await_service(server: &ZooKeeperServer) -> Result<(), Box<dyn Error>> {
     let served = async {
         // Which itself waits a while for a server that does not answer.
         while !matches!(timeout(ANSWER_MAX, server.client()).await, Ok(Ok(_))) {}
     };
-    timeout(2 * PATIENCE, served).await.unwrap();
+    let served = timeout(2 * PATIENCE, served).await;
+    Ok(served.map_err(|_| format!("port {} does not serve", server.port()))?)
 }
 
 fn locks(scenes: Scenes) -> Vec<String> {
