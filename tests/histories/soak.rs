@@ -49,7 +49,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// As the environment says: `SOAK_SECONDS`, `SOAK_SEED`, `SOAK_TROUBLE_SECONDS`.
+    /// As the environment says: `SOAK_SECONDS`, `SOAK_SEED`, `SOAK_TROUBLE_SECONDS`; and
+    /// `SOAK_FOLDER`, a new one, for what is kept.
     pub(crate) fn from_environment() -> Self {
         let number = |name| env::var(name).ok().map(|it| it.parse::<u64>().unwrap());
         let seconds = |name| number(name).map(Duration::from_secs);
@@ -114,9 +115,10 @@ impl Soak {
     }
 
     async fn new(plan: Plan) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("target/soak")
-            .join(plan.seed.to_string());
+        // One of its own: the same seed may have been run before.
+        let folder = env::var("SOAK_FOLDER")
+            .unwrap_or_else(|_| format!("target/soak/{}-{}", plan.seed, std::process::id()));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         println!("SOAK_SEED={} {plan:?}, in {}", plan.seed, folder.display());
         let first = folder.join("window-1");
         std::fs::create_dir_all(&first).unwrap();
