@@ -127,8 +127,10 @@ impl Soak {
             .config("initLimit", "30")
             // A follower without its leader goes on for 3 s, longer than its clients' sessions.
             .config("syncLimit", "30")
-            // The servers' logs do not grow for ever.
+            // The servers' logs do not grow for ever. Each start, too, makes snapshots and purges:
+            // the log of a window has to be there at its end, however many starts are in it.
             .config("autopurge.purgeInterval", "1")
+            .config("autopurge.snapRetainCount", "60")
             .config("snapCount", "20000");
         let ensemble = ensemble.start_ensemble(SERVERS).await.unwrap();
         let names = (0..WORKERS).map(|index| format!("worker {index}"));
