@@ -22,6 +22,9 @@ async fn holder_that_was_cut_off_is_verified_without_being_asked() {
     let ensemble = TestEnsemble::Memory(memory.clone());
     let session = memory.session();
     let held = mutex(&session).acquire().await.unwrap();
+    // From then on nothing but the reconnection is a reason to look at the node.
+    let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
+    ensemble.until("own watch", is_watched).await;
     let id = session.session_id().unwrap();
     memory.disconnect(id);
     let is_suspended = || matches!(held.state(), GuardState::Suspended { .. });
@@ -55,7 +58,8 @@ async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
 /// The news of the deletion comes before any heartbeat is answered.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
-    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT);
+    let memory = memory.latency(Duration::from_millis(20)).build();
     let ensemble = TestEnsemble::Memory(memory.clone());
     let (holding, waiting) = (memory.session(), memory.session());
     let held = mutex(&holding).acquire().await.unwrap();
