@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
 use zookeeper_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
 
 const PATH: &str = "/locks/orders";
@@ -77,5 +77,28 @@ async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
     let granted = waiter.await.unwrap().unwrap();
     assert!(granted.is_valid(), "{:?}", granted.state());
     tokio::time::sleep(SHORT).await;
+    assert!(granted.is_valid(), "{:?}", granted.state());
+}
+
+/// What the grant rests on was sent more than half a session timeout ago, as was all that has been
+/// answered since.
+#[tokio::test(start_paused = true)]
+async fn grant_that_comes_after_its_deadline_is_confirmed_before_it_is_given() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT);
+    let memory = memory.latency(Duration::from_millis(20)).build();
+    let session = memory.session();
+    let lock = mutex(&session);
+    lock.acquire().await.unwrap().release().await.unwrap();
+
+    let late = SHORT * 3 / 5;
+    memory.set_faults(Faults {
+        delay_min: late,
+        delay_max: late,
+        ..Faults::default()
+    });
+    let mut acquire = pin!(lock.acquire());
+    assert!(poll!(acquire.as_mut()).is_pending());
+    memory.set_faults(Faults::default());
+    let granted = acquire.await.unwrap();
     assert!(granted.is_valid(), "{:?}", granted.state());
 }
