@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
-use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
+use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
 use zookeeper_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
 
 const PATH: &str = "/locks/orders";
@@ -83,7 +83,7 @@ async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
 /// What the grant rests on was sent more than half a session timeout ago, as was all that has been
 /// answered since.
 #[tokio::test(start_paused = true)]
-async fn grant_that_comes_after_its_deadline_is_confirmed_before_it_is_given() {
+async fn grant_that_comes_after_its_deadline_is_confirmed_and_keeps_its_node() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT);
     let memory = memory.latency(Duration::from_millis(20)).build();
     let session = memory.session();
@@ -91,6 +91,7 @@ async fn grant_that_comes_after_its_deadline_is_confirmed_before_it_is_given() {
     lock.acquire().await.unwrap().release().await.unwrap();
 
     let late = SHORT * 3 / 5;
+    memory.reset_requests();
     memory.set_faults(Faults {
         delay_min: late,
         delay_max: late,
@@ -98,7 +99,13 @@ async fn grant_that_comes_after_its_deadline_is_confirmed_before_it_is_given() {
     });
     let mut acquire = pin!(lock.acquire());
     assert!(poll!(acquire.as_mut()).is_pending());
+    // The heartbeat that comes with it is as late.
+    while memory.request_count(Operation::Sync) == 0 {
+        tokio::task::yield_now().await;
+    }
     memory.set_faults(Faults::default());
     let granted = acquire.await.unwrap();
     assert!(granted.is_valid(), "{:?}", granted.state());
+    // Another node would have gone to the end of the queue.
+    assert_eq!(memory.request_count(Operation::Create), 1);
 }
