@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::armed::Stakes;
 use crate::error::LostReason;
 use crate::lease::LeaseState;
-use crate::nodes::{NodeWatch, Nodes, NodesError};
+use crate::nodes::{NodeStat, NodeWatch, Nodes, NodesError};
 use crate::sync::lock;
 
 /// A deadline that never comes, for sessions that never expire by time; as far as tokio's own.
@@ -203,8 +203,27 @@ impl Epoch {
         self.wake_keeper.notify_one();
     }
 
+    /// Puts another lease in the place of the one with its id, which is released; it goes on with
+    /// the care for the node.
+    pub(crate) fn replace(&self, lease: &Arc<LeaseState>) {
+        lock(&self.leases).insert(lease.id, Arc::clone(lease));
+    }
+
     pub(crate) fn deregister(&self, id: u64) {
         lock(&self.leases).remove(&id);
+    }
+
+    /// Tells a lease what the ensemble said about its node over the given connection.
+    pub(crate) fn observe(&self, id: u64, stat: Option<&NodeStat>, connection: Option<u64>) {
+        let mut told: Option<Arc<LeaseState>> = None;
+        // It may be replaced meanwhile, which ends with the last waiter for a hand-off.
+        while let Some(lease) = self.lease(id) {
+            if told.is_some_and(|told| Arc::ptr_eq(&told, &lease)) {
+                return;
+            }
+            lease.observe(stat, connection);
+            told = Some(lease);
+        }
     }
 
     pub(crate) fn arrivals(&self) -> Vec<(u64, Option<NodeWatch>)> {

@@ -392,12 +392,12 @@ impl EpochKeeper {
         };
         match found {
             Ok(Some((stat, own_watch))) => {
-                lease.observe(Some(&stat), Some(connection));
+                self.epoch.observe(id, Some(&stat), Some(connection));
                 if let Some(own_watch) = own_watch {
                     self.follow(id, own_watch);
                 }
             }
-            Ok(None) => lease.observe(None, None),
+            Ok(None) => self.epoch.observe(id, None, None),
             Err(error) => {
                 debug!(node = %lease.node_path, %error, "own node not watched yet");
                 self.unwatched
@@ -415,12 +415,12 @@ impl EpochKeeper {
 
     fn own_node(&mut self, id: u64, event: NodeEvent) {
         self.followed.remove(&id);
-        match (event, self.epoch.lease(id)) {
-            (NodeEvent::Deleted, Some(lease)) => lease.observe(None, None),
+        match event {
+            NodeEvent::Deleted => self.epoch.observe(id, None, None),
             // For example a revocation request: still ours, watch again.
-            (NodeEvent::Changed, Some(_)) => self.adopt(id),
-            // Released, or the end of the session, which the connection tells.
-            (NodeEvent::SessionEnded, _) | (_, None) => {}
+            NodeEvent::Changed => self.adopt(id),
+            // The connection tells.
+            NodeEvent::SessionEnded => {}
         }
     }
 

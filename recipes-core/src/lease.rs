@@ -1,8 +1,8 @@
 //! Proof of holding one lock, which can be lost.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::future::{self, join_all};
 use tokio::sync::watch;
@@ -12,8 +12,10 @@ use tracing::{debug, warn};
 use crate::cleanup::{Deleted, Deletion};
 use crate::epoch::{Epoch, Link};
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
+use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
 use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
+use crate::sync::lock;
 use crate::token::FencingToken;
 
 /// What a guard knows about its lock, from one moment to the next.
@@ -45,7 +47,19 @@ pub(crate) struct LeaseState {
     /// The connection in which the node was last known to exist.
     verified: AtomicU64,
     signal: watch::Sender<Option<LostReason>>,
-    is_released: AtomicBool,
+    usage: AtomicU8,
+    /// Where contenders of this process share the node: passed on when the lease is over.
+    turn: Mutex<Option<Turn>>,
+}
+
+/// What is made of a lease, in [`LeaseState::usage`].
+mod usage {
+    /// The owner holds it.
+    pub(super) const SOLE: u8 = 0;
+    /// A reader of the same owner went beside it, and may stay longer.
+    pub(super) const SHARED: u8 = 1;
+    /// It was given up.
+    pub(super) const RELEASED: u8 = 2;
 }
 
 impl LeaseState {
@@ -82,13 +96,19 @@ impl LeaseState {
         let reason = self.signal.borrow().unwrap_or(reason);
         if is_first {
             warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
+            // Others of this process need not wait for its guards.
+            drop(self.take_turn());
         }
         GuardState::Lost(reason)
     }
 
+    fn take_turn(&self) -> Option<Turn> {
+        lock(&self.turn).take()
+    }
+
     /// Whether it was given up in good order.
     pub(crate) fn is_released(&self) -> bool {
-        self.is_released.load(Ordering::Relaxed)
+        self.usage.load(Ordering::SeqCst) == usage::RELEASED
     }
 
     /// The session that owns the node.
@@ -173,7 +193,8 @@ impl Lease {
             lapses: epoch.validity().lapses,
             verified: AtomicU64::new(verified),
             signal: watch::Sender::new(None),
-            is_released: AtomicBool::new(false),
+            usage: AtomicU8::new(usage::SOLE),
+            turn: Mutex::default(),
         });
         epoch.register(&state, own_watch);
         debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
@@ -199,9 +220,51 @@ impl Lease {
         &self.state.epoch
     }
 
-    /// What a reader of the same owner goes beside.
-    pub(crate) fn shared_state(&self) -> Arc<LeaseState> {
-        Arc::clone(&self.state)
+    /// What a reader of the same owner goes beside, unless it is released: from then on the node is
+    /// not handed on, since the reader may be held when the writer is released.
+    pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
+        let usage = &self.state.usage;
+        let (from, to) = (usage::SOLE, usage::SHARED);
+        let was = usage.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+        (was != Err(usage::RELEASED)).then(|| Arc::clone(&self.state))
+    }
+
+    /// Keeps the turn of this process until the lease is over.
+    pub(crate) fn keep(&self, turn: Turn) {
+        *lock(&self.state.turn) = Some(turn);
+        // Lost before there was a turn to pass on.
+        if self.state.signal.borrow().is_some() {
+            drop(self.state.take_turn());
+        }
+    }
+
+    /// A lease on the same node for the next contender of this process.
+    fn successor(&self) -> Self {
+        let old = &self.state;
+        let state = Arc::new(LeaseState {
+            id: old.id,
+            lock_path: Arc::clone(&old.lock_path),
+            node_path: old.node_path.clone(),
+            czxid: old.czxid,
+            fencing_token: old.fencing_token.handed_on(),
+            epoch: Arc::clone(&old.epoch),
+            lapses: old.lapses,
+            verified: AtomicU64::new(old.verified.load(Ordering::Relaxed)),
+            signal: watch::Sender::new(None),
+            usage: AtomicU8::new(usage::SOLE),
+            turn: Mutex::default(),
+        });
+        old.epoch.replace(&state);
+        // The keeper may have told the old one until then.
+        if let Some(reason) = *old.signal.borrow() {
+            state.lose(reason);
+        }
+        debug!(lock = %self.lock.path, node = %state.node_path, token = %state.fencing_token,
+            "handed on");
+        Self {
+            state,
+            lock: Arc::clone(&self.lock),
+        }
     }
 
     /// Ends the lease; says how it came to be lost first.
@@ -285,10 +348,18 @@ impl Lease {
         }
     }
 
-    /// Leaves the keeper's care, once.
+    /// Leaves the keeper's care, once; `None` where nothing is left to delete, since the next
+    /// contender of this process has taken the node over.
     fn retire(&self) -> Option<Deletion> {
-        if self.state.is_released.swap(true, Ordering::Relaxed) {
+        let was = self.state.usage.swap(usage::RELEASED, Ordering::SeqCst);
+        if was == usage::RELEASED {
             return None;
+        }
+        if let Some(turn) = self.state.take_turn() {
+            let may_hand_on = was == usage::SOLE && self.state() == GuardState::Held;
+            if may_hand_on && turn.would_hand_on() {
+                return turn.hand_on(self.successor())?.retire();
+            }
         }
         self.state.epoch.deregister(self.state.id);
         let cleanup = &self.lock.session.shared.cleanup;

@@ -15,6 +15,8 @@ mod guard_macro;
 mod hold;
 mod keeper;
 mod lease;
+mod local_order;
+mod local_queue;
 mod lock;
 mod lock_internals;
 mod lock_path;

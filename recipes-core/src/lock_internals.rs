@@ -280,7 +280,8 @@ impl Survey {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
-                Some(Ok(())) => target.beside = Some(hold.lease().shared_state()),
+                // `None` if it has been released at this moment.
+                Some(Ok(())) => target.beside = hold.lease().share(),
                 None => {
                     let kind = hold.key().kind;
                     let other = Key {
@@ -321,7 +322,15 @@ async fn attempt(
     targets: Vec<Target>,
     patience: Patience,
 ) -> Result<Attempted, AcquireError> {
-    let leases = match attempt::acquire(&claim.session, &targets, patience).await? {
+    let outcome = match targets.as_slice() {
+        // Several have nodes of their own: who waits in turn for one holds none of the others.
+        [target] => match target.lock.local_queue(target.kind) {
+            Some(queue) => queue.acquire(target.clone(), patience).await,
+            None => attempt::acquire(&claim.session, &targets, patience).await,
+        },
+        targets => attempt::acquire(&claim.session, targets, patience).await,
+    };
+    let leases = match outcome? {
         Outcome::Granted(leases) => leases,
         Outcome::Busy => return Ok(Attempted::Busy),
         Outcome::Stale => return Ok(Attempted::Stale),

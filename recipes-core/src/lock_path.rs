@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::ConfigError;
+use crate::local_queue::LocalQueue;
 use crate::node_name::LockKind;
 use crate::nodes::{Acl, NewNode, NodeMode};
 use crate::options::LockOptions;
@@ -17,6 +18,8 @@ pub(crate) struct LockPath {
     pub(crate) options: LockOptions,
     /// Mutexes and read/write locks order nodes differently and cannot share a directory.
     reads_and_writes: bool,
+    /// Of those who ask to hold it alone, where they share a node.
+    local_queue: Option<Arc<LocalQueue>>,
 }
 
 impl LockPath {
@@ -29,11 +32,13 @@ impl LockPath {
     ) -> Result<Arc<Self>, ConfigError> {
         path::validate(path)?;
         let reads_and_writes = kind.counterpart().is_some();
+        let handoffs_max = options.local_handoffs;
         let lock = session.shared.paths.lock(path, |path| Self {
             session: session.clone(),
             path,
             options: options.clone(),
             reads_and_writes,
+            local_queue: (handoffs_max > 0).then(|| Arc::new(LocalQueue::new(handoffs_max))),
         });
         let path = || path.to_owned();
         if lock.reads_and_writes != reads_and_writes {
@@ -43,6 +48,11 @@ impl LockPath {
             return Err(ConfigError::OptionsDiffer { path: path() });
         }
         Ok(lock)
+    }
+
+    /// Where contenders of this kind wait for each other before they contend with other processes.
+    pub(crate) fn local_queue(&self, kind: LockKind) -> Option<&Arc<LocalQueue>> {
+        self.local_queue.as_ref().filter(|_| kind != LockKind::Read)
     }
 
     /// The lock node to create under the given name, to which the server may add a sequence.

@@ -113,6 +113,7 @@ impl AclSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     pub(crate) data: Option<NodeData>,
+    pub(crate) local_handoffs: u32,
 }
 
 impl LockOptions {
@@ -131,5 +132,24 @@ impl LockOptions {
     pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
         self.data = Some(NodeData::custom(bytes.into())?);
         Ok(self)
+    }
+
+    /// Lets the contenders of this session share one node, and a release hand the lock to the next
+    /// of them up to `max` times in a row, without a request to the ensemble.
+    ///
+    /// Default 0: each contender has a node of its own, and all processes share one queue, first come
+    /// first served. With more, a process whose tasks contend for one lock costs the ensemble one
+    /// create and one delete for up to `max + 1` critical sections, at the price of fairness between
+    /// processes: whoever waits in another process waits for at most `max + 1` critical sections of
+    /// this one. Within the session it stays first come first served.
+    ///
+    /// For mutexes and write locks; readers hold together anyway. A set of several locks contends
+    /// with nodes of its own, beside these. A write lock that was held together with a read lock, or
+    /// downgraded, is not handed on. Only the contender whose turn it is shows among the
+    /// participants. See [`FencingToken`](crate::FencingToken) for what tokens are then.
+    #[must_use]
+    pub fn local_handoffs(mut self, max: u32) -> Self {
+        self.local_handoffs = max;
+        self
     }
 }

@@ -15,23 +15,53 @@ use std::fmt;
 /// and the network, also when the lock directory was removed and made again (sequence numbers
 /// restart then, which is why they are no tokens). Tokens of different locks are comparable, since
 /// one ensemble counts all its transactions. They fall only if the ensemble loses its data.
+///
+/// # Hand-offs within a process
+/// With [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs) several grants in a row
+/// rest on one node: they share the transaction id, and [`handoff`](Self::handoff) counts them. The
+/// token orders by both. A store that must refuse a late write of an *earlier grant in the same
+/// process* (one that was sent, was held up on its way, and arrives after the next grant's) needs
+/// both; for a store that is to refuse other processes, [`as_i64`](Self::as_i64) is enough, and
+/// without local hand-offs it always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(i64);
+pub struct FencingToken {
+    czxid: i64,
+    handoff: u32,
+}
 
 impl FencingToken {
     pub(crate) const fn new(czxid: i64) -> Self {
-        Self(czxid)
+        Self { czxid, handoff: 0 }
     }
 
-    /// The token as a number, for a store that keeps the highest one.
+    /// The token of the next grant on the same node.
+    pub(crate) const fn handed_on(self) -> Self {
+        // A node is handed on at most `u32::MAX` times.
+        let handoff = self.handoff.saturating_add(1);
+        Self { handoff, ..self }
+    }
+
+    /// The token as a number, for a store that keeps the highest one; the same for all grants that
+    /// rest on one node.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
-        self.0
+        self.czxid
+    }
+
+    /// How often the node had been handed on within its process before this grant; 0 without
+    /// [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs).
+    #[must_use]
+    pub const fn handoff(self) -> u32 {
+        self.handoff
     }
 }
 
+/// The number, and behind a point the hand-off where there was one.
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.handoff {
+            0 => write!(f, "{}", self.czxid),
+            handoff => write!(f, "{}.{handoff}", self.czxid),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use recipes_testing::{MemoryEnsemble, Operation, Request};
 use tokio::time::Instant;
-use zookeeper_recipes::{LockKind, Session};
+use zookeeper_recipes::{FencingToken, LockKind, Session};
 
 use crate::plan::{Plan, Trouble};
 use crate::worker::{Held, token_path};
@@ -41,7 +41,7 @@ struct Grant {
     node: String,
     kind: LockKind,
     sequence: i64,
-    token: i64,
+    token: FencingToken,
     party: u64,
 }
 
@@ -58,6 +58,7 @@ pub(crate) struct Judge {
     asks_always: bool,
     asks_soon: bool,
     requests_max: usize,
+    handoffs_max: u32,
     start: Instant,
     holds: Vec<Hold>,
     grants: BTreeMap<String, Vec<Grant>>,
@@ -71,7 +72,7 @@ pub(crate) struct Judge {
     queued: BTreeMap<i64, Instant>,
     requests: Vec<(Duration, Request)>,
     second: (u64, usize),
-    tokens: BTreeMap<String, i64>,
+    tokens: BTreeMap<String, i128>,
     story: Option<Vec<String>>,
     failure: Option<String>,
 }
@@ -94,6 +95,7 @@ impl Judge {
             asks_always: plan.asks_always,
             asks_soon: false,
             requests_max: requests_max * plan.workers,
+            handoffs_max: plan.local_handoffs,
             start: Instant::now(),
             holds: Vec::new(),
             grants: BTreeMap::new(),
@@ -202,7 +204,7 @@ impl Judge {
                 node: member.node_path.clone(),
                 kind,
                 sequence,
-                token: member.fencing_token.as_i64(),
+                token: member.fencing_token,
                 party,
             };
             // An ended session has no node that anybody could lose.
@@ -231,7 +233,10 @@ impl Judge {
         let earlier = self.grants.entry(path.to_owned()).or_default();
         let is_shared = grant.party < OWNERS as u64;
         let mut wrong = None;
-        if let Some(same) = earlier.iter().find(|it| it.node == grant.node) {
+        let same_node = earlier.iter().rev().find(|it| it.node == grant.node);
+        if grant.token.handoff() > self.handoffs_max {
+            wrong = Some(format!("{} was handed on too often", grant.node));
+        } else if let Some(same) = same_node.filter(|it| it.token >= grant.token) {
             if same.token != grant.token || same.party != grant.party {
                 wrong = Some(format!("{} was granted otherwise before", grant.node));
             }
@@ -244,19 +249,17 @@ impl Judge {
                 let is_same = it.party == grant.party && it.sequence == grant.sequence;
                 is_beside && is_same && was_there(it)
             };
-            let beside = earlier.iter().find(|it| is_own(it));
+            let beside = earlier.iter().rev().find(|it| is_own(it));
             // Another worker of this owner may be granted the writer's lock in this moment.
             let may_share = beside.is_none() && grant.kind == LockKind::Read && is_shared;
-            let is_unheard = may_share && czxid.is_some_and(|czxid| grant.token < czxid);
-            if let Some(token) = beside
-                .map(|it| it.token)
-                .or(czxid)
-                .filter(|it| *it != grant.token && !is_unheard)
-            {
-                wrong = Some(format!(
-                    "{} has token {}, not {token}",
-                    grant.node, grant.token
-                ));
+            let is_unheard = may_share && czxid.is_some_and(|it| grant.token.as_i64() < it);
+            let is_right = match (beside, czxid) {
+                (Some(writer), _) => grant.token == writer.token,
+                (None, Some(czxid)) => grant.token.as_i64() == czxid,
+                (None, None) => true,
+            };
+            if !is_right && !is_unheard {
+                wrong = Some(format!("{} has token {}", grant.node, grant.token));
             }
             let late = earlier.iter().find(|it| {
                 kinds_conflict(it.kind, grant.kind) && it.token >= grant.token && !is_own(it)
@@ -283,7 +286,7 @@ impl Judge {
     }
 
     /// A transaction under these nodes was carried out, the last one to write this data.
-    pub(crate) fn committed(&mut self, path: &str, node: &str, token: i64) {
+    pub(crate) fn committed(&mut self, path: &str, node: &str, token: i128) {
         self.check_tokens();
         let path = token_path(path);
         let is_ours = self.ensemble.data(&path) == Some(token.to_string().into_bytes());
@@ -470,11 +473,8 @@ fn is_valid(hold: &Hold) -> bool {
 
 fn conflict(one: &Hold, other: &Hold) -> bool {
     let is_same = one.session == other.session && one.party == other.party;
-    let is_beside = is_same && one.kind != other.kind;
-    one.path == other.path
-        && one.node != other.node
-        && kinds_conflict(one.kind, other.kind)
-        && !is_beside
+    let is_together = is_same && (one.node == other.node || one.kind != other.kind);
+    one.path == other.path && kinds_conflict(one.kind, other.kind) && !is_together
 }
 
 fn kinds_conflict(one: LockKind, other: LockKind) -> bool {

@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     /// Whether guards are asked at every step. To ask one is what ends it when its time is up, so
     /// that nobody asks in half of the worlds.
     pub(crate) asks_always: bool,
+    /// How often a node is handed on within its process.
+    pub(crate) local_handoffs: u32,
 }
 
 impl Plan {
@@ -109,6 +111,7 @@ impl Plan {
             hold_max: Duration::from_millis(pick(&mut random, &[20, 300, 2000])),
             cut_percent: pick(&mut random, &[0, 15, 40]),
             asks_always: random.bool(),
+            local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
         }
     }
 

@@ -8,8 +8,9 @@ use fastrand::Rng;
 use futures::future::poll_fn;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member,
-    MultiLock, NodesError, Owner, ReleaseError, Session, SessionHealth, Step, WriteGuard,
+    AcquireError, DistributedLock, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
+    LockGuard, LockOptions, Member, MultiLock, NodesError, Owner, ReleaseError, Session,
+    SessionHealth, Step, WriteGuard,
 };
 
 use crate::plan::{READ_WRITES, below, pick};
@@ -21,6 +22,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Where holders of a lock write their token.
 pub(crate) fn token_path(path: &str) -> String {
     format!("/tokens{path}")
+}
+
+/// What they write: a number that orders as the token does.
+pub(crate) fn number(token: FencingToken) -> i128 {
+    (i128::from(token.as_i64()) << 32) + i128::from(token.handoff())
 }
 
 /// A guard; writers can do more.
@@ -166,7 +172,8 @@ impl Worker {
     async fn acquire(&mut self, session: &Session, want: &Want, party: &Party) -> Option<Held> {
         let (wait, cut, in_scope) = (self.wait(), self.cut(), self.random.bool());
         let started = Instant::now();
-        let asked = ask(session, want, party.owner.as_ref(), wait);
+        let options = LockOptions::new().local_handoffs(self.world.plan.local_handoffs);
+        let asked = ask(session, want, &options, party.owner.as_ref(), wait);
         let asked = match &party.owner {
             // Both ways to name the owner.
             Some(owner) if in_scope => cut_short(owner.scope(asked), cut).await,
@@ -260,7 +267,7 @@ impl Worker {
             .filter(|member| !member.node_path.contains("__READ__"));
         let writes: Vec<_> = writes.collect();
         for member in &writes {
-            let token = member.fencing_token.as_i64().to_string();
+            let token = number(member.fencing_token).to_string();
             transaction = transaction.set(token_path(&member.path), token, None);
         }
         let cut = self.cut();
@@ -269,7 +276,7 @@ impl Worker {
         judge.check_tokens();
         if let Some(Ok(_)) = committed {
             for member in &writes {
-                let token = member.fencing_token.as_i64();
+                let token = number(member.fencing_token);
                 judge.committed(&member.path, &member.node_path, token);
             }
         }
@@ -332,7 +339,9 @@ impl Worker {
     async fn leave(&mut self, held: Arc<Held>, party: &Party) {
         let guard = held.guard();
         // Another acquire of the same owner may have a share of the node before it has its guard.
-        let is_last = guard.hold_count() == 1 && !self.world.is_shared(party.number);
+        // And another owner of the process may be handed it.
+        let is_alone = !self.world.is_shared(party.number) && self.world.plan.local_handoffs == 0;
+        let is_last = guard.hold_count() == 1 && is_alone;
         let nodes: Vec<_> = guard.members().into_iter().map(|it| it.node_path).collect();
         self.world.judge().leaving(&held);
         self.world.judge().tell(|| format!("leaving {nodes:?}"));
@@ -381,12 +390,15 @@ async fn cut_short<F: Future>(future: F, cut: Cut) -> Option<F::Output> {
 async fn ask(
     session: &Session,
     want: &Want,
+    options: &LockOptions,
     owner: Option<&Owner>,
     wait: Wait,
 ) -> Result<Option<Held>, AcquireError> {
-    let read_write = |path| InterProcessReadWriteLock::new(session, path).unwrap();
+    let read_write =
+        |path| InterProcessReadWriteLock::with_options(session, path, options).unwrap();
+    let mutex = |path| InterProcessMutex::with_options(session, path, options).unwrap();
     let lock: Box<dyn DistributedLock> = match want {
-        Want::Mutex(path) => Box::new(InterProcessMutex::new(session, path).unwrap()),
+        Want::Mutex(path) => Box::new(mutex(path)),
         Want::Read(path) => Box::new(read_write(path).read_lock()),
         Want::Write(path) => {
             let writer = ask_writer(&read_write(path), owner, wait).await?;
@@ -401,6 +413,7 @@ async fn ask(
                         (true, true) => Member::write(*path),
                     },
                 );
+            let members = members.map(|member| member.options(options.clone()));
             Box::new(MultiLock::new(session, members).unwrap())
         }
     };

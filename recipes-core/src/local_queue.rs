@@ -1,0 +1,217 @@
+//! The contenders of one process for one lock, where they share one node of the queue.
+//!
+//! The turn is passed on by whatever drops it: a release, a dropped guard, a future that is dropped
+//! at any await, a lost lock. What goes with it is decided in [`local_order`](crate::local_order).
+
+use std::fmt;
+use std::mem;
+use std::slice;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::acquire::Patience;
+use crate::attempt::{self, Outcome};
+use crate::error::AcquireError;
+use crate::lease::Lease;
+use crate::local_order::{LocalOrder, Passed};
+use crate::requests::Target;
+use crate::sync::lock;
+
+type Attempt = BoxFuture<'static, Result<Outcome, AcquireError>>;
+
+/// The turns of one lock in one session.
+pub(crate) struct LocalQueue {
+    order: Mutex<LocalOrder<oneshot::Sender<Turn>>>,
+}
+
+impl fmt::Debug for LocalQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalQueue").finish_non_exhaustive()
+    }
+}
+
+/// The node that goes with a turn, if there is one: it waits, or is held.
+#[derive(Default)]
+struct Node {
+    /// What its contender was waiting for, for the next one to poll.
+    attempt: Option<Attempt>,
+    /// Nobody has a guard of it.
+    lease: Option<Lease>,
+}
+
+impl Node {
+    fn passed(&self) -> Passed {
+        match (&self.lease, &self.attempt) {
+            (Some(_), _) => Passed::Hold,
+            (None, Some(_)) => Passed::Place,
+            (None, None) => Passed::Turn,
+        }
+    }
+}
+
+impl LocalQueue {
+    /// A held node is handed on at most so often in a row.
+    pub(crate) fn new(handoffs_max: u32) -> Self {
+        Self {
+            order: Mutex::new(LocalOrder::new(handoffs_max)),
+        }
+    }
+
+    /// Acquires the lock of this queue.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        target: Target,
+        patience: Patience,
+    ) -> Result<Outcome, AcquireError> {
+        let Some(mut turn) = self.turn(patience).await else {
+            return Ok(Outcome::Busy);
+        };
+        if let Some(lease) = turn.node.lease.take() {
+            lease.keep(turn);
+            return Ok(Outcome::Granted(vec![lease]));
+        }
+        let outcome = match patience {
+            Patience::Wait => turn.attempt(target).await?,
+            // Whoever gets the turn after a try is not to end with what it finds.
+            Patience::Try => attempt(target, patience).await?,
+        };
+        if let Outcome::Granted(leases) = &outcome {
+            if let Some(lease) = leases.first() {
+                lease.keep(turn);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Waits for the turn; `None` if somebody has it and the contender does not wait.
+    async fn turn(self: &Arc<Self>, patience: Patience) -> Option<Turn> {
+        let (waiting, turn) = {
+            let mut order = lock(&self.order);
+            if order.take() {
+                return Some(Turn::new(self, Node::default()));
+            }
+            if patience == Patience::Try {
+                return None;
+            }
+            let (waiter, turn) = oneshot::channel();
+            let ticket = order.wait(waiter);
+            (
+                Waiting {
+                    queue: self,
+                    ticket,
+                },
+                turn,
+            )
+        };
+        let turn = turn.await;
+        drop(waiting);
+        // Nobody drops a waiter unused while it waits.
+        turn.ok()
+    }
+
+    /// Passes the turn on, with the node that goes with it; returns that if nobody takes it.
+    fn pass(self: &Arc<Self>, mut node: Node) -> Node {
+        loop {
+            let next = lock(&self.order).pass(node.passed());
+            // Not locked from here: a turn that is dropped comes back.
+            let Some((waiter, passed)) = next else {
+                return node;
+            };
+            let (goes, stays) = match passed == node.passed() {
+                true => (node, Node::default()),
+                false => (Node::default(), node),
+            };
+            match waiter.send(Turn::new(self, goes)) {
+                Ok(()) => return stays,
+                // It gave up at this moment.
+                Err(turn) => {
+                    let back = turn.end();
+                    node = if stays.passed() == Passed::Turn {
+                        back
+                    } else {
+                        stays
+                    };
+                }
+            }
+        }
+    }
+}
+
+async fn attempt(target: Target, patience: Patience) -> Result<Outcome, AcquireError> {
+    let session = target.lock.session.clone();
+    attempt::acquire(&session, slice::from_ref(&target), patience).await
+}
+
+/// A contender that waits for the turn.
+struct Waiting<'a> {
+    queue: &'a LocalQueue,
+    ticket: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.queue.order).leave(self.ticket);
+    }
+}
+
+/// The right to contend with other processes; passes itself on when dropped.
+pub(crate) struct Turn {
+    queue: Arc<LocalQueue>,
+    node: Node,
+    is_over: bool,
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
+
+impl Turn {
+    fn new(queue: &Arc<LocalQueue>, node: Node) -> Self {
+        Self {
+            queue: Arc::clone(queue),
+            node,
+            is_over: false,
+        }
+    }
+
+    /// Waits for an attempt; the next contender goes on with it if this one gives up.
+    async fn attempt(&mut self, target: Target) -> Result<Outcome, AcquireError> {
+        let make = || attempt(target, Patience::Wait).boxed();
+        let outcome = self.node.attempt.get_or_insert_with(make).await;
+        self.node.attempt = None;
+        outcome
+    }
+
+    /// Whether somebody of this process would get a held node.
+    pub(crate) fn would_hand_on(&self) -> bool {
+        lock(&self.queue.order).would_hand_on()
+    }
+
+    /// Hands a held node on; returns it if nobody takes it.
+    pub(crate) fn hand_on(self, lease: Lease) -> Option<Lease> {
+        let queue = Arc::clone(&self.queue);
+        let mut node = self.end();
+        node.lease = Some(lease);
+        queue.pass(node).lease
+    }
+
+    /// Ends it without passing it on.
+    fn end(mut self) -> Node {
+        self.is_over = true;
+        mem::take(&mut self.node)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // What nobody takes is withdrawn or deleted.
+            drop(self.queue.pass(mem::take(&mut self.node)));
+        }
+    }
+}
