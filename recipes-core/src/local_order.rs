@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 /// What goes with the turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Passed {
     /// Nothing.
     Turn,
@@ -87,6 +87,9 @@ impl<W> LocalOrder<W> {
         next.map(|(_, waiter)| (waiter, passed))
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {

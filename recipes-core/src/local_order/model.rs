@@ -1,0 +1,320 @@
+//! Explores the shipped order with a model checker: contenders of one process, who may give up at
+//! any moment, one of another process, and nodes that are lost.
+//!
+//! The queue between processes is taken as right, which [`acquire`](crate::acquire) has a model for:
+//! who enters goes to its end, and whose node is first holds.
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use super::*;
+
+const HANDOFFS: u32 = 1;
+/// More than one node can be handed on to.
+const OURS: usize = 4;
+const ROUNDS: u8 = 2;
+
+/// What a contender of our process does. A node is the number of its create.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Away,
+    /// For its turn.
+    Waiting(u64),
+    /// Was sent the turn and does not know yet.
+    Given(Passed, u8),
+    Queued(u8),
+    Holding(u8),
+    /// Has a guard of a lock that is lost.
+    Bereft,
+}
+
+impl Stage {
+    fn has_turn(&self) -> bool {
+        matches!(self, Self::Given(..) | Self::Queued(_) | Self::Holding(_))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Ours {
+    stage: Stage,
+    rounds_left: u8,
+}
+
+/// What the contender of another process does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Theirs {
+    Away,
+    Queued(u8),
+    Holding(u8),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    order: LocalOrder<usize>,
+    ours: Vec<Ours>,
+    theirs: Theirs,
+    their_rounds_left: u8,
+    /// Sections of ours that the other process has waited for.
+    waited_for: u32,
+    /// Nodes, first come first.
+    queue: Vec<u8>,
+    nodes: u8,
+    faults_left: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Arrive(usize),
+    GiveUp(usize),
+    Receive(usize),
+    Grant(usize),
+    Release(usize),
+    /// Our session expires, or an operator deletes our node.
+    Lose,
+    TheyArrive,
+    TheyHold,
+    TheyRelease,
+}
+
+impl World {
+    fn enter(&mut self) -> u8 {
+        self.nodes += 1;
+        self.queue.push(self.nodes);
+        self.nodes
+    }
+
+    fn delete(&mut self, node: u8) {
+        self.queue.retain(|it| *it != node);
+    }
+
+    fn exists(&self, node: u8) -> bool {
+        self.queue.contains(&node)
+    }
+
+    fn is_first(&self, node: u8) -> bool {
+        self.queue.first() == Some(&node)
+    }
+
+    /// As `LocalQueue::pass`, and its caller with what is left.
+    fn pass(&mut self, passed: Passed, node: u8) {
+        let next = self.order.pass(passed);
+        let goes = next.as_ref().map(|(_, passed)| *passed);
+        if passed != Passed::Turn && goes != Some(passed) {
+            self.delete(node);
+        }
+        if let Some((next, passed)) = next {
+            self.ours[next].stage = Stage::Given(passed, node);
+        }
+    }
+
+    fn hold(&mut self, index: usize, node: u8) {
+        self.ours[index].stage = Stage::Holding(node);
+        if matches!(self.theirs, Theirs::Queued(_)) {
+            self.waited_for += 1;
+        }
+    }
+
+    fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
+        let it = &self.ours[index];
+        match it.stage {
+            Stage::Away if it.rounds_left > 0 => steps.push(Step::Arrive(index)),
+            Stage::Away => {}
+            Stage::Waiting(_) => steps.push(Step::GiveUp(index)),
+            Stage::Given(..) => steps.extend([Step::Receive(index), Step::GiveUp(index)]),
+            Stage::Queued(node) => {
+                steps.push(Step::GiveUp(index));
+                if self.is_first(node) {
+                    steps.push(Step::Grant(index));
+                }
+            }
+            Stage::Holding(_) | Stage::Bereft => steps.push(Step::Release(index)),
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Arrive(index) => {
+                self.ours[index].rounds_left -= 1;
+                self.ours[index].stage = match self.order.take() {
+                    true => Stage::Queued(self.enter()),
+                    false => Stage::Waiting(self.order.wait(index)),
+                };
+            }
+            Step::GiveUp(index) => {
+                let stage = std::mem::replace(&mut self.ours[index].stage, Stage::Away);
+                match stage {
+                    Stage::Waiting(ticket) => self.order.leave(ticket),
+                    Stage::Given(passed, node) => self.pass(passed, node),
+                    Stage::Queued(node) => self.pass(Passed::Place, node),
+                    Stage::Away | Stage::Holding(_) | Stage::Bereft => {}
+                }
+            }
+            Step::Receive(index) => match self.ours[index].stage {
+                Stage::Given(Passed::Turn, _) => {
+                    self.ours[index].stage = Stage::Queued(self.enter());
+                }
+                Stage::Given(Passed::Place, node) => self.ours[index].stage = Stage::Queued(node),
+                Stage::Given(Passed::Hold, node) if self.exists(node) => self.hold(index, node),
+                // Lost on its way: it is waited for anew.
+                _ => {
+                    self.ours[index].stage = Stage::Away;
+                    self.ours[index].rounds_left += 1;
+                    self.pass(Passed::Turn, 0);
+                }
+            },
+            Step::Grant(index) => {
+                if let Stage::Queued(node) = self.ours[index].stage {
+                    self.hold(index, node);
+                }
+            }
+            Step::Release(index) => {
+                let stage = std::mem::replace(&mut self.ours[index].stage, Stage::Away);
+                if let Stage::Holding(node) = stage {
+                    self.pass(Passed::Hold, node);
+                }
+            }
+            Step::Lose => self.lose(),
+            Step::TheyArrive => {
+                self.their_rounds_left -= 1;
+                self.theirs = Theirs::Queued(self.enter());
+                let holding = |it: &Ours| matches!(it.stage, Stage::Holding(_));
+                self.waited_for = u32::from(self.ours.iter().any(holding));
+            }
+            Step::TheyHold => {
+                if let Theirs::Queued(node) = self.theirs {
+                    self.theirs = Theirs::Holding(node);
+                }
+            }
+            Step::TheyRelease => {
+                if let Theirs::Holding(node) = self.theirs {
+                    self.delete(node);
+                    self.theirs = Theirs::Away;
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self) {
+        self.faults_left -= 1;
+        let theirs = match self.theirs {
+            Theirs::Queued(node) | Theirs::Holding(node) => Some(node),
+            Theirs::Away => None,
+        };
+        self.queue.retain(|node| Some(*node) == theirs);
+        for index in 0..self.ours.len() {
+            match self.ours[index].stage {
+                // The attempt joins again, at the end.
+                Stage::Queued(_) => self.ours[index].stage = Stage::Queued(self.enter()),
+                Stage::Given(Passed::Place, _) => {
+                    self.ours[index].stage = Stage::Given(Passed::Place, self.enter());
+                }
+                Stage::Holding(node) => {
+                    self.ours[index].stage = Stage::Bereft;
+                    self.pass(Passed::Turn, node);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_done = |it: &Ours| it.stage == Stage::Away && it.rounds_left == 0;
+        self.ours.iter().all(is_done) && self.theirs == Theirs::Away && self.their_rounds_left == 0
+    }
+}
+
+struct Process;
+
+impl Model for Process {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        let away = |index| Ours {
+            stage: Stage::Away,
+            rounds_left: if index == 0 { ROUNDS } else { 1 },
+        };
+        vec![World {
+            order: LocalOrder::new(HANDOFFS),
+            ours: (0..OURS).map(away).collect(),
+            theirs: Theirs::Away,
+            their_rounds_left: ROUNDS,
+            waited_for: 0,
+            queue: Vec::new(),
+            nodes: 0,
+            faults_left: 1,
+        }]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        (0..world.ours.len()).for_each(|index| world.steps_of(index, steps));
+        match world.theirs {
+            Theirs::Away if world.their_rounds_left > 0 => steps.push(Step::TheyArrive),
+            Theirs::Queued(node) if world.is_first(node) => steps.push(Step::TheyHold),
+            Theirs::Holding(_) => steps.push(Step::TheyRelease),
+            Theirs::Away | Theirs::Queued(_) => {}
+        }
+        if world.faults_left > 0 {
+            steps.push(Step::Lose);
+        }
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let mut world = world.clone();
+        world.take(step);
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let handed_on = |_: &Self, world: &World| {
+            let is_handed = |it: &Ours| matches!(it.stage, Stage::Given(Passed::Hold, _));
+            world.ours.iter().any(is_handed)
+        };
+        vec![
+            Property::always("one holds", |_, world: &World| {
+                let holding = |it: &&Ours| matches!(it.stage, Stage::Holding(_));
+                let theirs = usize::from(matches!(world.theirs, Theirs::Holding(_)));
+                world.ours.iter().filter(holding).count() + theirs <= 1
+            }),
+            Property::always("whoever holds has the first node", |_, world: &World| {
+                world.ours.iter().all(|it| match it.stage {
+                    Stage::Holding(node) => world.is_first(node),
+                    _ => true,
+                })
+            }),
+            Property::always("one has the turn", |_, world: &World| {
+                world.ours.iter().filter(|it| it.stage.has_turn()).count() <= 1
+            }),
+            Property::always("others wait for so many sections", |_, world: &World| {
+                world.waited_for <= HANDOFFS + 1
+            }),
+            Property::always("no node is left", |_, world: &World| {
+                !world.is_over() || world.queue.is_empty()
+            }),
+            Property::always("nobody waits for ever", |_, world: &World| {
+                // Without those who could give up, somebody can do something.
+                let mut steps = Vec::new();
+                Process.actions(world, &mut steps);
+                let idle = |step: &Step| matches!(step, Step::GiveUp(_) | Step::Lose);
+                world.is_over() || !steps.iter().all(idle)
+            }),
+            Property::sometimes("a node is handed on", handed_on),
+            Property::sometimes("everybody is through", |_, world: &World| world.is_over()),
+        ]
+    }
+}
+
+#[test]
+fn no_order_of_events_breaks_the_order() {
+    let checker = Process
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .threads(2)
+        .spawn_bfs()
+        .join();
+    eprintln!(
+        "{} states, {} steps deep",
+        checker.unique_state_count(),
+        checker.max_depth()
+    );
+    checker.assert_properties();
+}
