@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use thiserror::Error;
 
+mod no_delay;
 pub(crate) mod zookeeper;
 
 /// One entry of a node's access control list, re-exported from `zookeeper-client`.

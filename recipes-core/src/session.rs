@@ -120,8 +120,10 @@ impl Session {
     /// Takes locks through a client that exists already.
     ///
     /// Nobody but the maker of a client can make another like it, so this session has one epoch:
-    /// after expiry every acquire fails with [`AcquireError::SessionEnded`]. Must be called on a
-    /// tokio runtime.
+    /// after expiry every acquire fails with [`AcquireError::SessionEnded`]. Nor does the client tell
+    /// its servers, so `TCP_NODELAY` is not set on its connection, as it is on those of
+    /// [`connect`](Self::connect): an acquire may take two round trips instead of one. Must be
+    /// called on a tokio runtime.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
         Self::builder().start(Arc::new(ExistingClient::new(client)))

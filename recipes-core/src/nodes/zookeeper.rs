@@ -18,6 +18,7 @@ use zookeeper_client::{
 };
 
 use crate::backend::Backend;
+use crate::nodes::no_delay::NoDelay;
 use crate::nodes::{
     Acl, Connection, Created, EndReason, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
     NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply,
@@ -64,6 +65,7 @@ impl fmt::Debug for Transport {
 pub(crate) struct Ensemble {
     connect_string: String,
     transport: Transport,
+    no_delay: NoDelay,
 }
 
 impl Ensemble {
@@ -71,6 +73,7 @@ impl Ensemble {
         Self {
             connect_string: connect_string.to_owned(),
             transport,
+            no_delay: NoDelay::new(connect_string),
         }
     }
 
@@ -97,9 +100,11 @@ impl Ensemble {
 
 impl Backend for Ensemble {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        let opened = self
-            .open()
-            .map_ok(|client| Arc::new(Session::new(client)) as Arc<dyn Nodes>);
+        let opened = self.open().map_ok(|client| {
+            self.no_delay.apply();
+            let no_delay = Some(self.no_delay.clone());
+            Arc::new(Session { client, no_delay }) as Arc<dyn Nodes>
+        });
         opened.map_err(refusal_of_session).boxed()
     }
 
@@ -130,7 +135,10 @@ impl fmt::Debug for ExistingClient {
 impl Backend for ExistingClient {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = match lock(&self.client).take() {
-            Some(client) => Ok(Arc::new(Session::new(client)) as Arc<dyn Nodes>),
+            Some(client) => {
+                let no_delay = None;
+                Ok(Arc::new(Session { client, no_delay }) as Arc<dyn Nodes>)
+            }
             None => Err(NodesError::SessionEnded),
         };
         future::ready(opened).boxed()
@@ -148,12 +156,8 @@ impl Backend for ExistingClient {
 #[derive(Debug)]
 struct Session {
     client: Client,
-}
-
-impl Session {
-    fn new(client: Client) -> Self {
-        Self { client }
-    }
+    /// `None` where the servers are not known.
+    no_delay: Option<NoDelay>,
 }
 
 impl Nodes for Session {
@@ -177,7 +181,14 @@ impl Nodes for Session {
             let is_over = matches!(connection, Connection::Ended(_));
             Some((connection, (!is_over).then_some(watcher)))
         });
-        stream::iter(first).chain(changes).boxed()
+        let no_delay = self.no_delay.clone();
+        let connections = stream::iter(first).chain(changes);
+        connections
+            .inspect(move |it| match &no_delay {
+                Some(no_delay) if *it == Connection::Connected => no_delay.apply(),
+                _ => {}
+            })
+            .boxed()
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {

@@ -1,0 +1,198 @@
+//! Takes Nagle's algorithm off the connections to an ensemble.
+//!
+//! With it, the second of two requests that leave together waits for the reply to the first, so an
+//! uncontended acquire takes two round trips. The client neither switches it off nor gives its
+//! socket away. So the process is searched for sockets whose peer is one of the servers. What is
+//! set on a duplicate of a descriptor holds for the socket, and `pidfd_getfd` makes one from a number
+//! in safe code. Container profiles may refuse that call. Nothing but latency depends on it.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Once};
+use std::{io, thread};
+
+use tracing::{debug, info};
+
+/// Where a server listens that does not say so.
+const PORT: u16 = 2181;
+
+/// The servers of a connect string, whose connections must not wait.
+#[derive(Clone, Debug)]
+pub(crate) struct NoDelay {
+    servers: Arc<[(String, u16)]>,
+}
+
+impl NoDelay {
+    pub(crate) fn new(connect_string: &str) -> Self {
+        Self {
+            servers: servers(connect_string).collect(),
+        }
+    }
+
+    /// Sets `TCP_NODELAY` on each connection of this process to one of the servers, soon.
+    ///
+    /// On a thread of its own, not on the runtime's: its end would wait for a name server that does
+    /// not answer.
+    pub(crate) fn apply(&self) {
+        let servers = Arc::clone(&self.servers);
+        let apply = move || match sockets::set(&addresses(&servers)) {
+            Ok(set) => debug!(connections = set, "TCP_NODELAY set"),
+            Err(error) => tell(&error),
+        };
+        let spawned = thread::Builder::new()
+            .name("zookeeper-no-delay".to_owned())
+            .spawn(apply);
+        if let Err(error) = spawned {
+            tell(&error);
+        }
+    }
+}
+
+/// Says once what it costs: it is the same for each connection.
+fn tell(error: &io::Error) {
+    static TOLD: Once = Once::new();
+    debug!(%error, "TCP_NODELAY not set");
+    TOLD.call_once(|| {
+        info!(
+            %error,
+            "TCP_NODELAY cannot be set on connections to ZooKeeper: \
+             an acquire may take two round trips instead of one"
+        );
+    });
+}
+
+/// Host and port of each server, as the client understands them; what it refuses may be missing.
+fn servers(connect_string: &str) -> impl Iterator<Item = (String, u16)> {
+    connect_string.split(',').filter_map(|server| {
+        let scheme = ["tcp://", "tcp+tls://"];
+        let address = scheme.iter().find_map(|it| server.strip_prefix(it));
+        let address = address.unwrap_or(server).split('/').next()?;
+        let (host, port) = match address.strip_prefix('[') {
+            Some(bracketed) => {
+                let (host, rest) = bracketed.rsplit_once(']')?;
+                (host, rest.strip_prefix(':').unwrap_or(rest))
+            }
+            None => address.rsplit_once(':').unwrap_or((address, "")),
+        };
+        let port = if port.is_empty() {
+            PORT
+        } else {
+            port.parse().ok()?
+        };
+        Some((host.to_owned(), port))
+    })
+}
+
+fn addresses(servers: &[(String, u16)]) -> BTreeSet<SocketAddr> {
+    let resolved = servers.iter().filter_map(|(host, port)| {
+        let resolved = (host.as_str(), *port).to_socket_addrs();
+        let failed = |error| debug!(%host, %error, "server not resolved");
+        resolved.map_err(failed).ok()
+    });
+    resolved.flatten().map(plain).collect()
+}
+
+/// The address without what two ways to write the same peer differ in.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// No way in safe code.
+#[cfg(not(target_os = "linux"))]
+mod sockets {
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::net::SocketAddr;
+
+    pub(super) fn set(_: &BTreeSet<SocketAddr>) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod sockets {
+    use std::collections::BTreeSet;
+    use std::net::SocketAddr;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+    use std::{fs, io};
+
+    use rustix::net::{getpeername, sockopt};
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+    /// Returns on how many sockets it was set.
+    pub(super) fn set(peers: &BTreeSet<SocketAddr>) -> io::Result<usize> {
+        let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let mut set = 0;
+        for entry in fs::read_dir("/proc/self/fd")? {
+            let path = entry?.path();
+            let Some(descriptor) = socket(&path) else {
+                continue;
+            };
+            let duplicate = match pidfd_getfd(&this, descriptor, PidfdGetfdFlags::empty()) {
+                Ok(duplicate) => duplicate,
+                // Closed since.
+                Err(rustix::io::Errno::BADF) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let is_ours = peer(&duplicate).is_some_and(|peer| peers.contains(&peer));
+            // An error says that it is no TCP, or reset since.
+            if is_ours && sockopt::tcp_nodelay(&duplicate) == Ok(false) {
+                set += usize::from(sockopt::set_tcp_nodelay(&duplicate, true).is_ok());
+            }
+        }
+        Ok(set)
+    }
+
+    /// The number of an entry of `/proc/self/fd` that is a socket.
+    fn socket(entry: &Path) -> Option<i32> {
+        let target = fs::read_link(entry).ok()?;
+        let is_socket = target.to_str()?.starts_with("socket:");
+        let descriptor = entry.file_name()?.to_str()?.parse().ok()?;
+        is_socket.then_some(descriptor)
+    }
+
+    /// Whom a connected socket of the internet talks to.
+    fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
+        let peer = getpeername(socket).ok()??;
+        SocketAddr::try_from(peer).ok().map(super::plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(connect_string: &str) -> Vec<(String, u16)> {
+        servers(connect_string).collect()
+    }
+
+    #[test]
+    fn servers_are_those_that_the_client_connects_to() {
+        let two = [("zk1".to_owned(), 2181), ("zk2".to_owned(), 2182)];
+        assert_eq!(read("zk1,zk2:2182"), two);
+        assert_eq!(read("zk1:,zk2:2182/app/locks"), two);
+        assert_eq!(read("tcp+tls://zk1:2181,tcp://zk2:2182/app"), two);
+        let six = [("::1".to_owned(), 2181), ("fe80::2".to_owned(), 2182)];
+        assert_eq!(read("[::1],[fe80::2]:2182/app"), six);
+    }
+
+    #[test]
+    fn what_the_client_refuses_is_no_server_of_ours() {
+        assert_eq!(read("zk1:port"), []);
+        assert_eq!(read("[::1"), []);
+        assert_eq!(read("zk1:70000"), []);
+    }
+
+    #[test]
+    fn mapped_address_is_the_same_peer() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mapped = plain(address("[::ffff:10.0.0.1]:2181"));
+        assert_eq!(mapped, plain(address("10.0.0.1:2181")));
+        assert_eq!(
+            plain(address("[fe80::2%3]:2181")),
+            plain(address("[fe80::2]:2181"))
+        );
+        assert_ne!(mapped, plain(address("10.0.0.1:2182")));
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests that leave together do leave together: no second one waits for the reply to the first,
+//! as Nagle's algorithm lets it.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[allow(dead_code, reason = "for other tests")]
+#[path = "common/again.rs"]
+mod again;
+#[allow(dead_code, reason = "for other tests")]
+#[path = "common/talk.rs"]
+mod talk;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use tokio::time::{Instant, timeout};
+use tracing_subscriber::fmt::MakeWriter;
+use zookeeper_recipes::{InterProcessMutex, Session};
+
+const PATH: &str = "/locks/orders";
+/// Of a try to see the order of two requests.
+const TRIES: usize = 40;
+/// Long enough for a busy machine between two writes, shorter together than the 40 ms after which
+/// the kernel acknowledges what the proxy has not answered yet, which ends Nagle's wait too.
+const EACH_WAY: Duration = Duration::from_millis(15);
+/// Within this, what a test waits for has happened or never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn proxied(each_way: Duration) -> (ZooKeeperServer, FaultProxy) {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
+    proxy.set_latency(each_way);
+    (server, proxy)
+}
+
+/// Waits until what is set on connections to the probe's peer has been set on the probe.
+async fn until_set(probe: &TcpStream) {
+    let set = async {
+        while !probe.nodelay().unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, set)
+        .await
+        .expect("TCP_NODELAY is not set");
+}
+
+/// Of so many acquires, in how many the list came by before the reply to the create went back.
+async fn sent_together(proxy: &FaultProxy, lock: &InterProcessMutex) -> usize {
+    let mut together = 0;
+    for _ in 0..TRIES {
+        proxy.clear_log();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let log = proxy.log();
+        let place = |direction, opcode| {
+            log.iter()
+                .position(|it| (it.direction, it.opcode) == (direction, opcode))
+                .unwrap()
+        };
+        let list = place(Direction::ToServer, Opcode::GetChildren);
+        let created = place(Direction::FromServer, Opcode::Create);
+        together += usize::from(list < created);
+    }
+    together
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
+    let (_server, proxy) = proxied(EACH_WAY).await;
+    let probe = TcpStream::connect(proxy.connect_string()).unwrap();
+    let session = Session::connect(&proxy.connect_string()).await.unwrap();
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
+    // Makes the directory.
+    lock.acquire().await.unwrap().release().await.unwrap();
+    until_set(&probe).await;
+    let together = sent_together(&proxy, &lock).await;
+    eprintln!("of {TRIES} acquires, sent together: {together}");
+    assert!(together >= TRIES * 9 / 10, "{together}");
+    session.close().await;
+}
+
+#[tokio::test]
+async fn it_is_set_again_after_a_reconnect() {
+    let (_server, proxy) = proxied(Duration::ZERO).await;
+    let first = TcpStream::connect(proxy.connect_string()).unwrap();
+    let session = Session::connect(&proxy.connect_string()).await.unwrap();
+    until_set(&first).await;
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
+    for _ in 0..TRIES {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    let second = TcpStream::connect(proxy.connect_string()).unwrap();
+    let deletes = proxy.on(Direction::ToServer).opcode(Opcode::Delete);
+    let cut = deletes.then(Fault::CutBefore(Cut::Reset));
+    let guard = lock.acquire().await.unwrap();
+    assert!(!second.nodelay().unwrap(), "set without a reconnect");
+    guard.release().await.unwrap();
+    assert_eq!(cut.count(), 1);
+    until_set(&second).await;
+    session.close().await;
+}
+
+#[tokio::test]
+async fn sockets_with_other_peers_are_left_alone() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut others = vec![TcpStream::connect(listener.local_addr().unwrap()).unwrap()];
+    others.push(listener.accept().unwrap().0);
+    let highest = others.iter().map(AsRawFd::as_raw_fd).max().unwrap();
+    // Looked at after them, as descriptors are listed in order.
+    let mut below = Vec::new();
+    let probe = loop {
+        let probe = TcpStream::connect(server.connect_string()).unwrap();
+        if probe.as_raw_fd() > highest {
+            break probe;
+        }
+        below.push(probe);
+    };
+    let session = Session::connect(&server.connect_string()).await.unwrap();
+    until_set(&probe).await;
+    for other in &others {
+        assert!(!other.nodelay().unwrap(), "{other:?}");
+    }
+    session.close().await;
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// Lines about the option that are more than details.
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().filter(|it| it.contains("TCP_NODELAY"));
+        let mut lines: Vec<_> = lines.map(ToOwned::to_owned).collect();
+        lines.retain(|it| !it.contains("DEBUG"));
+        lines
+    }
+
+    /// How often it was tried in vain.
+    fn failures(&self) -> usize {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.matches("TCP_NODELAY not set").count()
+    }
+}
+
+/// As default container profiles do without `CAP_SYS_PTRACE`; for this thread and those that it
+/// starts.
+fn refuse_pidfd_getfd() {
+    /// The same on every architecture.
+    const PIDFD_GETFD: i64 = 438;
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(PIDFD_GETFD, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    seccompiler::apply_filter(&BpfProgram::try_from(filter.unwrap()).unwrap()).unwrap();
+}
+
+/// Locks and unlocks over two sessions; says the median of an acquire, what was logged, and how
+/// many connections were in vain.
+#[test]
+#[ignore = "a process of another test"]
+fn process_that_locks() {
+    let Some(orders) = again::orders() else {
+        return;
+    };
+    let (refused, servers) = orders.split_once(' ').unwrap();
+    if refused == "refused" {
+        refuse_pidfd_getfd();
+    }
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(log.clone())
+        .with_ansi(false);
+    tracing::subscriber::set_global_default(subscriber.finish()).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let median = runtime.block_on(async {
+        let sessions = [
+            Session::connect(servers).await.unwrap(),
+            Session::connect(servers).await.unwrap(),
+        ];
+        let [lock, _] = sessions
+            .each_ref()
+            .map(|it| InterProcessMutex::new(it, PATH).unwrap());
+        let mut took = Vec::new();
+        for _ in 0..TRIES * 5 {
+            let started = Instant::now();
+            let guard = lock.acquire().await.unwrap();
+            took.push(started.elapsed());
+            guard.release().await.unwrap();
+        }
+        for session in sessions {
+            session.close().await;
+        }
+        took.sort();
+        took[took.len() / 2]
+    });
+    talk::say(&format!("{median:?}"));
+    talk::say(&format!("{}", log.failures()));
+    talk::say(&log.lines().join(" | "));
+}
+
+#[tokio::test]
+async fn where_the_call_is_refused_it_costs_time_and_is_said_once() {
+    let (_server, proxy) = proxied(Duration::from_micros(500)).await;
+    let mut medians = Vec::new();
+    for (orders, failures) in [("refused", 2), ("allowed", 0)] {
+        let orders = format!("{orders} {}", proxy.connect_string());
+        let mut process = talk::Talk::start("process_that_locks", &orders);
+        medians.push(process.says().await);
+        assert_eq!(process.says().await, failures.to_string());
+        let said = process.says().await;
+        assert_eq!(
+            said.matches("two round trips").count(),
+            failures.min(1),
+            "{said}"
+        );
+        assert_eq!(
+            said.matches("TCP_NODELAY").count(),
+            failures.min(1),
+            "{said}"
+        );
+        assert!(process.ended(PATIENCE).await.unwrap().success());
+    }
+    eprintln!("an acquire at 0.5 ms each way: refused, allowed: {medians:?}");
+}
