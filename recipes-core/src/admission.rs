@@ -1,7 +1,7 @@
 //! Who may hold: the rule that a listing of the lock directory is put to.
 
 use crate::node_name::{self, LockKind};
-use crate::wait_queue;
+use crate::wait_queue::{self, Rank};
 
 /// From here to 2^31 the counter may wrap while a contender waits, and newcomers would then sort
 /// in front of it: a deletion alone proves nothing any more.
@@ -51,32 +51,39 @@ pub(crate) struct Blocker<'a> {
 /// `InterProcessReadWriteLock.readLockPredicate`; differs: a reader waits for the nearest earlier
 /// writer, not for the first one. The verdicts are the same.
 pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdict<'a> {
+    let own_rank = Rank::new(kind, own);
     let mut present = false;
     let mut ahead = 0_usize;
-    let mut nearest: Option<&str> = None;
-    let mut before: Option<&str> = None;
+    let mut nearest: Option<Rank<'_>> = None;
+    let mut before: Option<Rank<'_>> = None;
     for child in children {
         if child == own {
             present = true;
-        } else if blocks(kind, child) && wait_queue::compare(kind, child, own).is_lt() {
-            ahead += 1;
-            let is_nearer = |than: &str| wait_queue::compare(kind, child, than).is_gt();
-            if nearest.is_none_or(is_nearer) {
-                before = nearest.replace(child);
-            } else if before.is_none_or(is_nearer) {
-                before = Some(child);
-            }
+            continue;
+        }
+        if !blocks(kind, child) {
+            continue;
+        }
+        let rank = Rank::new(kind, child);
+        if rank > own_rank {
+            continue;
+        }
+        ahead += 1;
+        if nearest.is_none_or(|nearest| rank > nearest) {
+            before = nearest.replace(rank);
+        } else if before.is_none_or(|before| rank > before) {
+            before = Some(rank);
         }
     }
     match nearest {
         _ if !present => Verdict::Absent,
         None => Verdict::Granted,
-        Some(name) => {
+        Some(nearest) => {
             let may_wrap = node_name::sequence(own).is_none_or(|own| own >= SEQUENCE_NEAR_WRAP);
             let deletion_grants = kind != LockKind::Write && ahead == 1 && !may_wrap;
             Verdict::WaitFor(Blocker {
-                name,
-                before,
+                name: nearest.name,
+                before: before.map(|before| before.name),
                 deletion_grants,
             })
         }
@@ -240,5 +247,136 @@ mod tests {
             LockKind::Read,
             &names(["_c_a-__WRIT__0000000000"])
         ));
+    }
+
+    /// The rule as Curator words it, without regard to cost: fix the names for sorting
+    /// (`LockInternals.standardFixForSorting`, in `SortingLockInternalsDriver` once for each half),
+    /// sort, and look at who is in front.
+    fn admit_plainly<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdict<'a> {
+        let mut sorted: Vec<&str> = children.iter().map(String::as_str).collect();
+        sorted.sort_by_key(|name| {
+            let is_writer = name.contains("__WRIT__");
+            (fixed_for_sorting(kind, name), !is_writer, *name)
+        });
+        let Some(place) = sorted.iter().position(|name| *name == own) else {
+            return Verdict::Absent;
+        };
+        let mut ahead = sorted[..place].to_vec();
+        ahead.retain(|name| kind != LockKind::Read || name.contains("__WRIT__"));
+        let in_sequence = node_name::sequence(own).is_some_and(|it| it < SEQUENCE_NEAR_WRAP);
+        match ahead.as_slice() {
+            [] => Verdict::Granted,
+            [name] => wait_for(name, None, kind != LockKind::Write && in_sequence),
+            [.., before, name] => wait_for(name, Some(before), false),
+        }
+    }
+
+    fn fixed_for_sorting(kind: LockKind, name: &str) -> Vec<u16> {
+        let markers: &[&str] = match kind {
+            LockKind::Mutex => &["lock-"],
+            LockKind::Read | LockKind::Write => &["__READ__", "__WRIT__"],
+        };
+        let fixed = markers.iter().fold(name, |name, marker| {
+            name.rfind(marker)
+                .map_or(name, |at| name.split_at(at + marker.len()).1)
+        });
+        fixed.encode_utf16().collect()
+    }
+
+    /// `SplitMix64`.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            usize::try_from((mixed ^ (mixed >> 31)) % end as u64).unwrap()
+        }
+
+        fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+            choices[self.below(choices.len())]
+        }
+
+        /// As Curator makes them or nearly so, or of parts that are good at being mistaken.
+        fn name(&mut self) -> String {
+            let markers = ["lock-", "__READ__", "__WRIT__"];
+            let sequences = [
+                "0000000000",
+                "0000000001",
+                "0000000002",
+                "0000000003",
+                "2147483646",
+                "2147483647",
+                "-2147483648",
+                "-0000000001",
+            ];
+            if self.below(3) > 0 {
+                let maker = self.of(&["a-", "b-", "c-", "d", "_", "", "__READ", "x-lock-"]);
+                return format!("_c_{maker}{}{}", self.of(&markers), self.of(&sequences));
+            }
+            let parts = [
+                &markers[..],
+                &sequences,
+                &[
+                    "_c_",
+                    "-",
+                    "_",
+                    "__",
+                    "READ__",
+                    "WRIT__",
+                    "__READ__WRIT__",
+                    "lock",
+                    "9",
+                    ":",
+                    "z",
+                ],
+                // In UTF-16 the third comes before the second, in UTF-8 behind.
+                &["\u{e4}", "\u{ff5e}", "\u{1f600}"],
+            ]
+            .concat();
+            (0..self.below(6)).map(|_| self.of(&parts)).collect()
+        }
+    }
+
+    #[test]
+    fn verdicts_on_random_listings_are_those_of_the_plain_rule() {
+        let (mut granted, mut next, mut behind, mut absent) = (0, 0, 0, 0);
+        for seed in 0..100_000 {
+            let mut random = Random(seed);
+            let kind = random.of(&[LockKind::Mutex, LockKind::Read, LockKind::Write]);
+            let mut children: Vec<_> = (0..random.below(8)).map(|_| random.name()).collect();
+            let own = match children.len() {
+                0 => random.name(),
+                length if random.below(10) > 0 => children[random.below(length)].clone(),
+                _ => random.name(),
+            };
+            // A directory has each name once.
+            let mut known = std::collections::BTreeSet::new();
+            children.retain(|name| known.insert(name.clone()));
+            let verdict = admit(kind, &children, &own);
+            let plainly = admit_plainly(kind, &children, &own);
+            assert_eq!(
+                verdict, plainly,
+                "seed {seed}: {kind:?} {own:?} in {children:?}"
+            );
+            let plainly_free = !children.iter().any(|child| {
+                let fixed = fixed_for_sorting(kind, child);
+                (kind != LockKind::Read || child.contains("__WRIT__")) && fixed < vec![58]
+            });
+            let is_free = would_admit(kind, &children);
+            assert_eq!(
+                is_free, plainly_free,
+                "seed {seed}: {kind:?} in {children:?}"
+            );
+            *match verdict {
+                Verdict::Granted => &mut granted,
+                Verdict::WaitFor(it) if it.before.is_none() => &mut next,
+                Verdict::WaitFor(_) => &mut behind,
+                Verdict::Absent => &mut absent,
+            } += 1;
+        }
+        let seen = [granted, next, behind, absent];
+        assert!(seen.iter().all(|seen| *seen > 5_000), "{seen:?}");
     }
 }

@@ -4,16 +4,42 @@ use std::cmp::Ordering;
 
 use crate::node_name::LockKind;
 
-/// Compares two children as Curator's `LockInternalsSorter` does for this kind of lock.
+/// What a server appends to a name, as long as its counter is not negative.
+const SEQUENCE_DIGITS: usize = 10;
+
+/// A child and what it is ordered by, read from its name once.
 ///
-/// The key is the text behind the last marker, the whole name where there is none, compared as
-/// Java strings. Equal keys are legitimate only for a writer and its own downgraded reader; there
-/// Curator keeps the server's order, we put the writer first, then go by name.
-pub(crate) fn compare(kind: LockKind, a: &str, b: &str) -> Ordering {
-    let by_key = compare_as_java(key(kind, a), key(kind, b));
-    by_key
-        .then_with(|| is_writer(b).cmp(&is_writer(a)))
-        .then_with(|| a.cmp(b))
+/// Ordered as Curator's `LockInternalsSorter` does for this kind of lock: by key, as Java strings.
+/// Equal keys are legitimate only for a writer and its own downgraded reader; there Curator keeps
+/// the server's order, we put the writer first, then go by name. Only ranks of one kind of lock may
+/// be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rank<'a> {
+    /// The text behind the last marker, the whole name where there is none.
+    key: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Rank<'a> {
+    pub(crate) fn new(kind: LockKind, name: &'a str) -> Self {
+        let key = key(kind, name);
+        Self { key, name }
+    }
+}
+
+impl Ord for Rank<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_key = compare_as_java(self.key, other.key);
+        by_key
+            .then_with(|| is_writer(other.name).cmp(&is_writer(self.name)))
+            .then_with(|| self.name.cmp(other.name))
+    }
+}
+
+impl PartialOrd for Rank<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Whether a child makes readers wait.
@@ -29,15 +55,36 @@ pub(crate) fn precedes_newcomers(kind: LockKind, name: &str) -> bool {
 
 /// Puts children in the order in which they are admitted.
 pub(crate) fn sort(kind: LockKind, children: &mut [String]) {
-    children.sort_by(|a, b| compare(kind, a, b));
+    children.sort_by(|a, b| Rank::new(kind, a).cmp(&Rank::new(kind, b)));
 }
 
 fn key(kind: LockKind, name: &str) -> &str {
+    if let Some(sequence) = sequence_of_ours(kind, name) {
+        return sequence;
+    }
     let behind = |name, kind: LockKind| behind_last(name, kind.marker());
     match kind {
         LockKind::Mutex => behind(name, LockKind::Mutex),
         LockKind::Read | LockKind::Write => behind(behind(name, LockKind::Read), LockKind::Write),
     }
+}
+
+/// The key of a name as Curator and we make it, without a search: behind a dash, a marker of this
+/// kind of lock, and ten digits.
+///
+/// No marker ends in a digit, so that one is the last; and the dash keeps a `__READ__` before it
+/// from reaching into a `__WRIT__`.
+fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
+    let (rest, sequence) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
+    let ends_in = |kind: LockKind| {
+        let rest = rest.strip_suffix(kind.marker());
+        rest.is_some_and(|rest| rest.ends_with('-'))
+    };
+    let is_ours = match kind {
+        LockKind::Mutex => ends_in(LockKind::Mutex),
+        LockKind::Read | LockKind::Write => ends_in(LockKind::Read) || ends_in(LockKind::Write),
+    };
+    (is_ours && sequence.bytes().all(|it| it.is_ascii_digit())).then_some(sequence)
 }
 
 fn behind_last<'a>(name: &'a str, marker: &str) -> &'a str {
