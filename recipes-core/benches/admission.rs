@@ -1,0 +1,97 @@
+//! What it costs to find a place in a listing of ten thousand.
+//!
+//! ```sh
+//! cargo bench -p recipes-core
+//! ```
+//!
+//! The files of the pure core are compiled into this program as they are: they are private, and a
+//! way in for measurements alone would be public.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    missing_docs,
+    reason = "this program calls some of what the files have, and none of their tests"
+)]
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use uuid::Uuid;
+
+#[path = "../src/admission.rs"]
+mod admission;
+#[path = "../src/node_name.rs"]
+mod node_name;
+#[path = "../src/wait_queue.rs"]
+mod wait_queue;
+
+use node_name::LockKind;
+
+const CHILDREN: u32 = 10_000;
+
+/// A listing as a server gives it: in no order. Every tenth of a read/write lock is a writer.
+fn listing(kind: LockKind) -> Vec<String> {
+    let name = |sequence: u32| {
+        let kind = match kind {
+            LockKind::Mutex => LockKind::Mutex,
+            LockKind::Read | LockKind::Write if sequence % 10 == 0 => LockKind::Write,
+            LockKind::Read | LockKind::Write => LockKind::Read,
+        };
+        // Multiplied by an odd number, so that each is another; the sort below goes by it.
+        let uuid = u128::from(sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        node_name::beside(Uuid::from_u128(uuid), kind, &format!("{sequence:010}"))
+    };
+    let mut children: Vec<_> = (0..CHILDREN).map(name).collect();
+    children.sort_unstable();
+    children
+}
+
+fn contender(children: &[String], sequence: u32) -> String {
+    let end = format!("{sequence:010}");
+    let found = children.iter().find(|name| name.ends_with(&end));
+    found.cloned().unwrap_or_default()
+}
+
+fn places(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group(format!("a listing of {CHILDREN}"));
+    group.throughput(Throughput::Elements(CHILDREN.into()));
+    for (name, kind, sequence) in [
+        ("mutex, the last", LockKind::Mutex, CHILDREN - 1),
+        ("mutex, in the middle", LockKind::Mutex, CHILDREN / 2),
+        ("mutex, the second", LockKind::Mutex, 1),
+        ("reader, the last", LockKind::Read, CHILDREN - 1),
+        ("writer, the last", LockKind::Write, CHILDREN - 10),
+    ] {
+        let children = listing(kind);
+        let own = contender(&children, sequence);
+        group.bench_function(name, |it| {
+            it.iter(|| {
+                admission::admit(kind, black_box(&children), &own) != admission::Verdict::Absent
+            });
+        });
+    }
+    let children = listing(LockKind::Read);
+    let readers: Vec<_> = children
+        .into_iter()
+        .filter(|name| !wait_queue::is_writer(name))
+        .collect();
+    group.throughput(Throughput::Elements(readers.len() as u64));
+    group.bench_function("reader, would be admitted", |it| {
+        it.iter(|| admission::would_admit(LockKind::Read, black_box(&readers)));
+    });
+    let children = listing(LockKind::Mutex);
+    group.throughput(Throughput::Elements(CHILDREN.into()));
+    group.bench_function("mutex, sorted for people", |it| {
+        let sort = |mut children: Vec<String>| {
+            wait_queue::sort(LockKind::Mutex, &mut children);
+            children
+        };
+        it.iter_batched(|| children.clone(), sort, BatchSize::LargeInput);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, places);
+criterion_main!(benches);
