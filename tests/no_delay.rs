@@ -13,22 +13,23 @@
 #[allow(dead_code, reason = "for other tests")]
 #[path = "common/again.rs"]
 mod again;
+#[path = "common/log.rs"]
+mod log;
 #[allow(dead_code, reason = "for other tests")]
 #[path = "common/talk.rs"]
 mod talk;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use tokio::time::{Instant, timeout};
-use tracing_subscriber::fmt::MakeWriter;
 use zookeeper_recipes::{InterProcessMutex, Session};
+
+use crate::log::Log;
 
 const PATH: &str = "/locks/orders";
 /// Of a try to see the order of two requests.
@@ -137,43 +138,12 @@ async fn sockets_with_other_peers_are_left_alone() {
     session.close().await;
 }
 
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    /// Lines about the option that are more than details.
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().filter(|it| it.contains("TCP_NODELAY"));
-        let mut lines: Vec<_> = lines.map(ToOwned::to_owned).collect();
-        lines.retain(|it| !it.contains("DEBUG"));
-        lines
-    }
-
-    /// How often it was tried in vain.
-    fn failures(&self) -> usize {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.matches("TCP_NODELAY not set").count()
-    }
+/// Lines about the option that are more than details.
+fn lines(log: &Log) -> Vec<String> {
+    let text = log.text();
+    let lines = text.lines().filter(|it| it.contains("TCP_NODELAY"));
+    let lines = lines.filter(|it| !it.contains("DEBUG"));
+    lines.map(ToOwned::to_owned).collect()
 }
 
 /// As default container profiles do without `CAP_SYS_PTRACE`; for this thread and those that it
@@ -235,8 +205,9 @@ fn process_that_locks() {
         took[took.len() / 2]
     });
     talk::say(&format!("{median:?}"));
-    talk::say(&format!("{}", log.failures()));
-    talk::say(&log.lines().join(" | "));
+    let failures = log.text().matches("TCP_NODELAY not set").count();
+    talk::say(&format!("{failures}"));
+    talk::say(&lines(&log).join(" | "));
 }
 
 #[tokio::test]

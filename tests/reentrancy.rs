@@ -7,6 +7,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "common/log.rs"]
+mod log;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -247,40 +250,10 @@ on_every_ensemble! {
 }
 
 mod self_wait {
-    use std::io::Write;
-    use std::sync::Mutex;
-
     use recipes_testing::MemoryEnsemble;
-    use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl MakeWriter<'_> for Log {
-        type Writer = Self;
-
-        fn make_writer(&self) -> Self {
-            self.clone()
-        }
-    }
-
-    impl Log {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
+    use crate::log::Log;
 
     /// Waits so long for a lock that the first given task holds, and returns what was logged.
     async fn logged_while_waiting(waited: Duration, by_another_task: bool) -> String {
