@@ -3,13 +3,15 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     reason = "a test that cannot go on has failed"
 )]
 
 use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, poll};
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::sync::mpsc;
@@ -334,7 +336,7 @@ async fn sections_of_one_process_cost_one_create_and_one_delete_for_each_node() 
     let sections = (0..SECTIONS).map(|_| async {
         lock.acquire().await.unwrap().release().await.unwrap();
     });
-    futures::future::join_all(sections).await;
+    join_all(sections).await;
     assert_eq!(memory.request_count(Operation::Create), SECTIONS / 10);
     assert_eq!(memory.request_count(Operation::Delete), SECTIONS / 10);
 }
@@ -348,4 +350,79 @@ async fn handles_of_a_path_agree_on_the_hand_offs() {
         matches!(differs, ConfigError::OptionsDiffer { .. }),
         "{differs}"
     );
+}
+
+/// Who is inside, and the highest token so far: judged without asking the lock.
+#[derive(Default)]
+struct Judge {
+    inside: usize,
+    highest: Option<FencingToken>,
+    visits: usize,
+    handed_on: usize,
+}
+
+async fn contend_and_give_up(lock: InterProcessMutex, seed: u64, judge: Arc<Mutex<Judge>>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..300 {
+        let mut acquire = lock.acquire().boxed();
+        if random.u8(..3) == 0 {
+            // Polled so often and then dropped, whatever it has by then.
+            for _ in 0..random.u8(1..6) {
+                if poll!(acquire.as_mut()).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            continue;
+        }
+        let guard = acquire.await.unwrap();
+        {
+            let mut judge = judge.lock().unwrap();
+            judge.inside += 1;
+            assert_eq!(judge.inside, 1, "two are inside");
+            assert!(judge.highest < Some(guard.fencing_token()));
+            judge.highest = Some(guard.fencing_token());
+            judge.visits += 1;
+            judge.handed_on += usize::from(guard.fencing_token().handoff() > 0);
+        }
+        tokio::task::yield_now().await;
+        judge.lock().unwrap().inside -= 1;
+        match random.u8(..3) {
+            0 => drop(guard),
+            1 => drop(poll!(guard.release().boxed().as_mut())),
+            _ => guard.release().await.unwrap(),
+        }
+    }
+}
+
+/// What other threads do between any two lines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn contenders_on_several_threads_that_give_up_at_any_moment_exclude_each_other() {
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let memory = MemoryEnsemble::new();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let sessions: Vec<_> = (0..3).map(|_| memory.session()).collect();
+    let judge = Arc::new(Mutex::new(Judge::default()));
+    let tasks = (0..24).map(|number| {
+        let lock = mutex(&sessions[number % 3], 3);
+        let seed = seed.wrapping_add(number as u64);
+        tokio::spawn(contend_and_give_up(lock, seed, Arc::clone(&judge)))
+    });
+    for task in join_all(tasks).await {
+        task.unwrap();
+    }
+    let visits = judge.lock().unwrap().visits;
+    assert!(visits > 24 * 300 / 2, "{visits}");
+    assert!(judge.lock().unwrap().handed_on > visits / 4);
+    ensemble.await_children(PATH, 0).await;
+    for session in &sessions {
+        mutex(session, 3)
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
 }
