@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::FutureExt;
 use futures::future::{self, BoxFuture, poll_fn};
+use futures::{FutureExt, TryFutureExt};
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -234,7 +234,8 @@ impl<'a> Flight<'a> {
         slot: Slot,
         request: impl Future<Output = Result<Event, Refused>> + Send + 'a,
     ) {
-        self.occupy(slot, async move { request.await.map(Done::Event) }.boxed());
+        // Not an async block: it would have room for the request twice, for as long as it waits.
+        self.occupy(slot, request.map_ok(Done::Event).boxed());
     }
 
     fn occupy(&mut self, slot: Slot, request: BoxFuture<'a, Result<Done, Refused>>) {
