@@ -23,7 +23,8 @@ impl Default for Backoff {
 
 impl Backoff {
     pub(crate) async fn wait(&mut self) {
-        tokio::time::sleep(self.pause).await;
+        // Boxed, as few of the many requests that could be repeated ever are.
+        Box::pin(tokio::time::sleep(self.pause)).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
