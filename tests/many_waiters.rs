@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use peak_alloc::PeakAlloc;
 use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_recipes::{FencingToken, InterProcessMutex, Session};
 
@@ -43,6 +44,8 @@ const AT_ONCE: usize = 200;
 const SINGLE_RELEASES: usize = 20;
 /// Who was told something does it within this.
 const QUIET: Duration = Duration::from_millis(100);
+/// A heartbeat waits behind the listings of its session, tens of megabytes where all join at once.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Within this, somebody is granted, or nobody will be.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -75,6 +78,7 @@ struct Queue {
     sessions: Vec<Session>,
     granted: mpsc::UnboundedReceiver<Granted>,
     polled: Polled,
+    turns: JoinSet<()>,
     /// A permit lets the holder release; closed, all that follow.
     releases: Arc<Semaphore>,
     /// All grants so far.
@@ -86,7 +90,8 @@ impl Queue {
     async fn form(ensemble: TestEnsemble, waiters: usize) -> Self {
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
-            sessions.push(ensemble.session().await);
+            let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+            sessions.push(ensemble.session_with(options).await);
         }
         let (grants, granted) = mpsc::unbounded_channel();
         let mut queue = Self {
@@ -94,6 +99,7 @@ impl Queue {
             sessions,
             granted,
             polled: Polled::default(),
+            turns: JoinSet::new(),
             releases: Arc::new(Semaphore::new(0)),
             order: Vec::new(),
         };
@@ -121,7 +127,7 @@ impl Queue {
     }
 
     /// Lets one more contend, and then have the lock until it may release it.
-    fn join(&self, waiter: usize, grants: &mpsc::UnboundedSender<Granted>) {
+    fn join(&mut self, waiter: usize, grants: &mpsc::UnboundedSender<Granted>) {
         let lock = InterProcessMutex::new(&self.sessions[waiter % SESSIONS], PATH).unwrap();
         let (grants, releases) = (grants.clone(), Arc::clone(&self.releases));
         let turn = async move {
@@ -132,7 +138,7 @@ impl Queue {
             guard.release().await.unwrap();
         };
         let (polled, future) = (Arc::clone(&self.polled), Box::pin(turn));
-        tokio::spawn(Noted {
+        self.turns.spawn(Noted {
             waiter,
             polled,
             future,
@@ -232,6 +238,9 @@ async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
         queue.next_granted().await;
     }
     queue.settle(0).await;
+    while let Some(turn) = queue.turns.join_next().await {
+        turn.unwrap();
+    }
     eprintln!(
         "{left} hand-offs in {:.1?}; for each: {:.2} requests, {} KiB listed on average",
         started.elapsed().unwrap(),
