@@ -24,6 +24,7 @@
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
 
 mod factory;
+mod shards;
 
 pub use factory::LockFactory;
 pub use recipes_core::{

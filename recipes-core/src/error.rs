@@ -52,6 +52,15 @@ pub enum ConfigError {
         /// The path.
         path: String,
     },
+    /// Keys are to be spread over no ensemble at all.
+    #[error("there is no shard to spread keys over")]
+    NoShards,
+    /// Two shards have the same name, by which keys choose.
+    #[error("two shards are called {name:?}")]
+    DuplicateShard {
+        /// The name.
+        name: String,
+    },
     /// A list of access control entries is empty, which ZooKeeper refuses.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,
