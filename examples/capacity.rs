@@ -1,0 +1,134 @@
+//! Measures what an ensemble carries: cycles of acquire and release, and heartbeats.
+//!
+//! ```text
+//! cargo run --release --example capacity                               # a server of its own
+//! cargo run --release --example capacity -- --servers 3                # an ensemble of its own
+//! cargo run --release --example capacity -- --connect host:2181        # yours; it is put under load
+//! ```
+
+#![allow(clippy::print_stdout, reason = "what it measured is told on stdout")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use recipes_testing::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
+use tokio::time::Instant;
+use zookeeper_client::Client;
+use zookeeper_recipes::{LockFactory, Session};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const ROOT: &str = "/recipes-capacity";
+const SESSIONS: u32 = 8;
+/// Of each session at a time. None waits for another: each has a key of its own.
+const IN_FLIGHT: u32 = 32;
+const DURATION: Duration = Duration::from_secs(5);
+const RUNS: u32 = 5;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match *arguments.as_slice() {
+        [] => {
+            let server = on_disk(ZooKeeperServer::builder()).start().await?;
+            measure(server.connect_string()).await
+        }
+        ["--servers", count] => {
+            let builder = on_disk(ZooKeeperEnsemble::builder());
+            let ensemble = builder.start_ensemble(count.parse()?).await?;
+            measure(ensemble.connect_string()).await
+        }
+        ["--connect", connect_string] => measure(connect_string.to_owned()).await,
+        _ => Err("usage: capacity [--servers COUNT | --connect STRING]".into()),
+    }
+}
+
+/// As in production: tests have no need to wait for the disk.
+fn on_disk(builder: ServerBuilder) -> ServerBuilder {
+    builder.config("forceSync", "yes")
+}
+
+async fn measure(connect_string: String) -> Result<(), Failure> {
+    println!("{SESSIONS} sessions, {IN_FLIGHT} in flight in each, {RUNS} runs of {DURATION:?}");
+    for _ in 0..RUNS {
+        let (cycles, transactions) = cycles(&connect_string).await?;
+        let syncs = syncs(&connect_string).await?;
+        println!(
+            "{cycles:.0} cycles/s of {transactions:.2} transactions each; {syncs:.0} heartbeats/s"
+        );
+    }
+    Ok(())
+}
+
+/// Cycles of acquire and release in a second, and transactions for each.
+async fn cycles(connect_string: &str) -> Result<(f64, f64), Failure> {
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(Session::connect(connect_string).await?);
+    }
+    let mut workers = Vec::new();
+    for (index, session) in sessions.iter().enumerate() {
+        let locks = LockFactory::new(session, ROOT)?;
+        for worker in 0..IN_FLIGHT {
+            let lock = locks.mutex(&format!("{index}-{worker}"))?;
+            // Makes the directory.
+            lock.acquire().await?.release().await?;
+            workers.push(lock);
+        }
+    }
+    // Tokens are numbers of transactions.
+    let counter =
+        LockFactory::new(sessions.first().ok_or("no session")?, ROOT)?.mutex("counter")?;
+    let before = counter.acquire().await?.fencing_token().as_i64();
+    let started = Instant::now();
+    let cycles = workers.into_iter().map(|lock| {
+        tokio::spawn(async move {
+            let mut cycles = 0_u32;
+            while started.elapsed() < DURATION {
+                lock.acquire().await?.release().await?;
+                cycles += 1;
+            }
+            Ok::<_, Failure>(cycles)
+        })
+    });
+    let mut all = 0;
+    for cycles in try_join_all(cycles).await? {
+        all += cycles?;
+    }
+    let took = started.elapsed();
+    let after = counter.acquire().await?.fencing_token().as_i64();
+    for session in sessions {
+        session.close().await;
+    }
+    let all = f64::from(all);
+    Ok((all / took.as_secs_f64(), (after - before) as f64 / all))
+}
+
+/// Requests in a second like those that keep leases alive.
+async fn syncs(connect_string: &str) -> Result<f64, Failure> {
+    let mut clients = Vec::new();
+    for _ in 0..SESSIONS {
+        clients.push(Client::connect(connect_string).await?);
+    }
+    let started = Instant::now();
+    let clients = clients
+        .iter()
+        .flat_map(|it| (0..IN_FLIGHT).map(move |_| it.clone()));
+    let syncs = clients.map(|client| {
+        tokio::spawn(async move {
+            let mut syncs = 0_u32;
+            while started.elapsed() < DURATION {
+                client.sync("/").await?;
+                syncs += 1;
+            }
+            Ok::<_, Failure>(syncs)
+        })
+    });
+    let mut all = 0;
+    for syncs in try_join_all(syncs.collect::<Vec<_>>()).await? {
+        all += syncs?;
+    }
+    Ok(f64::from(all) / started.elapsed().as_secs_f64())
+}
