@@ -1,7 +1,7 @@
 //! Proof of holding one lock, which can be lost.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::{self, join_all};
@@ -47,19 +47,12 @@ pub(crate) struct LeaseState {
     /// The connection in which the node was last known to exist.
     verified: AtomicU64,
     signal: watch::Sender<Option<LostReason>>,
-    usage: AtomicU8,
+    is_released: AtomicBool,
+    /// What may go on when the lease is released: readers of its owner beside it, transactions
+    /// without an answer. The node must be gone before somebody else holds the lock then.
+    ties: AtomicU32,
     /// Where contenders of this process share the node: passed on when the lease is over.
     turn: Mutex<Option<Turn>>,
-}
-
-/// What is made of a lease, in [`LeaseState::usage`].
-mod usage {
-    /// The owner holds it.
-    pub(super) const SOLE: u8 = 0;
-    /// A reader of the same owner went beside it, and may stay longer.
-    pub(super) const SHARED: u8 = 1;
-    /// It was given up.
-    pub(super) const RELEASED: u8 = 2;
 }
 
 impl LeaseState {
@@ -108,7 +101,7 @@ impl LeaseState {
 
     /// Whether it was given up in good order.
     pub(crate) fn is_released(&self) -> bool {
-        self.usage.load(Ordering::SeqCst) == usage::RELEASED
+        self.is_released.load(Ordering::SeqCst)
     }
 
     /// The session that owns the node.
@@ -193,7 +186,8 @@ impl Lease {
             lapses: epoch.validity().lapses,
             verified: AtomicU64::new(verified),
             signal: watch::Sender::new(None),
-            usage: AtomicU8::new(usage::SOLE),
+            is_released: AtomicBool::new(false),
+            ties: AtomicU32::new(0),
             turn: Mutex::default(),
         });
         epoch.register(&state, own_watch);
@@ -220,13 +214,23 @@ impl Lease {
         &self.state.epoch
     }
 
-    /// What a reader of the same owner goes beside, unless it is released: from then on the node is
-    /// not handed on, since the reader may be held when the writer is released.
+    /// What a reader of the same owner goes beside, unless it is released: the reader may still be
+    /// held when the writer is.
     pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
-        let usage = &self.state.usage;
-        let (from, to) = (usage::SOLE, usage::SHARED);
-        let was = usage.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
-        (was != Err(usage::RELEASED)).then(|| Arc::clone(&self.state))
+        // Either the release sees the tie, or this sees the release.
+        self.state.ties.fetch_add(1, Ordering::SeqCst);
+        (!self.state.is_released()).then(|| Arc::clone(&self.state))
+    }
+
+    /// Notes that a transaction under this lease is on its way, until
+    /// [`settled`](Self::settled); for good if the answer never comes.
+    pub(crate) fn unsettled(&self) {
+        self.state.ties.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that the outcome of a transaction is known.
+    pub(crate) fn settled(&self) {
+        self.state.ties.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Keeps the turn of this process until the lease is over.
@@ -249,13 +253,16 @@ impl Lease {
             fencing_token: old.fencing_token.handed_on(),
             epoch: Arc::clone(&old.epoch),
             lapses: old.lapses,
-            verified: AtomicU64::new(old.verified.load(Ordering::Relaxed)),
+            verified: AtomicU64::new(0),
             signal: watch::Sender::new(None),
-            usage: AtomicU8::new(usage::SOLE),
+            is_released: AtomicBool::new(false),
+            ties: AtomicU32::new(0),
             turn: Mutex::default(),
         });
         old.epoch.replace(&state);
         // The keeper may have told the old one until then.
+        let verified = old.verified.load(Ordering::Relaxed);
+        state.verified.fetch_max(verified, Ordering::Relaxed);
         if let Some(reason) = *old.signal.borrow() {
             state.lose(reason);
         }
@@ -351,13 +358,13 @@ impl Lease {
     /// Leaves the keeper's care, once; `None` where nothing is left to delete, since the next
     /// contender of this process has taken the node over.
     fn retire(&self) -> Option<Deletion> {
-        let was = self.state.usage.swap(usage::RELEASED, Ordering::SeqCst);
-        if was == usage::RELEASED {
+        if self.state.is_released.swap(true, Ordering::SeqCst) {
             return None;
         }
         if let Some(turn) = self.state.take_turn() {
-            let may_hand_on = was == usage::SOLE && self.state() == GuardState::Held;
-            if may_hand_on && turn.would_hand_on() {
+            let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
+            let is_good = is_untied && self.state() == GuardState::Held;
+            if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
             }
         }

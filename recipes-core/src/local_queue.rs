@@ -9,14 +9,14 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, poll_fn};
 use tokio::sync::oneshot;
 
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::local_order::{LocalOrder, Passed};
+use crate::local_order::LocalOrder;
 use crate::requests::Target;
 use crate::sync::lock;
 
@@ -42,18 +42,8 @@ struct Node {
     lease: Option<Lease>,
 }
 
-impl Node {
-    fn passed(&self) -> Passed {
-        match (&self.lease, &self.attempt) {
-            (Some(_), _) => Passed::Hold,
-            (None, Some(_)) => Passed::Place,
-            (None, None) => Passed::Turn,
-        }
-    }
-}
-
 impl LocalQueue {
-    /// A held node is handed on at most so often in a row.
+    /// A held node is handed on at most so often.
     pub(crate) fn new(handoffs_max: u32) -> Self {
         Self {
             order: Mutex::new(LocalOrder::new(handoffs_max)),
@@ -66,7 +56,14 @@ impl LocalQueue {
         target: Target,
         patience: Patience,
     ) -> Result<Outcome, AcquireError> {
-        let Some(mut turn) = self.turn(patience).await else {
+        let lock = Arc::clone(&target.lock);
+        let turn = tokio::select! {
+            biased;
+            // Whoever has the turn may not be polled any more.
+            error = lock.session.over(&lock.path) => return Err(error),
+            turn = self.turn(patience) => turn,
+        };
+        let Some(mut turn) = turn else {
             return Ok(Outcome::Busy);
         };
         if let Some(lease) = turn.node.lease.take() {
@@ -97,7 +94,7 @@ impl LocalQueue {
                 return None;
             }
             let (waiter, turn) = oneshot::channel();
-            let ticket = order.wait(waiter);
+            let ticket = order.enlist(waiter);
             (
                 Waiting {
                     queue: self,
@@ -115,26 +112,13 @@ impl LocalQueue {
     /// Passes the turn on, with the node that goes with it; returns that if nobody takes it.
     fn pass(self: &Arc<Self>, mut node: Node) -> Node {
         loop {
-            let next = lock(&self.order).pass(node.passed());
+            let next = lock(&self.order).pass();
             // Not locked from here: a turn that is dropped comes back.
-            let Some((waiter, passed)) = next else {
-                return node;
-            };
-            let (goes, stays) = match passed == node.passed() {
-                true => (node, Node::default()),
-                false => (Node::default(), node),
-            };
-            match waiter.send(Turn::new(self, goes)) {
-                Ok(()) => return stays,
+            let Some(waiter) = next else { return node };
+            match waiter.send(Turn::new(self, node)) {
+                Ok(()) => return Node::default(),
                 // It gave up at this moment.
-                Err(turn) => {
-                    let back = turn.end();
-                    node = if stays.passed() == Passed::Turn {
-                        back
-                    } else {
-                        stays
-                    };
-                }
+                Err(turn) => node = turn.end(),
             }
         }
     }
@@ -181,15 +165,23 @@ impl Turn {
 
     /// Waits for an attempt; the next contender goes on with it if this one gives up.
     async fn attempt(&mut self, target: Target) -> Result<Outcome, AcquireError> {
-        let make = || attempt(target, Patience::Wait).boxed();
-        let outcome = self.node.attempt.get_or_insert_with(make).await;
-        self.node.attempt = None;
-        outcome
+        poll_fn(|cx| {
+            // Not in the turn meanwhile: if it panics, nobody is to go on with it.
+            let kept = self.node.attempt.take();
+            let make = || attempt(target.clone(), Patience::Wait).boxed();
+            let mut attempt = kept.unwrap_or_else(make);
+            let polled = attempt.poll_unpin(cx);
+            if polled.is_pending() {
+                self.node.attempt = Some(attempt);
+            }
+            polled
+        })
+        .await
     }
 
-    /// Whether somebody of this process would get a held node.
-    pub(crate) fn would_hand_on(&self) -> bool {
-        lock(&self.queue.order).would_hand_on()
+    /// Whether somebody of this process gets a held node that was handed on so often.
+    pub(crate) fn hands_on(&self, handoffs: u32) -> bool {
+        lock(&self.queue.order).hands_on(handoffs)
     }
 
     /// Hands a held node on; returns it if nobody takes it.
@@ -213,5 +205,25 @@ impl Drop for Turn {
             // What nobody takes is withdrawn or deleted.
             drop(self.queue.pass(mem::take(&mut self.node)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the end of a waiter's future and its leave, another thread may pass the turn on.
+    #[test]
+    fn turn_goes_by_who_gave_up_and_has_not_left_yet() {
+        let queue = Arc::new(LocalQueue::new(1));
+        assert!(lock(&queue.order).take());
+        let (gone, of_gone) = oneshot::channel();
+        let (next, mut of_next) = oneshot::channel();
+        lock(&queue.order).enlist(gone);
+        lock(&queue.order).enlist(next);
+        drop(of_gone);
+        drop(Turn::new(&queue, Node::default()));
+        drop(of_next.try_recv().unwrap());
+        assert!(lock(&queue.order).take());
     }
 }

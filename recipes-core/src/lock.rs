@@ -297,7 +297,9 @@ impl LockGuard {
         })
     }
 
-    /// Releases the lock, or counts down where other guards of the hold live.
+    /// Releases the lock, or counts down where other guards of the hold live. `Ok` says that its node
+    /// is gone, or was handed on within the session
+    /// ([`local_handoffs`](crate::LockOptions::local_handoffs)).
     ///
     /// # Errors
     /// [`ReleaseError::Lost`] if the lock was lost before; [`ReleaseError::Pending`] if the lease's

@@ -138,15 +138,21 @@ impl LockOptions {
     /// of them up to `max` times in a row, without a request to the ensemble.
     ///
     /// Default 0: each contender has a node of its own, and all processes share one queue, first come
-    /// first served. With more, a process whose tasks contend for one lock costs the ensemble one
+    /// first served. With more, a session whose tasks contend for one lock costs the ensemble one
     /// create and one delete for up to `max + 1` critical sections, at the price of fairness between
-    /// processes: whoever waits in another process waits for at most `max + 1` critical sections of
-    /// this one. Within the session it stays first come first served.
+    /// processes: whoever waits in another one waits for at most `max + 1` critical sections on the
+    /// node ahead of it. Within the session it stays first come first served, unless the lock is
+    /// lost on its way to the next one, who then waits anew.
     ///
     /// For mutexes and write locks; readers hold together anyway. A set of several locks contends
-    /// with nodes of its own, beside these. A write lock that was held together with a read lock, or
-    /// downgraded, is not handed on. Only the contender whose turn it is shows among the
-    /// participants. See [`FencingToken`](crate::FencingToken) for what tokens are then.
+    /// with nodes of its own, beside these. The node is deleted, and not handed on, where something
+    /// under the lock may outlast the guard: a read lock that its owner holds beside a write lock,
+    /// or has downgraded to, and a [`transaction`](crate::LockGuard::transaction) without an answer.
+    ///
+    /// Only the contender whose turn it is shows among the participants. An acquire that is not
+    /// polled when its turn comes holds up the others of its session until it is polled or dropped,
+    /// as in [`tokio::sync::Mutex`]; time-outs and the end of the session still reach them. See
+    /// [`FencingToken`](crate::FencingToken) for what tokens are then.
     #[must_use]
     pub fn local_handoffs(mut self, max: u32) -> Self {
         self.local_handoffs = max;

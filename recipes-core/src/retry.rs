@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::poll_fn;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
 use crate::nodes::{NodesError, Reply};
 
 /// Pause after the first failure: enough that a flapping connection does not spin.
@@ -23,8 +28,20 @@ impl Default for Backoff {
 
 impl Backoff {
     pub(crate) async fn wait(&mut self) {
-        // Boxed, as few of the many requests that could be repeated ever are.
-        Box::pin(tokio::time::sleep(self.pause)).await;
+        let over = Instant::now() + self.pause;
+        let mut timer = None;
+        poll_fn(|cx| {
+            // Whoever goes on with what somebody else began may be on another runtime, and the
+            // timers of the first may not run any more.
+            let here = Handle::current().id();
+            let (_, timer) = match timer.take().filter(|(runtime, _)| *runtime == here) {
+                Some(kept) => timer.insert(kept),
+                // Boxed, as few of the many requests that could be repeated ever are.
+                None => timer.insert((here, Box::pin(sleep_until(over)))),
+            };
+            timer.poll_unpin(cx)
+        })
+        .await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }

@@ -80,6 +80,16 @@ impl Phase {
         }
     }
 
+    /// What an acquire is told where no epoch can be had any more.
+    fn refusal(&self, path: &str) -> Option<AcquireError> {
+        let path = || path.to_owned();
+        match self {
+            Self::Connecting | Self::Open(_) => None,
+            Self::Ended(_) => Some(AcquireError::SessionEnded { path: path() }),
+            Self::Closing(_) | Self::Closed => Some(AcquireError::SessionClosed { path: path() }),
+        }
+    }
+
     /// Whether nodes can still be deleted in this epoch.
     pub(crate) fn serves(&self, epoch: &Epoch) -> bool {
         self.epoch().is_some_and(|it| it.number == epoch.number)
@@ -225,23 +235,42 @@ impl Session {
     /// Waits for an open epoch.
     pub(crate) async fn open_epoch(&self, path: &str) -> Result<Arc<Epoch>, AcquireError> {
         let mut phase = self.shared.phase.clone();
-        let path = || path.to_owned();
         loop {
             match &*phase.borrow_and_update() {
                 Phase::Open(epoch) if !matches!(epoch.link(), Link::Ended(_)) => {
                     return Ok(Arc::clone(epoch));
                 }
-                // Over, and its keeper is about to say what comes next.
-                Phase::Open(_) | Phase::Connecting => {}
-                Phase::Ended(_) => return Err(AcquireError::SessionEnded { path: path() }),
-                Phase::Closing(_) | Phase::Closed => {
-                    return Err(AcquireError::SessionClosed { path: path() });
-                }
+                // An open one that is over: its keeper is about to say what comes next.
+                phase => phase.refusal(path).map_or(Ok(()), Err)?,
             }
-            if phase.changed().await.is_err() {
-                return Err(AcquireError::SessionClosed { path: path() });
+            Self::next_phase(&mut phase, path).await?;
+        }
+    }
+
+    /// Completes when no epoch can be had any more.
+    pub(crate) async fn over(&self, path: &str) -> AcquireError {
+        let mut phase = self.shared.phase.clone();
+        loop {
+            let refusal = phase.borrow_and_update().refusal(path);
+            if let Some(error) = refusal {
+                return error;
+            }
+            if let Err(error) = Self::next_phase(&mut phase, path).await {
+                return error;
             }
         }
+    }
+
+    /// Waits for the next phase.
+    async fn next_phase(
+        phase: &mut watch::Receiver<Phase>,
+        path: &str,
+    ) -> Result<(), AcquireError> {
+        // The keeper is gone with its runtime.
+        let closed = |_| AcquireError::SessionClosed {
+            path: path.to_owned(),
+        };
+        phase.changed().await.map_err(closed)
     }
 
     /// Runs reads of one epoch, for at most the connect timeout.

@@ -136,12 +136,26 @@ impl<'a> Transaction<'a> {
         };
         let nodes = first.epoch().nodes().map_err(unknown)?;
         let losses: Vec<_> = leases.iter().map(|lease| lease.lost().boxed()).collect();
+        leases.iter().for_each(|lease| lease.unsettled());
         let committed = tokio::select! {
             biased;
             committed = nodes.multi(guarded) => committed,
             // It may have been carried out before the lock was lost, or will be refused.
             _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
         };
+        // Without an answer it may still be on its way, and commit when somebody else holds the node.
+        let is_settled = committed.as_ref().map_or_else(
+            |error| {
+                !matches!(
+                    error.source,
+                    NodesError::Unknown(_) | NodesError::SessionEnded
+                )
+            },
+            |_| true,
+        );
+        if is_settled {
+            leases.iter().for_each(|lease| lease.settled());
+        }
         match committed {
             Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
             Err(error) => Err(failure(error, &leases, first.path())),

@@ -13,23 +13,34 @@ const HANDOFFS: u32 = 1;
 const OURS: usize = 4;
 const ROUNDS: u8 = 2;
 
-/// What a contender of our process does. A node is the number of its create.
+/// A node that goes with the turn: the number of its create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Node {
+    Nothing,
+    Waits(u8),
+    /// And how often it was handed on.
+    Held(u8, u32),
+}
+
+/// What a contender of our process does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Away,
     /// For its turn.
     Waiting(u64),
+    /// Gave up, and is about to say so.
+    Leaving(u64),
     /// Was sent the turn and does not know yet.
-    Given(Passed, u8),
+    Given(Node),
     Queued(u8),
-    Holding(u8),
+    Holding(u8, u32),
     /// Has a guard of a lock that is lost.
     Bereft,
 }
 
 impl Stage {
     fn has_turn(&self) -> bool {
-        matches!(self, Self::Given(..) | Self::Queued(_) | Self::Holding(_))
+        matches!(self, Self::Given(_) | Self::Queued(_) | Self::Holding(..))
     }
 }
 
@@ -65,6 +76,7 @@ struct World {
 enum Step {
     Arrive(usize),
     GiveUp(usize),
+    Leave(usize),
     Receive(usize),
     Grant(usize),
     Release(usize),
@@ -94,20 +106,32 @@ impl World {
         self.queue.first() == Some(&node)
     }
 
-    /// As `LocalQueue::pass`, and its caller with what is left.
-    fn pass(&mut self, passed: Passed, node: u8) {
-        let next = self.order.pass(passed);
-        let goes = next.as_ref().map(|(_, passed)| *passed);
-        if passed != Passed::Turn && goes != Some(passed) {
-            self.delete(node);
+    /// As `LocalQueue::pass`, and its callers with a node that nobody takes.
+    fn pass(&mut self, node: Node) {
+        while let Some(next) = self.order.pass() {
+            let next = &mut self.ours[next].stage;
+            if matches!(next, Stage::Waiting(_)) {
+                *next = Stage::Given(node);
+                return;
+            }
         }
-        if let Some((next, passed)) = next {
-            self.ours[next].stage = Stage::Given(passed, node);
+        if let Node::Waits(node) | Node::Held(node, _) = node {
+            self.delete(node);
         }
     }
 
-    fn hold(&mut self, index: usize, node: u8) {
-        self.ours[index].stage = Stage::Holding(node);
+    /// As `Lease::retire`.
+    fn release(&mut self, node: u8, handoffs: u32) {
+        if self.order.hands_on(handoffs) {
+            self.pass(Node::Held(node, handoffs + 1));
+        } else {
+            self.delete(node);
+            self.pass(Node::Nothing);
+        }
+    }
+
+    fn hold(&mut self, index: usize, node: u8, handoffs: u32) {
+        self.ours[index].stage = Stage::Holding(node, handoffs);
         if matches!(self.theirs, Theirs::Queued(_)) {
             self.waited_for += 1;
         }
@@ -119,14 +143,15 @@ impl World {
             Stage::Away if it.rounds_left > 0 => steps.push(Step::Arrive(index)),
             Stage::Away => {}
             Stage::Waiting(_) => steps.push(Step::GiveUp(index)),
-            Stage::Given(..) => steps.extend([Step::Receive(index), Step::GiveUp(index)]),
+            Stage::Leaving(_) => steps.push(Step::Leave(index)),
+            Stage::Given(_) => steps.extend([Step::Receive(index), Step::GiveUp(index)]),
             Stage::Queued(node) => {
                 steps.push(Step::GiveUp(index));
                 if self.is_first(node) {
                     steps.push(Step::Grant(index));
                 }
             }
-            Stage::Holding(_) | Stage::Bereft => steps.push(Step::Release(index)),
+            Stage::Holding(..) | Stage::Bereft => steps.push(Step::Release(index)),
         }
     }
 
@@ -136,47 +161,55 @@ impl World {
                 self.ours[index].rounds_left -= 1;
                 self.ours[index].stage = match self.order.take() {
                     true => Stage::Queued(self.enter()),
-                    false => Stage::Waiting(self.order.wait(index)),
+                    false => Stage::Waiting(self.order.enlist(index)),
                 };
             }
             Step::GiveUp(index) => {
                 let stage = std::mem::replace(&mut self.ours[index].stage, Stage::Away);
                 match stage {
-                    Stage::Waiting(ticket) => self.order.leave(ticket),
-                    Stage::Given(passed, node) => self.pass(passed, node),
-                    Stage::Queued(node) => self.pass(Passed::Place, node),
-                    Stage::Away | Stage::Holding(_) | Stage::Bereft => {}
+                    Stage::Waiting(ticket) => self.ours[index].stage = Stage::Leaving(ticket),
+                    Stage::Given(node) => self.pass(node),
+                    Stage::Queued(node) => self.pass(Node::Waits(node)),
+                    _ => {}
+                }
+            }
+            Step::Leave(index) => {
+                if let Stage::Leaving(ticket) = self.ours[index].stage {
+                    self.order.leave(ticket);
+                    self.ours[index].stage = Stage::Away;
                 }
             }
             Step::Receive(index) => match self.ours[index].stage {
-                Stage::Given(Passed::Turn, _) => {
+                Stage::Given(Node::Nothing) => {
                     self.ours[index].stage = Stage::Queued(self.enter());
                 }
-                Stage::Given(Passed::Place, node) => self.ours[index].stage = Stage::Queued(node),
-                Stage::Given(Passed::Hold, node) if self.exists(node) => self.hold(index, node),
+                Stage::Given(Node::Waits(node)) => self.ours[index].stage = Stage::Queued(node),
+                Stage::Given(Node::Held(node, handoffs)) if self.exists(node) => {
+                    self.hold(index, node, handoffs);
+                }
                 // Lost on its way: it is waited for anew.
                 _ => {
                     self.ours[index].stage = Stage::Away;
                     self.ours[index].rounds_left += 1;
-                    self.pass(Passed::Turn, 0);
+                    self.pass(Node::Nothing);
                 }
             },
             Step::Grant(index) => {
                 if let Stage::Queued(node) = self.ours[index].stage {
-                    self.hold(index, node);
+                    self.hold(index, node, 0);
                 }
             }
             Step::Release(index) => {
                 let stage = std::mem::replace(&mut self.ours[index].stage, Stage::Away);
-                if let Stage::Holding(node) = stage {
-                    self.pass(Passed::Hold, node);
+                if let Stage::Holding(node, handoffs) = stage {
+                    self.release(node, handoffs);
                 }
             }
             Step::Lose => self.lose(),
             Step::TheyArrive => {
                 self.their_rounds_left -= 1;
                 self.theirs = Theirs::Queued(self.enter());
-                let holding = |it: &Ours| matches!(it.stage, Stage::Holding(_));
+                let holding = |it: &Ours| matches!(it.stage, Stage::Holding(..));
                 self.waited_for = u32::from(self.ours.iter().any(holding));
             }
             Step::TheyHold => {
@@ -204,12 +237,12 @@ impl World {
             match self.ours[index].stage {
                 // The attempt joins again, at the end.
                 Stage::Queued(_) => self.ours[index].stage = Stage::Queued(self.enter()),
-                Stage::Given(Passed::Place, _) => {
-                    self.ours[index].stage = Stage::Given(Passed::Place, self.enter());
+                Stage::Given(Node::Waits(_)) => {
+                    self.ours[index].stage = Stage::Given(Node::Waits(self.enter()));
                 }
-                Stage::Holding(node) => {
+                Stage::Holding(..) => {
                     self.ours[index].stage = Stage::Bereft;
-                    self.pass(Passed::Turn, node);
+                    self.pass(Node::Nothing);
                 }
                 _ => {}
             }
@@ -266,18 +299,18 @@ impl Model for Process {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let handed_on = |_: &Self, world: &World| {
-            let is_handed = |it: &Ours| matches!(it.stage, Stage::Given(Passed::Hold, _));
+            let is_handed = |it: &Ours| matches!(it.stage, Stage::Given(Node::Held(..)));
             world.ours.iter().any(is_handed)
         };
         vec![
             Property::always("one holds", |_, world: &World| {
-                let holding = |it: &&Ours| matches!(it.stage, Stage::Holding(_));
+                let holding = |it: &&Ours| matches!(it.stage, Stage::Holding(..));
                 let theirs = usize::from(matches!(world.theirs, Theirs::Holding(_)));
                 world.ours.iter().filter(holding).count() + theirs <= 1
             }),
             Property::always("whoever holds has the first node", |_, world: &World| {
                 world.ours.iter().all(|it| match it.stage {
-                    Stage::Holding(node) => world.is_first(node),
+                    Stage::Holding(node, _) => world.is_first(node),
                     _ => true,
                 })
             }),

@@ -4,11 +4,14 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
+    clippy::expect_used,
     reason = "a test that cannot go on has failed"
 )]
 
+mod threads;
+mod unsettled;
+
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -221,6 +224,23 @@ on_every_ensemble! {
         held.release().await.unwrap_err();
     }
 
+    async fn session_that_is_closed_ends_who_waits_behind_one_that_nobody_polls(
+        ensemble: TestEnsemble
+    ) {
+        let session = ensemble.session().await;
+        let lock = mutex(&session, 9);
+        let held = lock.acquire().await.unwrap();
+        // Has the turn from then on, and does nothing with it.
+        let _unpolled = waiters(&lock, 1).await;
+        let behind = waiters(&lock, 1).await.remove(0);
+        session.close().await;
+        let closed = behind.await.unwrap_err();
+        assert!(matches!(closed, AcquireError::SessionClosed { .. }), "{closed}");
+        let closed = lock.try_acquire().await.unwrap_err();
+        assert!(matches!(closed, AcquireError::SessionClosed { .. }), "{closed}");
+        drop(held);
+    }
+
     async fn downgraded_write_lock_is_not_handed_on(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let lock = read_write_lock(&session, 9);
@@ -350,79 +370,4 @@ async fn handles_of_a_path_agree_on_the_hand_offs() {
         matches!(differs, ConfigError::OptionsDiffer { .. }),
         "{differs}"
     );
-}
-
-/// Who is inside, and the highest token so far: judged without asking the lock.
-#[derive(Default)]
-struct Judge {
-    inside: usize,
-    highest: Option<FencingToken>,
-    visits: usize,
-    handed_on: usize,
-}
-
-async fn contend_and_give_up(lock: InterProcessMutex, seed: u64, judge: Arc<Mutex<Judge>>) {
-    let mut random = fastrand::Rng::with_seed(seed);
-    for _ in 0..300 {
-        let mut acquire = lock.acquire().boxed();
-        if random.u8(..3) == 0 {
-            // Polled so often and then dropped, whatever it has by then.
-            for _ in 0..random.u8(1..6) {
-                if poll!(acquire.as_mut()).is_ready() {
-                    break;
-                }
-                tokio::task::yield_now().await;
-            }
-            continue;
-        }
-        let guard = acquire.await.unwrap();
-        {
-            let mut judge = judge.lock().unwrap();
-            judge.inside += 1;
-            assert_eq!(judge.inside, 1, "two are inside");
-            assert!(judge.highest < Some(guard.fencing_token()));
-            judge.highest = Some(guard.fencing_token());
-            judge.visits += 1;
-            judge.handed_on += usize::from(guard.fencing_token().handoff() > 0);
-        }
-        tokio::task::yield_now().await;
-        judge.lock().unwrap().inside -= 1;
-        match random.u8(..3) {
-            0 => drop(guard),
-            1 => drop(poll!(guard.release().boxed().as_mut())),
-            _ => guard.release().await.unwrap(),
-        }
-    }
-}
-
-/// What other threads do between any two lines.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn contenders_on_several_threads_that_give_up_at_any_moment_exclude_each_other() {
-    let seed = fastrand::u64(..);
-    eprintln!("seed {seed}");
-    let memory = MemoryEnsemble::new();
-    let ensemble = TestEnsemble::Memory(memory.clone());
-    let sessions: Vec<_> = (0..3).map(|_| memory.session()).collect();
-    let judge = Arc::new(Mutex::new(Judge::default()));
-    let tasks = (0..24).map(|number| {
-        let lock = mutex(&sessions[number % 3], 3);
-        let seed = seed.wrapping_add(number as u64);
-        tokio::spawn(contend_and_give_up(lock, seed, Arc::clone(&judge)))
-    });
-    for task in join_all(tasks).await {
-        task.unwrap();
-    }
-    let visits = judge.lock().unwrap().visits;
-    assert!(visits > 24 * 300 / 2, "{visits}");
-    assert!(judge.lock().unwrap().handed_on > visits / 4);
-    ensemble.await_children(PATH, 0).await;
-    for session in &sessions {
-        mutex(session, 3)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-    }
 }
