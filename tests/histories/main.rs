@@ -15,6 +15,8 @@
 #[path = "../common/again.rs"]
 mod again;
 mod orders;
+#[path = "../common/plot.rs"]
+mod plot;
 mod run;
 mod soak;
 mod stage;

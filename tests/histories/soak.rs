@@ -5,7 +5,6 @@
 
 mod curator;
 mod figures;
-mod plot;
 mod tally;
 
 use std::env;

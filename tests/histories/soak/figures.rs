@@ -7,7 +7,7 @@ use std::time::Duration;
 use recipes_testing::ZooKeeperEnsemble;
 use tokio::time::{Instant, timeout};
 
-use super::plot::{Chart, Line};
+use crate::plot::{Chart, Line, Scale, svg};
 
 /// A server that is paused does not answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -129,14 +129,16 @@ impl Figures {
         let charts = [
             Chart {
                 title: "resident memory, MB, over minutes".to_owned(),
+                scales: [Scale::Linear; 2],
                 lines: memory.collect(),
             },
             Chart {
                 title: "nodes and watches on the servers, over minutes".to_owned(),
+                scales: [Scale::Linear; 2],
                 lines: counted.collect(),
             },
         ];
-        std::fs::write(folder.join("soak.svg"), super::plot::svg(&charts)).unwrap();
+        std::fs::write(folder.join("soak.svg"), svg(&charts)).unwrap();
     }
 }
 

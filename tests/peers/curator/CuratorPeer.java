@@ -380,7 +380,7 @@ public final class CuratorPeer {
                 + ((perms & Perms.ADMIN) != 0 ? "a" : "");
     }
 
-    private static String curatorVersion() throws IOException {
+    static String curatorVersion() throws IOException {
         String record = "/META-INF/maven/org.apache.curator/curator-recipes/pom.properties";
         try (InputStream stream = InterProcessMutex.class.getResourceAsStream(record)) {
             Properties properties = new Properties();

@@ -1,0 +1,160 @@
+//! What the figures are to show: ratios within one run.
+
+use super::plan::{
+    CONTENDERS, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, UNCONTENDED, contended, drain,
+};
+use super::record::{Record, Series};
+use super::side::Kind;
+use super::stage::Way;
+
+/// A ratio, and what it has to be.
+#[derive(Debug)]
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    pub(crate) ratio: f64,
+    pub(crate) bound: Bound,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Goal {
+    pub(crate) fn is_met(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(bound) => self.ratio <= bound,
+            Bound::AtLeast(bound) => self.ratio >= bound,
+        }
+    }
+}
+
+/// Those whose cases were measured.
+pub(crate) fn goals(record: &Record) -> Vec<Goal> {
+    let all = [
+        against_the_floor(record),
+        against_curator(record),
+        by_length(record),
+    ];
+    let goals = all.into_iter().flatten();
+    let goals =
+        goals.filter_map(|(what, ratio, bound)| ratio.map(|ratio| Goal { what, ratio, bound }));
+    goals.collect()
+}
+
+/// What, the ratio if it was measured, and the bound.
+type Claim = (String, Option<f64>, Bound);
+
+fn against_the_floor(record: &Record) -> Vec<Claim> {
+    let floor = |quantity, way| {
+        let ours = record.get(UNCONTENDED, quantity, way, Kind::Ours)?.median();
+        Some(ours / record.get(UNCONTENDED, quantity, way, Kind::Raw)?.median())
+    };
+    let hand_off = || {
+        let (rate, way) = (Quantity::Rate, Way::Distant);
+        let rate = record
+            .get(&contended(CONTENDERS), rate, way, Kind::Ours)?
+            .median();
+        let write = record
+            .get(UNCONTENDED, Quantity::Acquire, way, Kind::Raw)?
+            .median();
+        Some(1e6 / rate / write)
+    };
+    vec![
+        (
+            "acquire at 1.5 ms, to a raw create".to_owned(),
+            floor(Quantity::Acquire, Way::Distant),
+            Bound::AtMost(1.1),
+        ),
+        (
+            "acquire + release local, to a raw create and delete".to_owned(),
+            floor(Quantity::Cycle, Way::Local),
+            Bound::AtMost(1.15),
+        ),
+        (
+            "hand-off between 8 at 1.5 ms, in round trips (of a raw create)".to_owned(),
+            hand_off(),
+            Bound::AtMost(1.15),
+        ),
+    ]
+}
+
+fn against_curator(record: &Record) -> Vec<Claim> {
+    use Quantity::{Cycle, HandOff, Rate};
+    use Way::{Distant, Local};
+    let eight = &contended(CONTENDERS);
+    let rows = [
+        (
+            "acquire + release at 1.5 ms",
+            UNCONTENDED,
+            Cycle,
+            Distant,
+            1.5,
+        ),
+        ("8 contending, local", eight, Rate, Local, 2.5),
+        ("8 contending at 1.5 ms", eight, Rate, Distant, 2.5),
+        (
+            "drain of 1,000, local",
+            &drain(QUEUES[3]),
+            HandOff,
+            Local,
+            60.0,
+        ),
+        ("multi-lock of 8, local", SET, Cycle, Local, 6.0),
+        ("multi-lock of 8 at 1.5 ms", SET, Cycle, Distant, 10.0),
+        ("32 in parallel, local", PARALLEL, Rate, Local, 2.0),
+        ("32 in parallel at 1.5 ms", PARALLEL, Rate, Distant, 2.0),
+        ("read/write at 1.5 ms", READ_WRITE, Rate, Distant, 2.0),
+    ];
+    let ratios = rows.map(|(what, case, quantity, way, bound)| {
+        let better = || {
+            let ours = record.get(case, quantity, way, Kind::Ours)?;
+            Some(better(
+                ours,
+                record.get(case, quantity, way, Kind::Curator)?,
+            ))
+        };
+        (what, better(), Bound::AtLeast(bound))
+    });
+    let worst_pair = || {
+        let ours = record.get(UNCONTENDED, Cycle, Local, Kind::Ours)?;
+        let curators = record.get(UNCONTENDED, Cycle, Local, Kind::Curator)?;
+        let pairs = ours.values.iter().zip(&curators.values);
+        pairs
+            .map(|(ours, curators)| curators / ours)
+            .reduce(f64::min)
+    };
+    let what = "acquire + release, local, the worst pair";
+    let mut claims = vec![(what, worst_pair(), Bound::AtLeast(1.0))];
+    claims.extend(ratios);
+    let times_better =
+        |(what, ratio, bound)| (format!("{what}: better than Curator by"), ratio, bound);
+    claims.into_iter().map(times_better).collect()
+}
+
+/// By how much ours is better than another's.
+pub(crate) fn better(ours: &Series, others: &Series) -> f64 {
+    let ratio = others.median() / ours.median();
+    if ours.quantity.is_cost() {
+        ratio
+    } else {
+        1.0 / ratio
+    }
+}
+
+fn by_length(record: &Record) -> Vec<Claim> {
+    let cost = |waiters| {
+        let series = record.get(&drain(waiters), Quantity::HandOff, Way::Local, Kind::Ours);
+        series.map(Series::median)
+    };
+    let growth = cost(QUEUES[3])
+        .zip(cost(QUEUES[1]))
+        .map(|(long, short)| long / short);
+    let bound = Bound::AtMost(3.0);
+    vec![(
+        "our hand-off with 1,000 waiters, to that with 100".to_owned(),
+        growth,
+        bound,
+    )]
+}

@@ -1,0 +1,201 @@
+//! This library.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use zookeeper_recipes::{
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member, MultiLock,
+    Session,
+};
+
+use super::work::{Contender, Place, Work, cycles, each, nanos, together};
+
+const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+/// Contenders that join in one go: each asks for a listing, and a server keeps what its clients
+/// have not read.
+const AT_ONCE: usize = 200;
+/// How often the length of the queue is asked for.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+const RANDOM_SEED: u64 = 7;
+
+type Lock = Arc<dyn DistributedLock>;
+
+#[derive(Default)]
+pub(crate) struct Ours {
+    /// By the server that they are connected to; they stay for all measurements.
+    sessions: HashMap<String, Vec<Session>>,
+    held: Option<LockGuard>,
+    waiters: Vec<JoinHandle<()>>,
+}
+
+impl Ours {
+    pub(crate) async fn perform(&mut self, work: Work, place: &Place) -> Vec<u64> {
+        let length = place.length;
+        match work {
+            Work::Uncontended => {
+                let lock = mutex(&self.sessions(&place.at, 1).await[0], &place.path);
+                cycles(OneLock(lock), length).await
+            }
+            Work::Set { members } => {
+                let session = &self.sessions(&place.at, 1).await[0];
+                cycles(OneLock(set(session, &place.path, members)), length).await
+            }
+            Work::Contended { sessions } => {
+                let sessions = self.sessions(&place.at, sessions).await;
+                let locks = sessions
+                    .iter()
+                    .map(|session| OneLock(mutex(session, &place.path)));
+                together(locks.collect(), length).await
+            }
+            Work::Parallel { locks } => {
+                let session = &self.sessions(&place.at, 1).await[0];
+                let path = |index| format!("{}/{index}", place.path);
+                let locks = (0..locks).map(|index| OneLock(mutex(session, &path(index))));
+                together(locks.collect(), length).await
+            }
+            Work::ReadWrite {
+                sessions,
+                write_percent,
+            } => {
+                let sessions = self.sessions(&place.at, sessions).await;
+                let both = sessions.iter().zip(RANDOM_SEED..).map(|(session, seed)| {
+                    let lock = InterProcessReadWriteLock::new(session, &place.path).unwrap();
+                    ReadWrite {
+                        locks: [Arc::new(lock.read_lock()), Arc::new(lock.write_lock())],
+                        write_percent,
+                        random: fastrand::Rng::with_seed(seed),
+                    }
+                });
+                together(both.collect(), length).await
+            }
+            Work::Try => self.tries(place).await,
+            Work::Hold => {
+                // By a session that does not try.
+                let lock = mutex(&self.sessions(&place.at, 2).await[1], &place.path);
+                self.held = Some(lock.acquire().await.unwrap());
+                Vec::new()
+            }
+            Work::Free => {
+                self.held.take().unwrap().release().await.unwrap();
+                Vec::new()
+            }
+            Work::Queue {
+                sessions, waiters, ..
+            } => {
+                self.queue(place, sessions, waiters).await;
+                Vec::new()
+            }
+            Work::Drain => self.drain().await,
+            Work::Read => unreachable!("not compared: {work:?}"),
+        }
+    }
+
+    async fn tries(&mut self, place: &Place) -> Vec<u64> {
+        let lock = mutex(&self.sessions(&place.at, 1).await[0], &place.path);
+        let attempt = move || {
+            let lock = Arc::clone(&lock);
+            async move {
+                let granted = lock.try_acquire().await.unwrap();
+                assert!(granted.is_none(), "granted what another session holds");
+            }
+        };
+        each(attempt, place.length).await
+    }
+
+    async fn queue(&mut self, place: &Place, sessions: usize, waiters: usize) {
+        let sessions = self.sessions(&place.at, sessions).await.to_vec();
+        let locks: Vec<_> = sessions.iter().map(|it| mutex(it, &place.path)).collect();
+        self.held = Some(locks[0].acquire().await.unwrap());
+        for (index, lock) in (0..waiters).zip(locks.iter().cycle()) {
+            let lock = Arc::clone(lock);
+            self.waiters.push(tokio::spawn(async move {
+                let held = lock.acquire().await.unwrap();
+                held.release().await.unwrap();
+            }));
+            if (index + 1) % AT_ONCE == 0 {
+                while length(&sessions[0], &place.path).await < index + 2 {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    async fn drain(&mut self) -> Vec<u64> {
+        let begun = Instant::now();
+        self.held.take().unwrap().release().await.unwrap();
+        let waiters = std::mem::take(&mut self.waiters);
+        let count = u64::try_from(waiters.len()).unwrap();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+        vec![count, nanos(begun.elapsed()), count]
+    }
+
+    /// The first so many sessions with that server.
+    async fn sessions(&mut self, at: &str, count: usize) -> &[Session] {
+        let sessions = self.sessions.entry(at.to_owned()).or_default();
+        while sessions.len() < count {
+            let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+            sessions.push(options.connect(at).await.unwrap());
+        }
+        &sessions[..count]
+    }
+
+    pub(crate) async fn close(self) {
+        for session in self.sessions.into_values().flatten() {
+            session.close().await;
+        }
+    }
+}
+
+fn mutex(session: &Session, path: &str) -> Lock {
+    Arc::new(InterProcessMutex::new(session, path).unwrap())
+}
+
+fn set(session: &Session, path: &str, members: usize) -> Lock {
+    let members = (0..members).map(|member| Member::mutex(format!("{path}/{member}")));
+    Arc::new(MultiLock::new(session, members).unwrap())
+}
+
+/// Number of contenders, the holder among them.
+async fn length(session: &Session, path: &str) -> usize {
+    let directory = session.read(path).await.unwrap();
+    usize::try_from(directory.unwrap().1.children).unwrap()
+}
+
+struct OneLock(Lock);
+
+impl Contender for OneLock {
+    type Held = LockGuard;
+
+    async fn take(&mut self) -> LockGuard {
+        self.0.acquire().await.unwrap()
+    }
+
+    async fn give_back(&mut self, held: LockGuard) {
+        held.release().await.unwrap();
+    }
+}
+
+struct ReadWrite {
+    /// To read, to write.
+    locks: [Lock; 2],
+    write_percent: u8,
+    random: fastrand::Rng,
+}
+
+impl Contender for ReadWrite {
+    type Held = LockGuard;
+
+    async fn take(&mut self) -> LockGuard {
+        let writes = self.random.u8(..100) < self.write_percent;
+        self.locks[usize::from(writes)].acquire().await.unwrap()
+    }
+
+    async fn give_back(&mut self, held: LockGuard) {
+        held.release().await.unwrap();
+    }
+}

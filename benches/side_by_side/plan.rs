@@ -1,0 +1,178 @@
+//! What is compared: the rows.
+
+use super::side::Kind;
+use super::stage::Way;
+use super::work::Work;
+
+/// What is measured of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// Of an acquire, in microseconds.
+    Acquire,
+    /// Of an acquire and a release, in microseconds.
+    Cycle,
+    /// Of one attempt, in microseconds.
+    Attempt,
+    /// In microseconds.
+    HandOff,
+    /// Cycles in a second.
+    Rate,
+}
+
+impl Quantity {
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Acquire | Self::Cycle | Self::Attempt | Self::HandOff => "µs",
+            Self::Rate => "/s",
+        }
+    }
+
+    pub(crate) fn is_cost(self) -> bool {
+        self != Self::Rate
+    }
+}
+
+/// What the sides do, each in the same way.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) work: Work,
+    pub(crate) sides: Vec<Kind>,
+    pub(crate) ways: Vec<Way>,
+    /// As many repetitions as that, where it is fewer than all.
+    pub(crate) repetitions_max: usize,
+    /// Left out of the short form.
+    pub(crate) is_long: bool,
+    /// A point of a plot, and no row of the table.
+    pub(crate) is_point: bool,
+}
+
+pub(crate) const CONTENDERS: usize = 8;
+pub(crate) const UNCONTENDED: &str = "acquire + release, uncontended";
+pub(crate) const ROUND_TRIP: &str = "round trip: a read of a node";
+pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
+pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
+pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+pub(crate) const TRY: &str = "failed try-acquire";
+/// Lengths of queues; up to the second the distant way is tried, too, for both.
+pub(crate) const QUEUES: [usize; 5] = [10, 100, 200, 1_000, 10_000];
+/// Sessions that contend for one lock.
+pub(crate) const SESSIONS: [usize; 5] = [1, 2, 4, CONTENDERS, 16];
+
+const BOTH_WAYS: [Way; 2] = [Way::Local, Way::Distant];
+const PAIR: [Kind; 2] = [Kind::Ours, Kind::Curator];
+
+pub(crate) fn contended(sessions: usize) -> String {
+    format!("one lock, {sessions} sessions contending")
+}
+
+pub(crate) fn drain(waiters: usize) -> String {
+    format!("drain {waiters} waiters over {CONTENDERS} sessions")
+}
+
+/// Curator's queue where each waiter has a lock object.
+pub(crate) fn drain_apart(waiters: usize) -> String {
+    format!("{}, an object each", drain(waiters))
+}
+
+impl Case {
+    fn new(name: impl Into<String>, work: Work, sides: &[Kind]) -> Self {
+        Self {
+            name: name.into(),
+            work,
+            sides: sides.to_vec(),
+            ways: BOTH_WAYS.to_vec(),
+            repetitions_max: usize::MAX,
+            is_long: false,
+            is_point: false,
+        }
+    }
+
+    fn only(mut self, way: Way) -> Self {
+        self.ways = vec![way];
+        self
+    }
+
+    fn at_most(mut self, repetitions: usize) -> Self {
+        self.repetitions_max = repetitions;
+        self
+    }
+
+    fn long(mut self) -> Self {
+        self.is_long = true;
+        self
+    }
+
+    fn point(mut self, is_point: bool) -> Self {
+        self.is_point = is_point;
+        self
+    }
+}
+
+/// All rows and points, in the order of the table.
+pub(crate) fn cases() -> Vec<Case> {
+    let sessions_of = |sessions| Work::Contended { sessions };
+    let with_all = [Kind::Ours, Kind::Curator, Kind::BuiltIn, Kind::Kazoo];
+    let mut cases = vec![
+        Case::new(ROUND_TRIP, Work::Read, &[Kind::Raw]),
+        Case::new(UNCONTENDED, Work::Uncontended, &Kind::ALL),
+        Case::new(contended(CONTENDERS), sessions_of(CONTENDERS), &with_all),
+        Case::new(SET, Work::Set { members: 8 }, &PAIR),
+        Case::new(PARALLEL, Work::Parallel { locks: 32 }, &PAIR),
+    ];
+    let mix = Work::ReadWrite {
+        sessions: CONTENDERS,
+        write_percent: 10,
+    };
+    cases.push(Case::new(READ_WRITE, mix, &PAIR));
+    let with_kazoo = [Kind::Ours, Kind::Curator, Kind::Kazoo];
+    cases.push(Case::new(TRY, Work::Try, &with_kazoo));
+    cases.extend(queues());
+    let others = SESSIONS.into_iter().filter(|it| *it != CONTENDERS);
+    cases.extend(others.map(|sessions| {
+        let case = Case::new(contended(sessions), sessions_of(sessions), &PAIR);
+        case.at_most(3).point(true)
+    }));
+    cases
+}
+
+fn queues() -> impl Iterator<Item = Case> {
+    let [shortest, short, middle, long, longest] = QUEUES;
+    let queue = |waiters, apart| Work::Queue {
+        sessions: CONTENDERS,
+        waiters,
+        apart,
+    };
+    let case =
+        move |waiters, sides: &[Kind]| Case::new(drain(waiters), queue(waiters, false), sides);
+    let apart = move |waiters| {
+        let sides = [Kind::Curator];
+        Case::new(drain_apart(waiters), queue(waiters, true), &sides)
+    };
+    [
+        case(shortest, &PAIR).point(true).at_most(3),
+        case(short, &PAIR),
+        case(middle, &PAIR),
+        apart(middle).at_most(3),
+        case(long, &PAIR).only(Way::Local).long(),
+        apart(long).only(Way::Local).at_most(2).long(),
+        Case::new(drain(long), queue(long, false), &[Kind::Ours])
+            .only(Way::Distant)
+            .long(),
+        case(longest, &[Kind::Ours])
+            .only(Way::Local)
+            .at_most(1)
+            .long(),
+    ]
+    .into_iter()
+}
+
+impl Case {
+    /// How often a side does it: Curator takes about a minute for the longest of its queues.
+    pub(crate) fn repetitions(&self, side: Kind, repetitions: usize) -> usize {
+        let is_slow = self.is_long && side == Kind::Curator;
+        repetitions
+            .min(self.repetitions_max)
+            .min(if is_slow { 2 } else { usize::MAX })
+    }
+}

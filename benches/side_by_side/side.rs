@@ -1,0 +1,96 @@
+//! Who is compared.
+
+use std::fmt;
+
+use super::client::{BuiltIn, Raw};
+use super::ours::Ours;
+use super::peer::Peer;
+use super::work::{Place, Work};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    Curator,
+    BuiltIn,
+    Kazoo,
+    Raw,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Ours,
+        Self::Curator,
+        Self::BuiltIn,
+        Self::Kazoo,
+        Self::Raw,
+    ];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ours => "ours",
+            Self::Curator => "Curator",
+            Self::BuiltIn => "zookeeper-client's lock",
+            Self::Kazoo => "kazoo",
+            Self::Raw => "raw create, delete",
+        })
+    }
+}
+
+pub(crate) struct Sides {
+    ours: Ours,
+    built_in: BuiltIn,
+    raw: Raw,
+    curator: Peer,
+    /// Or why it is left out.
+    kazoo: Result<Peer, String>,
+    pub(crate) curator_version: String,
+    /// Or why it is left out.
+    pub(crate) kazoo_version: Result<String, String>,
+}
+
+impl Sides {
+    pub(crate) async fn start() -> Self {
+        let mut curator = Peer::curator().await.expect("no Curator");
+        let mut kazoo = Peer::kazoo();
+        let kazoo_version = match &mut kazoo {
+            Ok(peer) => peer.version().await,
+            Err(reason) => Err(reason.clone()),
+        };
+        Self {
+            curator_version: curator.version().await.expect("no Curator"),
+            ours: Ours::default(),
+            built_in: BuiltIn::default(),
+            raw: Raw::default(),
+            curator,
+            kazoo,
+            kazoo_version,
+        }
+    }
+
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        kind != Kind::Kazoo || self.kazoo_version.is_ok()
+    }
+
+    /// Panics where a side fails: what it did not do cannot be compared.
+    pub(crate) async fn perform(&mut self, kind: Kind, work: Work, place: &Place) -> Vec<u64> {
+        let peer = match kind {
+            Kind::Ours => return self.ours.perform(work, place).await,
+            Kind::BuiltIn => return self.built_in.perform(work, place).await,
+            Kind::Raw => return self.raw.perform(work, place).await,
+            Kind::Curator => &mut self.curator,
+            Kind::Kazoo => self.kazoo.as_mut().expect("kazoo is left out"),
+        };
+        let performed = peer.perform(work, place).await;
+        performed.unwrap_or_else(|error| panic!("{kind}: {error}"))
+    }
+
+    pub(crate) async fn close(self) {
+        self.ours.close().await;
+        self.curator.close().await;
+        if let Ok(kazoo) = self.kazoo {
+            kazoo.close().await;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What every side of the comparison is asked to do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future;
+use tokio::time::Instant;
+
+/// Before contenders that share the work are counted, all of them shall have begun.
+const BEGIN: Duration = Duration::from_millis(200);
+
+/// One step. What it answers are numbers, by kind:
+///
+/// | work | figures |
+/// |---|---|
+/// | `Uncontended`, `Set` | nanoseconds of each acquire and each release, in turn |
+/// | `Try`, `Read` | nanoseconds of each attempt |
+/// | `Contended`, `Parallel`, `ReadWrite` | cycles while all were at it, nanoseconds of that, all cycles |
+/// | `Drain` | cycles, nanoseconds, cycles |
+/// | `Hold`, `Free`, `Queue` | none |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Read a node, which is a round trip and nothing else.
+    Read,
+    /// Acquire and release what nobody else wants.
+    Uncontended,
+    /// The same for several locks together.
+    Set { members: usize },
+    /// Sessions that want one lock all the time.
+    Contended { sessions: usize },
+    /// Contenders of one session that want different locks.
+    Parallel { locks: usize },
+    /// Sessions that read and write under one lock.
+    ReadWrite { sessions: usize, write_percent: u8 },
+    /// Lets another session have the lock, from now on.
+    Hold,
+    /// Tries in vain to get what is held.
+    Try,
+    /// Ends `Hold`.
+    Free,
+    /// Lets waiters queue up behind a holder, in Curator's case with a lock object for each of them
+    /// (`apart`) or one for each session.
+    Queue {
+        sessions: usize,
+        waiters: usize,
+        apart: bool,
+    },
+    /// Releases the holder of `Queue`; all of the waiters have the lock in turn.
+    Drain,
+}
+
+/// Where, on which lock, and how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) at: String,
+    pub(crate) path: String,
+    pub(crate) length: Duration,
+}
+
+/// As `tests/peers/README.md` has it: the line that a peer reads.
+pub(crate) struct Order<'a>(pub(crate) Work, pub(crate) &'a Place);
+
+impl fmt::Display for Order<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { at, path, length } = self.1;
+        let place = format!("{at} {path} {}", length.as_millis());
+        match self.0 {
+            Work::Read => write!(f, "read {place}"),
+            Work::Uncontended => write!(f, "uncontended {place}"),
+            Work::Set { members } => write!(f, "set {place} {members}"),
+            Work::Contended { sessions } => write!(f, "contended {place} {sessions}"),
+            Work::Parallel { locks } => write!(f, "parallel {place} {locks}"),
+            Work::ReadWrite {
+                sessions,
+                write_percent,
+            } => write!(f, "readwrite {place} {sessions} {write_percent}"),
+            Work::Hold => write!(f, "hold {place}"),
+            Work::Try => write!(f, "try {place}"),
+            Work::Free => write!(f, "free"),
+            Work::Queue {
+                sessions,
+                waiters,
+                apart,
+            } => write!(f, "queue {place} {sessions} {waiters} {}", u8::from(apart)),
+            Work::Drain => write!(f, "drain"),
+        }
+    }
+}
+
+/// Takes what it contends for, and gives it back.
+pub(crate) trait Contender: Send + 'static {
+    type Held: Send;
+
+    fn take(&mut self) -> impl Future<Output = Self::Held> + Send;
+    fn give_back(&mut self, held: Self::Held) -> impl Future<Output = ()> + Send;
+}
+
+/// One contender, alone, on a task of its own.
+pub(crate) async fn cycles(mut contender: impl Contender, length: Duration) -> Vec<u64> {
+    let cycles = async move {
+        let (mut samples, start) = (Vec::new(), Instant::now());
+        while start.elapsed() < length {
+            let begun = Instant::now();
+            let held = contender.take().await;
+            let taken = Instant::now();
+            contender.give_back(held).await;
+            samples.extend([nanos(taken - begun), nanos(taken.elapsed())]);
+        }
+        samples
+    };
+    tokio::spawn(cycles).await.unwrap()
+}
+
+/// One after the other, on a task of its own.
+pub(crate) async fn each<F>(
+    mut attempt: impl FnMut() -> F + Send + 'static,
+    length: Duration,
+) -> Vec<u64>
+where
+    F: Future<Output = ()> + Send,
+{
+    let attempts = async move {
+        let (mut samples, start) = (Vec::new(), Instant::now());
+        while start.elapsed() < length {
+            let begun = Instant::now();
+            attempt().await;
+            samples.push(nanos(begun.elapsed()));
+        }
+        samples
+    };
+    tokio::spawn(attempts).await.unwrap()
+}
+
+/// Contenders side by side, each on a task of its own.
+pub(crate) async fn together<C: Contender>(contenders: Vec<C>, length: Duration) -> Vec<u64> {
+    let shared = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
+    let tasks = contenders.into_iter().map(|mut contender| {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let (over, done) = &*shared;
+            while !over.load(Ordering::Relaxed) {
+                let held = contender.take().await;
+                contender.give_back(held).await;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let (over, done) = &*shared;
+    tokio::time::sleep(BEGIN).await;
+    let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
+    tokio::time::sleep(length).await;
+    let (counted, length) = (done.load(Ordering::Relaxed) - before, begun.elapsed());
+    over.store(true, Ordering::Relaxed);
+    future::try_join_all(tasks).await.unwrap();
+    vec![counted, nanos(length), done.load(Ordering::Relaxed)]
+}
+
+pub(crate) fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap()
+}

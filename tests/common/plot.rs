@@ -1,0 +1,171 @@
+//! Lines on scales, as a picture.
+
+#![allow(dead_code, reason = "not every picture uses all of it")]
+
+use std::fmt::Write as _;
+
+/// Of one chart, with room for the names at its right.
+const WIDTH: f64 = 900.0;
+const HEIGHT: f64 = 300.0;
+const NAMES: f64 = 190.0;
+const MARGIN: f64 = 50.0;
+
+/// Steps of a linear scale.
+const STEPS: u32 = 5;
+
+const COLOURS: [&str; 9] = [
+    "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f",
+    "#17becf",
+];
+
+/// Figures that belong together.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How figures are spread over an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// From 0.
+    Linear,
+    /// Ten times as much is one step; figures are above 0.
+    Logarithmic,
+}
+
+/// Lines on one pair of scales.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// Across, and up.
+    pub(crate) scales: [Scale; 2],
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A scale with its ends.
+#[derive(Clone, Copy)]
+struct Axis {
+    scale: Scale,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn new(scale: Scale, figures: impl Iterator<Item = f64> + Clone) -> Self {
+        let lowest = figures.clone().fold(f64::INFINITY, f64::min);
+        let highest = figures.fold(0.1, f64::max);
+        let (from, to) = match scale {
+            Scale::Linear => (0.0, round_up(highest)),
+            Scale::Logarithmic => {
+                let from = lowest.min(highest).log10().floor();
+                (from, highest.log10().ceil().max(from + 1.0))
+            }
+        };
+        Self { scale, from, to }
+    }
+
+    /// Where the figure stands, 0 to 1.
+    fn part(&self, figure: f64) -> f64 {
+        let figure = match self.scale {
+            Scale::Linear => figure,
+            Scale::Logarithmic => figure.log10(),
+        };
+        (figure - self.from) / (self.to - self.from)
+    }
+
+    /// Where to write which figures.
+    fn marks(&self) -> Vec<(f64, String)> {
+        match self.scale {
+            Scale::Linear => {
+                let parts = (0..=STEPS).map(|step| f64::from(step) / f64::from(STEPS));
+                let figure = |part: f64| part * self.to;
+                let digits = usize::from(self.to < f64::from(2 * STEPS));
+                parts
+                    .map(|part| (part, format!("{:.digits$}", figure(part))))
+                    .collect()
+            }
+            Scale::Logarithmic => {
+                let powers = std::iter::successors(Some(self.from), |power| Some(power + 1.0));
+                let powers = powers.take_while(|power| *power <= self.to);
+                let figures = powers.map(|power| 10_f64.powf(power));
+                figures
+                    .map(|figure| (self.part(figure), format!("{figure}")))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// All charts, one below the other.
+pub(crate) fn svg(charts: &[Chart]) -> String {
+    let (width, each) = (WIDTH + NAMES + 2.0 * MARGIN, HEIGHT + 2.0 * MARGIN);
+    let height = charts.iter().fold(0.0, |height, _| height + each);
+    let mut text = format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>"#
+    );
+    let mut top = MARGIN;
+    for chart in charts {
+        write!(text, r#"<g transform="translate({MARGIN},{top})">"#).unwrap();
+        chart.draw(&mut text);
+        text += "</g>";
+        top += each;
+    }
+    text + "</svg>\n"
+}
+
+impl Chart {
+    fn draw(&self, text: &mut String) {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let across = Axis::new(self.scales[0], points.clone().map(|(x, _)| *x));
+        let up = Axis::new(self.scales[1], points.map(|(_, y)| *y));
+        write!(
+            text,
+            r#"<text y="-12" font-size="14">{}</text>"#,
+            self.title
+        )
+        .unwrap();
+        for (part, figure) in up.marks() {
+            let y = HEIGHT * (1.0 - part);
+            write!(
+                text,
+                r##"<path d="M0,{y}H{WIDTH}" stroke="#ddd"/><text x="-6" y="{}" text-anchor="end">{figure}</text>"##,
+                y + 4.0
+            )
+            .unwrap();
+        }
+        for (part, figure) in across.marks() {
+            write!(
+                text,
+                r#"<text x="{}" y="{}" text-anchor="middle">{figure}</text>"#,
+                WIDTH * part,
+                HEIGHT + 18.0
+            )
+            .unwrap();
+        }
+        let named = self.lines.iter().zip(COLOURS.iter().cycle());
+        let mut name_at = 10.0;
+        for (line, colour) in named {
+            let points = line.points.iter();
+            let points = points.map(|(x, y)| {
+                let (x, y) = (across.part(*x) * WIDTH, HEIGHT * (1.0 - up.part(*y)));
+                format!("{x:.1},{y:.1}")
+            });
+            let points = points.collect::<Vec<_>>().join(" ");
+            write!(
+                text,
+                r#"<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/><text x="{}" y="{name_at}" fill="{colour}">{}</text>"#,
+                WIDTH + 10.0,
+                line.name
+            )
+            .unwrap();
+            name_at += 18.0;
+        }
+    }
+}
+
+/// To a number whose steps are easy to read.
+fn round_up(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].into_iter();
+    let mut fits = steps.map(|it| it * unit).filter(|it| *it >= value);
+    fits.next().unwrap_or(value)
+}
