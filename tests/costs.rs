@@ -1,0 +1,279 @@
+//! What each operation asks of a real server: its requests, one by one, and its transactions.
+//!
+//! Counts, no times: they are the same on every machine. In memory, `hand_off.rs` counts round trips
+//! as well, `many_waiters.rs` counts in a queue of thousands. `scripts/bench --quick` runs these.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use zookeeper_recipes::{
+    DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session,
+};
+
+const PATH: &str = "/locks/orders";
+/// Long enough that a busy machine loses no session.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+/// Who was told something does it within this.
+const QUIET: Duration = Duration::from_millis(100);
+/// Within this, what a test waits for has happened or never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Each is done so often, so that what is due only now and then would be seen.
+const TIMES: usize = 20;
+
+/// A server behind a proxy that notes what sessions ask.
+struct Stage {
+    ensemble: TestEnsemble,
+    proxy: FaultProxy,
+}
+
+/// What was asked and what it led to.
+#[derive(Debug)]
+struct Costs {
+    /// In the order of their arrival, with the number of the connection.
+    requests: Vec<(u64, Opcode)>,
+    /// Watches that have fired, by connection.
+    notified: BTreeMap<u64, usize>,
+    transactions: i64,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        // To reap empty directories is a transaction that nobody asks for.
+        let server =
+            ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
+        let server = server.start().await.unwrap();
+        let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
+        let ensemble = TestEnsemble::Real(server);
+        Self { ensemble, proxy }
+    }
+
+    /// A session with a connection of its own; the first has number 1.
+    async fn session(&self) -> Session {
+        let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+        let connected = options.connect(&self.proxy.connect_string()).await;
+        connected.unwrap()
+    }
+
+    /// Waits until nobody has asked or said anything for a moment.
+    async fn quiet(&self) {
+        let mut before = None;
+        loop {
+            let now = Some(self.proxy.log().len());
+            if now == before {
+                return;
+            }
+            before = now;
+            tokio::time::sleep(QUIET).await;
+        }
+    }
+
+    /// What the operation costs, all that follows from it included.
+    async fn costs_of<T>(&self, operation: impl Future<Output = T>) -> (T, Costs) {
+        self.quiet().await;
+        self.proxy.clear_log();
+        let zxid = self.ensemble.zxid().await;
+        let done = operation.await;
+        self.quiet().await;
+        let transactions = self.ensemble.zxid().await - zxid;
+        let frames = self.proxy.log();
+        let frames: Vec<_> = frames.iter().filter(|frame| !is_alive(frame)).collect();
+        let requests = frames
+            .iter()
+            .filter(|it| it.direction == Direction::ToServer);
+        let mut notified = BTreeMap::new();
+        for frame in frames.iter().filter(|it| it.opcode == Opcode::Notification) {
+            *notified.entry(frame.connection).or_default() += 1;
+        }
+        let costs = Costs {
+            requests: requests.map(|it| (it.connection, it.opcode)).collect(),
+            notified,
+            transactions,
+        };
+        (done, costs)
+    }
+}
+
+/// Whether it only says that a session is there: a ping, or a heartbeat and its answer.
+fn is_alive(frame: &Frame) -> bool {
+    match frame.opcode {
+        Opcode::Ping | Opcode::Connect => true,
+        Opcode::Sync => frame.paths == ["/"],
+        _ => false,
+    }
+}
+
+impl Costs {
+    fn opcodes(&self) -> Vec<Opcode> {
+        self.requests.iter().map(|(_, opcode)| *opcode).collect()
+    }
+}
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uncontended_lock_is_one_create_one_list_one_delete() {
+    let stage = Stage::set().await;
+    let lock = mutex(&stage.session().await);
+    let cycle = async || lock.acquire().await.unwrap().release().await.unwrap();
+    // Makes the directory.
+    cycle().await;
+    for _ in 0..TIMES {
+        let ((), costs) = stage.costs_of(cycle()).await;
+        let expected = [Opcode::Create, Opcode::GetChildren, Opcode::Delete];
+        assert_eq!(costs.opcodes(), expected);
+        assert_eq!(costs.transactions, 2);
+        assert_eq!(costs.notified, BTreeMap::new());
+    }
+    println!("acquire + release: 3 requests, 2 transactions");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_leaves_with_the_create_and_not_after_its_reply() {
+    let stage = Stage::set().await;
+    let session = stage.session().await;
+    let set = MultiLock::new(&session, (0..8).map(|seat| Member::mutex(seat_path(seat)))).unwrap();
+    let locks: [(&dyn DistributedLock, _, _); 2] = [
+        (&mutex(&session), Opcode::Create, 1),
+        (&set, Opcode::Multi, 8),
+    ];
+    for (lock, create, lists) in locks {
+        lock.acquire().await.unwrap().release().await.unwrap();
+        stage.quiet().await;
+        stage.proxy.clear_log();
+        let reply = stage.proxy.on(Direction::FromServer).opcode(create).hold();
+        let listed = async {
+            reply.reached().await;
+            let list = stage
+                .proxy
+                .on(Direction::ToServer)
+                .opcode(Opcode::GetChildren);
+            list.nth(lists).seen().await;
+            reply.release();
+        };
+        let (held, ()) = tokio::join!(
+            lock.acquire(),
+            timeout(PATIENCE, listed).map(Result::unwrap)
+        );
+        held.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn try_on_a_busy_lock_is_one_list_and_no_transaction() {
+    let stage = Stage::set().await;
+    let held = mutex(&stage.session().await).acquire().await.unwrap();
+    let tries = mutex(&stage.session().await);
+    for _ in 0..TIMES {
+        let (granted, costs) = stage.costs_of(tries.try_acquire()).await;
+        assert!(granted.unwrap().is_none());
+        let of_the_try = costs
+            .requests
+            .iter()
+            .filter(|(connection, _)| *connection == 2);
+        let of_the_try: Vec<_> = of_the_try.collect();
+        assert_eq!(of_the_try, [&(2, Opcode::GetChildren)]);
+        assert_eq!(costs.transactions, 0);
+    }
+    held.release().await.unwrap();
+    println!("failed try: 1 request, 0 transactions");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_of_eight_is_two_transactions_and_eight_lists() {
+    let stage = Stage::set().await;
+    let session = stage.session().await;
+    let set = MultiLock::new(&session, (0..8).map(|seat| Member::mutex(seat_path(seat)))).unwrap();
+    let cycle = async || set.acquire().await.unwrap().release().await.unwrap();
+    cycle().await;
+    for _ in 0..TIMES {
+        let ((), costs) = stage.costs_of(cycle()).await;
+        let mut opcodes = costs.opcodes();
+        // Servers before 3.7.2 and 3.8.2 do not tell a transaction's number: one read does.
+        opcodes.retain(|it| *it != Opcode::GetData);
+        assert!(costs.requests.len() - opcodes.len() <= 1, "{costs:?}");
+        let lists = [Opcode::GetChildren; 8];
+        assert_eq!(
+            opcodes,
+            [&[Opcode::Multi][..], &lists, &[Opcode::Multi]].concat()
+        );
+        assert_eq!(costs.transactions, 2);
+    }
+    println!("set of 8, acquire + release: 2 transactions, 8 lists, at most 1 read");
+}
+
+fn seat_path(seat: usize) -> String {
+    format!("/seats/{seat}")
+}
+
+/// A granted waiter: its connection and its guard.
+type Granted = (u64, MutexGuard);
+
+/// Lets all but the first session queue up behind it; they are granted by the receiver.
+async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<Granted> {
+    let (grants, granted) = mpsc::unbounded_channel();
+    for (ahead, (session, connection)) in sessions.iter().zip(1..).enumerate() {
+        let (lock, grants) = (mutex(session), grants.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            // At the end of the test nobody takes it.
+            grants.send((connection, guard)).ok();
+        });
+        stage.ensemble.await_children(PATH, ahead + 1).await;
+    }
+    // A holder that did not wait watches its node when it has held it for a while.
+    let first = stage.proxy.on(Direction::ToServer).connection(1);
+    first.opcode(Opcode::GetData).seen().await;
+    granted
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length() {
+    /// So few that the shorter queue always has one behind the next.
+    const HAND_OFFS: usize = 3;
+    for waiters in [HAND_OFFS + 1, 40] {
+        let stage = Stage::set().await;
+        let mut sessions = Vec::new();
+        for _ in 0..=waiters {
+            sessions.push(stage.session().await);
+        }
+        let mut granted = queue(&stage, &sessions).await;
+        let (mut holder, mut held) = granted.recv().await.unwrap();
+        for _ in 0..HAND_OFFS {
+            let hand_off = async {
+                held.release().await.unwrap();
+                let next = granted.recv().await.unwrap();
+                // The one behind the new holder looks who is ahead of it now.
+                let listing = stage.proxy.on(Direction::FromServer);
+                listing.opcode(Opcode::GetChildren).seen().await;
+                next
+            };
+            let ((next, guard), costs) = stage.costs_of(hand_off).await;
+            assert_eq!(next, holder + 1, "first come, first served");
+            assert!(granted.try_recv().is_err(), "granted to two");
+            // Of the critical path, the first alone.
+            let expected = [(holder, Opcode::Delete), (next + 1, Opcode::GetChildren)];
+            assert_eq!(costs.requests, expected, "{waiters} waiters");
+            // The holder, too, watches its own node, once it has waited.
+            let mut notified = costs.notified.clone();
+            notified.remove(&holder);
+            assert_eq!(notified, BTreeMap::from([(next, 1), (next + 1, 1)]));
+            assert_eq!(costs.transactions, 1);
+            (holder, held) = (next, guard);
+        }
+        println!(
+            "hand-off with {waiters} waiters: 2 requests, 1 transaction, 2 contenders notified"
+        );
+    }
+}
