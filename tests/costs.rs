@@ -155,10 +155,9 @@ async fn list_leaves_with_the_create_and_not_after_its_reply() {
         let reply = stage.proxy.on(Direction::FromServer).opcode(create).hold();
         let listed = async {
             reply.reached().await;
-            let list = stage
-                .proxy
-                .on(Direction::ToServer)
-                .opcode(Opcode::GetChildren);
+            // On the connection that waits: on another one it would look for the lost create.
+            let list = stage.proxy.on(Direction::ToServer).connection(1);
+            let list = list.opcode(Opcode::GetChildren);
             list.nth(lists).seen().await;
             reply.release();
         };
