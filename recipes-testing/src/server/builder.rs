@@ -28,6 +28,7 @@ pub struct ServerBuilder {
     pub(super) heap_mib: u32,
     pub(super) properties: BTreeMap<String, String>,
     pub(super) config: BTreeMap<String, String>,
+    pub(super) is_optimized: bool,
     has_links: bool,
 }
 
@@ -40,6 +41,7 @@ impl Default for ServerBuilder {
             heap_mib: 128,
             properties: BTreeMap::new(),
             config: BTreeMap::new(),
+            is_optimized: false,
             has_links: false,
         }
     }
@@ -68,6 +70,13 @@ impl ServerBuilder {
     /// read yet. Default 128 MiB.
     pub fn heap_mib(mut self, heap_mib: u32) -> Self {
         self.heap_mib = heap_mib;
+        self
+    }
+
+    /// Lets the JVM compile for speed, as it does by default, and not for a quick start: for those
+    /// who measure.
+    pub fn optimized(mut self) -> Self {
+        self.is_optimized = true;
         self
     }
 

@@ -37,6 +37,10 @@ impl Installation {
     pub(super) fn arguments(&self, options: &ServerBuilder, config: &Path) -> Vec<OsString> {
         let mut arguments = vec![OsString::from("-cp"), self.class_path.clone()];
         arguments.push(OsString::from(format!("-Xmx{}m", options.heap_mib)));
+        if options.is_optimized {
+            // The last one counts, and `process` has asked for the quick compiler only.
+            arguments.push(OsString::from("-XX:TieredStopAtLevel=4"));
+        }
         let properties = options.properties.iter();
         arguments.extend(properties.map(|(key, value)| OsString::from(format!("-D{key}={value}"))));
         // It also runs a server that is alone.
