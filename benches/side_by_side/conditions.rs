@@ -21,7 +21,11 @@ impl Conditions {
     pub(crate) async fn of(stage: &Stage, sides: &Sides, options: &Options) -> Self {
         let srvr = stage.server.four_letter("srvr").await.unwrap();
         let zookeeper = after(&srvr, "Zookeeper version: ");
-        let zookeeper = zookeeper.split(',').next().unwrap_or_default().to_owned();
+        let zookeeper = zookeeper
+            .split([',', '-'])
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let log = stage.server.log_path();
         let is_in_memory = log.starts_with("/dev/shm");
         let disk = log
@@ -64,9 +68,14 @@ impl Conditions {
         }
     }
 
+    /// Since the run began.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
     pub(crate) fn end(&mut self) {
         self.lines.push(("load after", load()));
-        let took = self.started.elapsed().as_secs();
+        let took = self.seconds();
         self.lines
             .push(("took", format!("{} min {} s", took / 60, took % 60)));
     }

@@ -1,17 +1,18 @@
-//! What the figures are to show: ratios within one run.
+//! What the figures are to show: ratios within one run, and counts.
 
+use super::counts::Counts;
 use super::plan::{
-    CONTENDERS, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, UNCONTENDED, contended, drain,
+    CONTENDERS, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, TRY, UNCONTENDED, contended, drain,
 };
 use super::record::{Record, Series};
 use super::side::Kind;
 use super::stage::Way;
 
-/// A ratio, and what it has to be.
+/// A ratio or a count, and what it has to be.
 #[derive(Debug)]
 pub(crate) struct Goal {
     pub(crate) what: String,
-    pub(crate) ratio: f64,
+    pub(crate) measured: f64,
     pub(crate) bound: Bound,
 }
 
@@ -24,26 +25,32 @@ pub(crate) enum Bound {
 impl Goal {
     pub(crate) fn is_met(&self) -> bool {
         match self.bound {
-            Bound::AtMost(bound) => self.ratio <= bound,
-            Bound::AtLeast(bound) => self.ratio >= bound,
+            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtLeast(bound) => self.measured >= bound,
         }
     }
 }
 
 /// Those whose cases were measured.
-pub(crate) fn goals(record: &Record) -> Vec<Goal> {
+pub(crate) fn goals(record: &Record, counts: &[Counts]) -> Vec<Goal> {
     let all = [
         against_the_floor(record),
         against_curator(record),
         by_length(record),
+        by_count(counts),
     ];
     let goals = all.into_iter().flatten();
-    let goals =
-        goals.filter_map(|(what, ratio, bound)| ratio.map(|ratio| Goal { what, ratio, bound }));
+    let goals = goals.filter_map(|(what, measured, bound)| {
+        measured.map(|measured| Goal {
+            what,
+            measured,
+            bound,
+        })
+    });
     goals.collect()
 }
 
-/// What, the ratio if it was measured, and the bound.
+/// What, the figure if there is one, and the bound.
 type Claim = (String, Option<f64>, Bound);
 
 fn against_the_floor(record: &Record) -> Vec<Claim> {
@@ -157,4 +164,29 @@ fn by_length(record: &Record) -> Vec<Claim> {
         growth,
         bound,
     )]
+}
+
+fn by_count(counts: &[Counts]) -> Vec<Claim> {
+    let of_case = |case: &str| {
+        let case = case.to_owned();
+        counts
+            .iter()
+            .find(move |it| it.case == case && it.side == Kind::Ours)
+    };
+    let (a_try, a_drain) = (of_case(TRY), of_case(&drain(QUEUES[1])));
+    let rows = [
+        ("requests of a failed try", a_try.map(|it| it.requests), 1.0),
+        (
+            "transactions of a failed try",
+            a_try.map(|it| it.transactions),
+            0.0,
+        ),
+        (
+            "requests of a hand-off with 100 waiters",
+            a_drain.map(|it| it.requests),
+            2.0,
+        ),
+    ];
+    let claims = rows.map(|(what, count, bound)| (what.to_owned(), count, Bound::AtMost(bound)));
+    claims.to_vec()
 }

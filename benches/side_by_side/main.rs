@@ -87,7 +87,9 @@ impl Bench {
         let (mut record, mut counts) = (Record::default(), Vec::new());
         for (number, case) in cases.iter().enumerate() {
             for way in &case.ways {
-                eprintln!("[{}/{}] {}, {way}", number + 1, cases.len(), case.name);
+                let (number, all) = (number + 1, cases.len());
+                let seconds = conditions.seconds();
+                eprintln!("[{number}/{all}, after {seconds} s] {}, {way}", case.name);
                 self.measure(case, *way, &mut record).await;
             }
             if !case.is_long && !case.is_point {

@@ -1,5 +1,6 @@
 //! What is compared: the rows.
 
+use super::report::grouped;
 use super::side::Kind;
 use super::stage::Way;
 use super::work::Work;
@@ -41,6 +42,8 @@ pub(crate) struct Case {
     pub(crate) ways: Vec<Way>,
     /// As many repetitions as that, where it is fewer than all.
     pub(crate) repetitions_max: usize,
+    /// The case of ours to compare with, where it is not this one.
+    pub(crate) ours_in: Option<String>,
     /// Left out of the short form.
     pub(crate) is_long: bool,
     /// A point of a plot, and no row of the table.
@@ -67,7 +70,10 @@ pub(crate) fn contended(sessions: usize) -> String {
 }
 
 pub(crate) fn drain(waiters: usize) -> String {
-    format!("drain {waiters} waiters over {CONTENDERS} sessions")
+    format!(
+        "drain {} waiters over {CONTENDERS} sessions",
+        grouped(waiters as f64)
+    )
 }
 
 /// Curator's queue where each waiter has a lock object.
@@ -83,9 +89,15 @@ impl Case {
             sides: sides.to_vec(),
             ways: BOTH_WAYS.to_vec(),
             repetitions_max: usize::MAX,
+            ours_in: None,
             is_long: false,
             is_point: false,
         }
+    }
+
+    fn beside(mut self, ours: String) -> Self {
+        self.ours_in = Some(ours);
+        self
     }
 
     fn only(mut self, way: Way) -> Self {
@@ -146,8 +158,9 @@ fn queues() -> impl Iterator<Item = Case> {
     let case =
         move |waiters, sides: &[Kind]| Case::new(drain(waiters), queue(waiters, false), sides);
     let apart = move |waiters| {
-        let sides = [Kind::Curator];
-        Case::new(drain_apart(waiters), queue(waiters, true), &sides)
+        let work = queue(waiters, true);
+        let apart = Case::new(drain_apart(waiters), work, &[Kind::Curator]);
+        apart.beside(drain(waiters))
     };
     [
         case(shortest, &PAIR).point(true).at_most(3),

@@ -41,7 +41,7 @@ pub(crate) fn publish(
     let tables = [
         times(record, Way::Local),
         times(record, Way::Distant),
-        aims(record),
+        aims(record, counts),
         costs(counts),
     ];
     let [local, distant, aims, costs] = &tables;
@@ -58,7 +58,7 @@ pub(crate) fn publish(
          {CURATORS_QUEUES}\n{local}\n\
          At 1.5 ms, loopback goes through a proxy that keeps everything for 0.5 ms in each direction; \
          the first row is what that makes of a round trip.\n\n{distant}\n\
-         ## Ratios\n\nOf the medians above.\n\n{aims}\n\
+         ## Aims\n\nRatios of the medians above, and counts below.\n\n{aims}\n\
          ## Costs\n\nPer operation, counted between the sessions and the server. Pings and this \
          library's heartbeats, some for each session in a minute, are left out.\n\n{costs}\n## Plots\n"
     )
@@ -84,7 +84,10 @@ fn times(record: &Record, way: Way) -> String {
     text += &"--:|".repeat(Kind::ALL.len() + 1);
     text.push('\n');
     for (case, quantity) in rows(record, way) {
-        let cells = Kind::ALL.map(|side| record.get(&case.name, quantity, way, side));
+        let cells = Kind::ALL.map(|side| {
+            let ours_in = case.ours_in.as_ref().filter(|_| side == Kind::Ours);
+            record.get(ours_in.unwrap_or(&case.name), quantity, way, side)
+        });
         write!(
             text,
             "| {}{} | {} |",
@@ -140,16 +143,16 @@ fn cell_text(series: &Series) -> String {
 }
 
 /// With commas between the thousands.
-fn grouped(value: f64) -> String {
+pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let groups = digits.as_bytes().rchunks(3).rev();
     let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
     groups.join(",")
 }
 
-fn aims(record: &Record) -> String {
-    let mut text = "| ratio | measured | aim | |\n|---|--:|--:|---|\n".to_owned();
-    for goal in goals(record) {
+fn aims(record: &Record, counts: &[Counts]) -> String {
+    let mut text = "| | measured | aim | |\n|---|--:|--:|---|\n".to_owned();
+    for goal in goals(record, counts) {
         let bound = match goal.bound {
             Bound::AtMost(bound) => format!("<= {bound}"),
             Bound::AtLeast(bound) => format!(">= {bound}"),
@@ -158,7 +161,7 @@ fn aims(record: &Record) -> String {
         writeln!(
             text,
             "| {} | {:.2} | {bound} | {verdict} |",
-            goal.what, goal.ratio
+            goal.what, goal.measured
         )
         .unwrap();
     }

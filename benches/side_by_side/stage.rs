@@ -54,7 +54,7 @@ impl Stage {
         // Directories that are empty between two cycles stay: none of the raw creates fails.
         let server =
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
-        let server = server.heap_mib(1024).start().await.unwrap();
+        let server = server.heap_mib(1024).optimized().start().await.unwrap();
         let upstream = server.connect_string();
         Self {
             counting: FaultProxy::start(&upstream).await.unwrap(),
