@@ -2,7 +2,8 @@
 
 use super::counts::Counts;
 use super::plan::{
-    CONTENDERS, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, TRY, UNCONTENDED, contended, drain,
+    CONTENDERS, LOCAL_HANDED_ON, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, TRY, UNCONTENDED,
+    contended, drain,
 };
 use super::record::{Record, Series};
 use super::side::Kind;
@@ -36,7 +37,7 @@ pub(crate) fn goals(record: &Record, counts: &[Counts]) -> Vec<Goal> {
     let all = [
         against_the_floor(record),
         against_curator(record),
-        by_length(record),
+        by_itself(record),
         by_count(counts),
     ];
     let goals = all.into_iter().flatten();
@@ -150,20 +151,26 @@ pub(crate) fn better(ours: &Series, others: &Series) -> f64 {
     }
 }
 
-fn by_length(record: &Record) -> Vec<Claim> {
-    let cost = |waiters| {
-        let series = record.get(&drain(waiters), Quantity::HandOff, Way::Local, Kind::Ours);
+fn by_itself(record: &Record) -> Vec<Claim> {
+    let ours = |case: &str, quantity| {
+        let series = record.get(case, quantity, Way::Local, Kind::Ours);
         series.map(Series::median)
     };
-    let growth = cost(QUEUES[3])
-        .zip(cost(QUEUES[1]))
-        .map(|(long, short)| long / short);
-    let bound = Bound::AtMost(3.0);
-    vec![(
-        "our hand-off with 1,000 waiters, to that with 100".to_owned(),
-        growth,
-        bound,
-    )]
+    let cost = |waiters| ours(&drain(waiters), Quantity::HandOff);
+    let ends = cost(QUEUES[3]).zip(cost(QUEUES[1]));
+    let growth = ends.map(|(long, short)| long / short);
+    vec![
+        (
+            "our hand-off with 1,000 waiters, to that with 100".to_owned(),
+            growth,
+            Bound::AtMost(3.0),
+        ),
+        (
+            "local hand-offs in a second, up to 1,000 in a row".to_owned(),
+            ours(LOCAL_HANDED_ON, Quantity::Rate),
+            Bound::AtLeast(50_000.0),
+        ),
+    ]
 }
 
 fn by_count(counts: &[Counts]) -> Vec<Claim> {
@@ -175,6 +182,11 @@ fn by_count(counts: &[Counts]) -> Vec<Claim> {
     };
     let (a_try, a_drain) = (of_case(TRY), of_case(&drain(QUEUES[1])));
     let rows = [
+        (
+            "transactions of a cycle with up to 1,000 local hand-offs",
+            of_case(LOCAL_HANDED_ON).map(|it| it.transactions),
+            0.01,
+        ),
         ("requests of a failed try", a_try.map(|it| it.requests), 1.0),
         (
             "transactions of a failed try",

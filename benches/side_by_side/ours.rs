@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zookeeper_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member, MultiLock,
-    Session,
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
+    MultiLock, Session,
 };
 
 use super::work::{Contender, Place, Work, cycles, each, nanos, together};
@@ -48,6 +48,17 @@ impl Ours {
                 let locks = sessions
                     .iter()
                     .map(|session| OneLock(mutex(session, &place.path)));
+                together(locks.collect(), length).await
+            }
+            Work::Local {
+                contenders,
+                handoffs,
+            } => {
+                let session = &self.sessions(&place.at, 1).await[0];
+                let options = LockOptions::new().local_handoffs(handoffs);
+                let lock = InterProcessMutex::with_options(session, &place.path, &options);
+                let lock: Lock = Arc::new(lock.unwrap());
+                let locks = (0..contenders).map(|_| OneLock(Arc::clone(&lock)));
                 together(locks.collect(), length).await
             }
             Work::Parallel { locks } => {

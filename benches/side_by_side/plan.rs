@@ -42,8 +42,8 @@ pub(crate) struct Case {
     pub(crate) ways: Vec<Way>,
     /// As many repetitions as that, where it is fewer than all.
     pub(crate) repetitions_max: usize,
-    /// The case of ours to compare with, where it is not this one.
-    pub(crate) ours_in: Option<String>,
+    /// The case of the side that has no part in this one, to compare with.
+    pub(crate) beside: Option<String>,
     /// Left out of the short form.
     pub(crate) is_long: bool,
     /// A point of a plot, and no row of the table.
@@ -56,6 +56,10 @@ pub(crate) const ROUND_TRIP: &str = "round trip: a read of a node";
 pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
 pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
 pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+pub(crate) const LOCAL: &str = "one lock, 8 contenders of one session";
+/// Ours hands it on among them.
+pub(crate) const LOCAL_HANDED_ON: &str =
+    "one lock, 8 contenders of one session, up to 1,000 local hand-offs";
 pub(crate) const TRY: &str = "failed try-acquire";
 /// Lengths of queues; up to the second the distant way is tried, too, for both.
 pub(crate) const QUEUES: [usize; 5] = [10, 100, 200, 1_000, 10_000];
@@ -89,14 +93,14 @@ impl Case {
             sides: sides.to_vec(),
             ways: BOTH_WAYS.to_vec(),
             repetitions_max: usize::MAX,
-            ours_in: None,
+            beside: None,
             is_long: false,
             is_point: false,
         }
     }
 
-    fn beside(mut self, ours: String) -> Self {
-        self.ours_in = Some(ours);
+    fn beside(mut self, case: String) -> Self {
+        self.beside = Some(case);
         self
     }
 
@@ -138,6 +142,12 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     cases.push(Case::new(READ_WRITE, mix, &PAIR));
     let with_kazoo = [Kind::Ours, Kind::Curator, Kind::Kazoo];
+    let local = |handoffs| Work::Local {
+        contenders: CONTENDERS,
+        handoffs,
+    };
+    cases.push(Case::new(LOCAL, local(0), &PAIR));
+    cases.push(Case::new(LOCAL_HANDED_ON, local(1_000), &[Kind::Ours]).beside(LOCAL.to_owned()));
     cases.push(Case::new(TRY, Work::Try, &with_kazoo));
     cases.extend(queues());
     let others = SESSIONS.into_iter().filter(|it| *it != CONTENDERS);

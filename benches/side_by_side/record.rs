@@ -128,7 +128,10 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
             let samples = figures.iter().map(|it| micros(*it)).collect();
             vec![timed(Quantity::Attempt, samples)]
         }
-        Work::Contended { .. } | Work::Parallel { .. } | Work::ReadWrite { .. } => {
+        Work::Contended { .. }
+        | Work::Local { .. }
+        | Work::Parallel { .. }
+        | Work::ReadWrite { .. } => {
             let rate = figures[0] as f64 / figures[1] as f64 * 1e9;
             vec![(Quantity::Rate, rate, Vec::new())]
         }

@@ -85,8 +85,8 @@ fn times(record: &Record, way: Way) -> String {
     text.push('\n');
     for (case, quantity) in rows(record, way) {
         let cells = Kind::ALL.map(|side| {
-            let ours_in = case.ours_in.as_ref().filter(|_| side == Kind::Ours);
-            record.get(ours_in.unwrap_or(&case.name), quantity, way, side)
+            let beside = case.beside.as_ref().filter(|_| !case.sides.contains(&side));
+            record.get(beside.unwrap_or(&case.name), quantity, way, side)
         });
         write!(
             text,

@@ -17,7 +17,7 @@ const BEGIN: Duration = Duration::from_millis(200);
 /// |---|---|
 /// | `Uncontended`, `Set` | nanoseconds of each acquire and each release, in turn |
 /// | `Try`, `Read` | nanoseconds of each attempt |
-/// | `Contended`, `Parallel`, `ReadWrite` | cycles while all were at it, nanoseconds of that, all cycles |
+/// | `Contended`, `Local`, `Parallel`, `ReadWrite` | cycles while all were at it, nanoseconds of that, all cycles |
 /// | `Drain` | cycles, nanoseconds, cycles |
 /// | `Hold`, `Free`, `Queue` | none |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,9 @@ pub(crate) enum Work {
     Set { members: usize },
     /// Sessions that want one lock all the time.
     Contended { sessions: usize },
+    /// Contenders of one session that want one lock all the time. Handing it on among themselves
+    /// so often in a row is this library's alone.
+    Local { contenders: usize, handoffs: u32 },
     /// Contenders of one session that want different locks.
     Parallel { locks: usize },
     /// Sessions that read and write under one lock.
@@ -71,6 +74,7 @@ impl fmt::Display for Order<'_> {
             Work::Uncontended => write!(f, "uncontended {place}"),
             Work::Set { members } => write!(f, "set {place} {members}"),
             Work::Contended { sessions } => write!(f, "contended {place} {sessions}"),
+            Work::Local { contenders, .. } => write!(f, "local {place} {contenders}"),
             Work::Parallel { locks } => write!(f, "parallel {place} {locks}"),
             Work::ReadWrite {
                 sessions,

@@ -9,6 +9,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -92,6 +93,8 @@ public final class CuratorBench {
                 return tries(new InterProcessMutex(clients(at, 1).get(0), path), millis);
             case "contended":
                 return together(contended(at, path, words.number("SESSIONS")), millis);
+            case "local":
+                return together(local(clients(at, 1).get(0), path, words.number("CONTENDERS")), millis);
             case "parallel":
                 return together(parallel(clients(at, 1).get(0), path, words.number("LOCKS")), millis);
             case "readwrite":
@@ -152,6 +155,11 @@ public final class CuratorBench {
             cycles.add(() -> once(lock));
         }
         return cycles;
+    }
+
+    private static List<Cycle> local(CuratorFramework client, String path, int contenders) {
+        InterProcessMutex lock = new InterProcessMutex(client, path);
+        return Collections.nCopies(contenders, () -> once(lock));
     }
 
     private static List<Cycle> parallel(CuratorFramework client, String path, int locks) {
