@@ -57,6 +57,9 @@ async fn main() {
     if arguments.next().as_deref() == Some(stage::PROXY) {
         return stage::proxy(&arguments.next().unwrap()).await;
     }
+    if std::env::args().any(|argument| argument == "--help") {
+        return println!("{}", options::USAGE);
+    }
     let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|wrong| {
         eprintln!("error: {wrong}\n{}", options::USAGE);
         std::process::exit(2);

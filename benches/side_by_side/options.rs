@@ -7,8 +7,10 @@ use super::plan::Case;
 
 pub(crate) const USAGE: &str = "\
 usage: scripts/bench [OPTION...]
+    --quick           stands alone: only counts what operations ask of the server, and fails if that
+                      is more than it should be
     --repetitions N   how often each side does each case; 5
-    --seconds S       how long each time, where a case has no length of its own; 1
+    --seconds S       how long each time, where a case has no length of its own; 0.8
     --short           without the queues of 1,000 and 10,000, which take half of the time
     --only TEXT       only the cases with this in their names
     --output FOLDER   where the report goes; docs/benchmarks, or target/benchmarks for a part";
@@ -24,7 +26,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let (mut repetitions, mut length) = (5, Duration::from_secs(1));
+        let (mut repetitions, mut length) = (5, Duration::from_millis(800));
         let (mut is_short, mut only, mut output) = (false, None, None);
         while let Some(option) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{option} of what?"));

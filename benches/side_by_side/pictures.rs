@@ -100,7 +100,7 @@ fn sessions(record: &Record, way: Way) -> Chart {
     });
     Chart {
         title: format!("{way}: hand-offs in a second, over the number of sessions"),
-        scales: [Scale::Logarithmic, Scale::Linear],
+        scales: [Scale::Linear; 2],
         lines: lines.into_iter().flatten().collect(),
     }
 }

@@ -142,6 +142,16 @@ fn cell_text(series: &Series) -> String {
     }
 }
 
+/// With as many digits as say something.
+fn figure(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        small if small < 0.1 => format!("{small:.4}"),
+        large if large >= 100.0 => grouped(large),
+        between => format!("{between:.2}"),
+    }
+}
+
 /// With commas between the thousands.
 pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
@@ -154,14 +164,15 @@ fn aims(record: &Record, counts: &[Counts]) -> String {
     let mut text = "| | measured | aim | |\n|---|--:|--:|---|\n".to_owned();
     for goal in goals(record, counts) {
         let bound = match goal.bound {
-            Bound::AtMost(bound) => format!("<= {bound}"),
-            Bound::AtLeast(bound) => format!(">= {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+            Bound::AtLeast(bound) => format!("at least {bound}"),
         };
         let verdict = if goal.is_met() { "met" } else { "**missed**" };
         writeln!(
             text,
-            "| {} | {:.2} | {bound} | {verdict} |",
-            goal.what, goal.measured
+            "| {} | {} | {bound} | {verdict} |",
+            goal.what,
+            figure(goal.measured)
         )
         .unwrap();
     }
@@ -176,14 +187,14 @@ fn costs(counts: &[Counts]) -> String {
     for counts in counts {
         writeln!(
             text,
-            "| {} | {} | {:.1} | {:.1} | {:.1} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             counts.case,
             counts.side,
-            counts.requests,
-            counts.transactions,
-            counts.notifications,
-            grouped(counts.bytes),
-            counts.operations
+            figure(counts.requests),
+            figure(counts.transactions),
+            figure(counts.notifications),
+            figure(counts.bytes),
+            grouped(counts.operations as f64)
         )
         .unwrap();
     }

@@ -8,10 +8,12 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 300.0;
 const NAMES: f64 = 190.0;
-const MARGIN: f64 = 50.0;
+const MARGIN: f64 = 60.0;
 
 /// Steps of a linear scale.
 const STEPS: u32 = 5;
+/// A logarithmic scale of more powers of ten has marks at these alone.
+const POWERS_MAX: f64 = 2.5;
 
 const COLOURS: [&str; 9] = [
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f",
@@ -29,7 +31,7 @@ pub(crate) struct Line {
 pub(crate) enum Scale {
     /// From 0.
     Linear,
-    /// Ten times as much is one step; figures are above 0.
+    /// Ten times as much is as far everywhere; figures are above 0.
     Logarithmic,
 }
 
@@ -54,10 +56,10 @@ impl Axis {
         let lowest = figures.clone().fold(f64::INFINITY, f64::min);
         let highest = figures.fold(0.1, f64::max);
         let (from, to) = match scale {
-            Scale::Linear => (0.0, round_up(highest)),
+            Scale::Linear => (0.0, easy(highest, true)),
             Scale::Logarithmic => {
-                let from = lowest.min(highest).log10().floor();
-                (from, highest.log10().ceil().max(from + 1.0))
+                let from = easy(lowest.min(highest) * 1.0001, false);
+                (from.log10(), easy(highest, true).max(from * 2.0).log10())
             }
         };
         Self { scale, from, to }
@@ -84,11 +86,18 @@ impl Axis {
                     .collect()
             }
             Scale::Logarithmic => {
-                let powers = std::iter::successors(Some(self.from), |power| Some(power + 1.0));
+                let is_long = self.to - self.from > POWERS_MAX;
+                let steps: &[f64] = if is_long { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let powers = std::iter::successors(Some(self.from.floor()), |it| Some(it + 1.0));
                 let powers = powers.take_while(|power| *power <= self.to);
-                let figures = powers.map(|power| 10_f64.powf(power));
-                figures
-                    .map(|figure| (self.part(figure), format!("{figure}")))
+                let figures = powers.flat_map(|power| {
+                    let unit = 10_f64.powf(power);
+                    steps.iter().map(move |step| step * unit)
+                });
+                let marks = figures.map(|figure| (self.part(figure), format!("{figure}")));
+                // The last digit of a logarithm shall cost no mark.
+                marks
+                    .filter(|(part, _)| (-0.001..1.001).contains(part))
                     .collect()
             }
         }
@@ -162,10 +171,13 @@ impl Chart {
     }
 }
 
-/// To a number whose steps are easy to read.
-fn round_up(value: f64) -> f64 {
+/// The next number above or below that is easy to read.
+fn easy(value: f64, above: bool) -> f64 {
     let unit = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].into_iter();
-    let mut fits = steps.map(|it| it * unit).filter(|it| *it >= value);
-    fits.next().unwrap_or(value)
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|it| it * unit);
+    let next = match above {
+        true => steps.into_iter().find(|it| *it >= value),
+        false => steps.into_iter().rfind(|it| *it <= value),
+    };
+    next.unwrap_or(value)
 }
