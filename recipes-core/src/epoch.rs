@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +38,13 @@ pub(crate) struct Validity {
     pub(crate) lapses: u64,
 }
 
+/// A lease that the keeper has not seen yet.
+pub(crate) struct Arrival {
+    pub(crate) id: u64,
+    pub(crate) at: Instant,
+    pub(crate) own_watch: Option<NodeWatch>,
+}
+
 /// One ZooKeeper session of a [`Session`](crate::Session).
 pub(crate) struct Epoch {
     pub(crate) number: u64,
@@ -49,9 +56,11 @@ pub(crate) struct Epoch {
     /// The keeper owns the sender; a closed channel means that it is gone with its runtime.
     link: watch::Receiver<Link>,
     leases: Mutex<BTreeMap<u64, Arc<LeaseState>>>,
-    arrivals: Mutex<Vec<(u64, Option<NodeWatch>)>>,
+    arrivals: Mutex<Vec<Arrival>>,
     next_id: AtomicU64,
     contenders: Mutex<BTreeMap<u64, Arc<Stakes>>>,
+    /// Whether the keeper looks for arrivals by itself, so that most acquires need not wake it.
+    is_attended: AtomicBool,
     pub(crate) wake_keeper: Notify,
 }
 
@@ -79,6 +88,7 @@ impl Epoch {
             arrivals: Mutex::default(),
             next_id: AtomicU64::new(0),
             contenders: Mutex::default(),
+            is_attended: AtomicBool::new(false),
             wake_keeper: Notify::new(),
         }
     }
@@ -163,12 +173,8 @@ impl Epoch {
     /// heartbeats while anybody waits or holds.
     pub(crate) fn contend(self: &Arc<Self>, stakes: &Arc<Stakes>) -> Contending {
         let id = self.new_id();
-        let is_first = {
-            let mut contenders = lock(&self.contenders);
-            contenders.insert(id, Arc::clone(stakes));
-            contenders.len() == 1
-        };
-        if is_first {
+        lock(&self.contenders).insert(id, Arc::clone(stakes));
+        if !self.is_attended.load(Ordering::SeqCst) {
             self.wake_keeper.notify_one();
         }
         Contending {
@@ -187,20 +193,35 @@ impl Epoch {
         !lock(&self.leases).is_empty()
     }
 
-    /// Whether anybody waits or holds.
-    pub(crate) fn is_in_use(&self) -> bool {
-        !lock(&self.contenders).is_empty() || self.is_held()
+    /// Whether anybody waits or holds; if not, the next one will wake the keeper.
+    pub(crate) fn attend(&self) -> bool {
+        let is_in_use = || !lock(&self.contenders).is_empty() || self.is_held();
+        // Looked at once more, for who came before the change and took the keeper for awake.
+        let is_attended = [true, false].into_iter().find(|attended| {
+            self.is_attended.store(*attended, Ordering::SeqCst);
+            is_in_use() == *attended
+        });
+        is_attended.unwrap_or(true)
     }
 
     pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a lease into the keeper's care, with the watch on its node if there is one already.
+    /// Puts a lease into the keeper's care, with the watch on its node if there is one already. To be
+    /// called by a contender.
     pub(crate) fn register(&self, lease: &Arc<LeaseState>, own_watch: Option<NodeWatch>) {
         lock(&self.leases).insert(lease.id, Arc::clone(lease));
-        lock(&self.arrivals).push((lease.id, own_watch));
-        self.wake_keeper.notify_one();
+        let is_watched = own_watch.is_some();
+        lock(&self.arrivals).push(Arrival {
+            id: lease.id,
+            at: Instant::now(),
+            own_watch,
+        });
+        // Without a watch there is nothing to do before the keeper looks by itself.
+        if is_watched {
+            self.wake_keeper.notify_one();
+        }
     }
 
     /// Puts another lease in the place of the one with its id, which is released; it goes on with
@@ -226,7 +247,7 @@ impl Epoch {
         }
     }
 
-    pub(crate) fn arrivals(&self) -> Vec<(u64, Option<NodeWatch>)> {
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut lock(&self.arrivals))
     }
 

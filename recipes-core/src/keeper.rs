@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use crate::backend::Backend;
 use crate::cleanup::{Cleanup, Target};
-use crate::epoch::{Epoch, Link};
+use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
 use crate::retry::Backoff;
@@ -278,7 +278,7 @@ impl EpochKeeper {
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 adopted = next(&mut self.adoptions) => self.adopted(adopted),
                 (sent, answer) = heartbeat(&mut self.heartbeat) => self.answered(sent, answer),
-                () = epoch.wake_keeper.notified() => self.take_arrivals(),
+                () = epoch.wake_keeper.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
         }
@@ -287,6 +287,8 @@ impl EpochKeeper {
     /// Does what is due and says when the next thing is.
     fn plan(&mut self) -> Instant {
         let now = Instant::now();
+        let is_in_use = self.epoch.attend();
+        self.take_arrivals();
         let validity = self.epoch.validity();
         if validity.until <= now || validity.lapses != self.lapses {
             self.lapses = validity.lapses;
@@ -300,22 +302,27 @@ impl EpochKeeper {
                 self.adopt(id);
             }
         }
-        self.beat(now);
-        let loss_at = Some(validity.until).filter(|until| *until > now && self.epoch.is_held());
+        self.beat(now, is_in_use);
+        if !is_in_use {
+            return now + IDLE;
+        }
+        let loss_at = Some(validity.until).filter(|until| *until > now);
         let adoption_at = self.unwatched.first().map(|(at, _)| *at);
         let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
-        let next = [loss_at, adoption_at, heartbeat_at]
+        // A lease that arrives from now on is looked at before its grace is over.
+        let look_at = Some(now + OWN_WATCH_GRACE);
+        let next = [loss_at, adoption_at, heartbeat_at, look_at]
             .into_iter()
             .flatten()
             .min();
         next.unwrap_or(now + IDLE)
     }
 
-    fn beat(&mut self, now: Instant) {
+    fn beat(&mut self, now: Instant, is_in_use: bool) {
         let Some(every) = self.epoch.heartbeat_every() else {
             return;
         };
-        if !self.epoch.is_in_use() {
+        if !is_in_use {
             self.heartbeat_at = None;
             return;
         }
@@ -353,13 +360,13 @@ impl EpochKeeper {
     }
 
     fn take_arrivals(&mut self) {
-        let watch_at = Instant::now() + OWN_WATCH_GRACE;
-        for (id, own_watch) in self.epoch.arrivals() {
+        for Arrival { id, at, own_watch } in self.epoch.arrivals() {
             match own_watch {
                 Some(own_watch) => self.follow(id, own_watch),
-                None => {
-                    self.unwatched.insert((watch_at, id));
+                None if self.epoch.lease(id).is_some() => {
+                    self.unwatched.insert((at + OWN_WATCH_GRACE, id));
                 }
+                None => {}
             }
         }
     }

@@ -139,13 +139,17 @@ pub(crate) async fn enter(
             Place::Tail => nodes.list(&ask.target.lock.path).map_ok(Some).left_future(),
             Place::Beside { .. } => future::ready(Ok(None)).right_future(),
         };
-        let listings: Vec<_> = asks.iter().map(list).collect();
+        let mut unanswered: Vec<_> = asks.iter().map(list).collect();
+        // Answers come in the order of the requests: who waits for the last one is woken once.
+        let mut listings = Vec::with_capacity(asks.len());
+        while let Some(listing) = unanswered.pop() {
+            // One that failed is asked for again, when the node is known.
+            listings.push(listing.await.unwrap_or_default());
+        }
         let MultiError { index, source } = match created.await {
             Ok(created) => {
                 epoch.acknowledged(sent);
-                let listings = join_all(listings).await;
-                // A listing that failed is asked for again, when the node is known.
-                let listings = listings.into_iter().map(Result::unwrap_or_default);
+                let listings = listings.into_iter().rev();
                 return Ok(Event::Entered(entries(created, listings)));
             }
             Err(error) => error,
