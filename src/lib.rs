@@ -31,8 +31,8 @@ pub use recipes_core::{
     Acl, Acls, AcquireError, AuthId, Client, ConfigError, ConnectError, DistributedLock,
     FencingToken, GuardMember, GuardState, HealthWatcher, Identity, LockGuard, LockKind,
     LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
-    Permission, QueryError, ReleaseError, Session, SessionBuilder, SessionHealth, Step,
-    Transaction, TransactionError, TransactionResult, VerifyError, escape_key, unescape_key,
+    Permission, QueryError, ReleaseError, RevokeError, Session, SessionBuilder, SessionHealth,
+    Step, Transaction, TransactionError, TransactionResult, VerifyError, escape_key, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};

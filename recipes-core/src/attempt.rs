@@ -17,8 +17,8 @@ use crate::cleanup::Deleted;
 use crate::epoch::Epoch;
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Lease, MadeNode};
-use crate::nodes::{NodeEvent, NodeWatch, Nodes, NodesError};
-use crate::requests::{self, Refused, Target};
+use crate::nodes::{NodeEvent, Nodes, NodesError};
+use crate::requests::{self, OwnNode, Refused, Target};
 use crate::retry::Backoff;
 use crate::session::Session;
 use crate::token::FencingToken;
@@ -124,7 +124,7 @@ enum Slot {
 
 enum Done {
     Event(Event),
-    OwnWatch(usize, NodeWatch),
+    OwnWatch(usize, OwnNode),
 }
 
 /// The requests and watches of an attempt in one epoch.
@@ -136,7 +136,7 @@ struct Flight<'a> {
     nodes: &'a dyn Nodes,
     targets: &'a [Target],
     session: &'a Session,
-    own_watches: Vec<Option<NodeWatch>>,
+    own_nodes: Vec<OwnNode>,
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
     /// The members of the last create, in its order.
     entering: Vec<usize>,
@@ -159,7 +159,7 @@ impl<'a> Flight<'a> {
             nodes,
             targets,
             session,
-            own_watches: targets.iter().map(|_| None).collect(),
+            own_nodes: targets.iter().map(|_| OwnNode::default()).collect(),
             slots: Vec::new(),
             entering: Vec::new(),
             withdrawn: Vec::new(),
@@ -266,12 +266,15 @@ impl<'a> Flight<'a> {
             }
             Slot::Members => true,
         });
-        self.set_own_watch(member, None);
+        if let Some(own) = self.own_nodes.get_mut(member) {
+            *own = OwnNode::default();
+        }
     }
 
     fn watch_own(&mut self, member: usize) {
         let slot = Slot::OwnWatch(member);
-        let is_watched = self.own_watches.get(member).is_some_and(Option::is_some);
+        let own = self.own_nodes.get(member);
+        let is_watched = own.is_some_and(|own| own.watch.is_some());
         if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
             return;
         }
@@ -282,7 +285,7 @@ impl<'a> Flight<'a> {
         let watched = async move {
             let watched = requests::own_watch(nodes, &target.lock, &name).await?;
             Ok(match watched {
-                Some(watch) => Done::OwnWatch(member, watch),
+                Some(own) => Done::OwnWatch(member, own),
                 None => Done::Event(Event::OwnGone(member)),
             })
         };
@@ -310,9 +313,11 @@ impl<'a> Flight<'a> {
         }
     }
 
-    fn set_own_watch(&mut self, member: usize, watch: Option<NodeWatch>) {
-        if let Some(own_watch) = self.own_watches.get_mut(member) {
-            *own_watch = watch;
+    fn own_watched(&mut self, member: usize, seen: OwnNode) {
+        if let Some(own) = self.own_nodes.get_mut(member) {
+            own.watch = seen.watch;
+            // Whatever was written over it.
+            own.is_revoked |= seen.is_revoked;
         }
     }
 
@@ -332,8 +337,8 @@ impl<'a> Flight<'a> {
                     self.note(&event);
                     return Ok(event);
                 }
-                Ok(Done::OwnWatch(member, watch)) => {
-                    self.set_own_watch(member, Some(watch));
+                Ok(Done::OwnWatch(member, own)) => {
+                    self.own_watched(member, own);
                     return Ok(Event::OwnWatched(member));
                 }
                 // The epoch is told too, and takes the attempt away from here.
@@ -349,12 +354,14 @@ impl<'a> Flight<'a> {
     }
 
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
-        for (member, own_watch) in self.own_watches.iter_mut().enumerate() {
-            let Some(watch) = own_watch else { continue };
+        for (member, own) in self.own_nodes.iter_mut().enumerate() {
+            let Some(watch) = &mut own.watch else {
+                continue;
+            };
             let Poll::Ready(event) = watch.poll_unpin(cx) else {
                 continue;
             };
-            *own_watch = None;
+            own.watch = None;
             match event {
                 NodeEvent::Deleted => return Poll::Ready(Ok(Done::Event(Event::OwnGone(member)))),
                 NodeEvent::Changed => {
@@ -448,8 +455,8 @@ impl<'a> Flight<'a> {
     /// Turns granted nodes into leases, without an await in between.
     fn leases(self, granted: Vec<Node>) -> Vec<Lease> {
         let mut leases = Vec::with_capacity(granted.len());
-        let granted = granted.into_iter().zip(self.targets).zip(self.own_watches);
-        for (member, ((node, target), own_watch)) in granted.enumerate() {
+        let granted = granted.into_iter().zip(self.targets).zip(self.own_nodes);
+        for (member, ((node, target), own)) in granted.enumerate() {
             let czxid = node.czxid.unwrap_or_default();
             let own_token = FencingToken::new(czxid);
             let beside = target.beside.as_ref();
@@ -457,8 +464,9 @@ impl<'a> Flight<'a> {
                 path: target.lock.node_path(&node.name),
                 czxid,
                 fencing_token: beside.map_or(own_token, |writer| writer.fencing_token),
+                is_revoked: own.is_revoked,
             };
-            leases.push(Lease::new(self.epoch, &target.lock, made, own_watch));
+            leases.push(Lease::new(self.epoch, &target.lock, made, own.watch));
             self.armed.set(member, Made::Nothing);
         }
         leases

@@ -235,14 +235,19 @@ impl Epoch {
     }
 
     /// Tells a lease what the ensemble said about its node over the given connection.
-    pub(crate) fn observe(&self, id: u64, stat: Option<&NodeStat>, connection: Option<u64>) {
+    pub(crate) fn observe(
+        &self,
+        id: u64,
+        found: Option<&(Vec<u8>, NodeStat)>,
+        connection: Option<u64>,
+    ) {
         let mut told: Option<Arc<LeaseState>> = None;
         // It may be replaced meanwhile, which ends with the last waiter for a hand-off.
         while let Some(lease) = self.lease(id) {
             if told.is_some_and(|told| Arc::ptr_eq(&told, &lease)) {
                 return;
             }
-            lease.observe(stat, connection);
+            lease.observe(found, connection);
             told = Some(lease);
         }
     }

@@ -321,6 +321,28 @@ pub enum TransactionError {
     },
 }
 
+/// Why nobody was asked to give a lock up.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum RevokeError {
+    /// The session was closed or has ended.
+    #[error("session is closed, holder of {path:?} not asked to give it up")]
+    SessionClosed {
+        /// Path of the node.
+        path: String,
+    },
+    /// The ensemble refused or did not answer; where it did not answer the request may have been
+    /// made.
+    #[error("holder of {path:?} not asked to give it up")]
+    Failed {
+        /// Path of the node.
+        path: String,
+        /// What happened.
+        #[source]
+        source: NodesError,
+    },
+}
+
 /// Why a read that takes no lock failed; it changed nothing. [`is_transient`](Self::is_transient)
 /// says whether to try again.
 #[derive(Clone, Debug, Error)]

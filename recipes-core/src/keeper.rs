@@ -189,11 +189,10 @@ async fn closed(close: &mut watch::Receiver<bool>) {
     drop(close.wait_for(|asked| *asked).await);
 }
 
-type Adopted = (
-    u64,
-    u64,
-    Result<Option<(NodeStat, Option<NodeWatch>)>, NodesError>,
-);
+/// What was read of a lease's node, and the watch that came with it if it had none.
+type Found = ((Vec<u8>, NodeStat), Option<NodeWatch>);
+
+type Adopted = (u64, u64, Result<Option<Found>, NodesError>);
 
 /// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
 /// as with its runtime.
@@ -383,10 +382,10 @@ impl EpochKeeper {
             let path = &lease.node_path;
             let found = if is_followed {
                 let read = nodes.read(path).await;
-                read.map(|found| found.map(|(_, stat)| (stat, None)))
+                read.map(|found| found.map(|read| (read, None)))
             } else {
                 let watched = nodes.watch(path).await;
-                watched.map(|found| found.map(|(stat, watch)| (stat, Some(watch))))
+                watched.map(|found| found.map(|(data, stat, it)| ((data, stat), Some(it))))
             };
             (id, connection, found)
         };
@@ -398,8 +397,8 @@ impl EpochKeeper {
             return;
         };
         match found {
-            Ok(Some((stat, own_watch))) => {
-                self.epoch.observe(id, Some(&stat), Some(connection));
+            Ok(Some((read, own_watch))) => {
+                self.epoch.observe(id, Some(&read), Some(connection));
                 if let Some(own_watch) = own_watch {
                     self.follow(id, own_watch);
                 }
@@ -424,7 +423,7 @@ impl EpochKeeper {
         self.followed.remove(&id);
         match event {
             NodeEvent::Deleted => self.epoch.observe(id, None, None),
-            // For example a revocation request: still ours, watch again.
+            // For example a request to give it up: still ours, look and watch again.
             NodeEvent::Changed => self.adopt(id),
             // The connection tells.
             NodeEvent::SessionEnded => {}

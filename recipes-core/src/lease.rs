@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use futures::future::{self, join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::cleanup::{Deleted, Deletion};
 use crate::epoch::{Epoch, Link};
@@ -15,6 +15,7 @@ use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
 use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
+use crate::revocation;
 use crate::sync::lock;
 use crate::token::FencingToken;
 
@@ -47,6 +48,8 @@ pub(crate) struct LeaseState {
     /// The connection in which the node was last known to exist.
     verified: AtomicU64,
     signal: watch::Sender<Option<LostReason>>,
+    /// True once somebody has asked for the node.
+    revoked: watch::Sender<bool>,
     is_released: AtomicBool,
     /// What may go on when the lease is released: readers of its owner beside it, transactions
     /// without an answer. The node must be gone before somebody else holds the lock then.
@@ -118,16 +121,27 @@ impl LeaseState {
     }
 
     /// Takes note of what the ensemble said about the node over the given connection.
-    pub(crate) fn observe(&self, stat: Option<&NodeStat>, connection: Option<u64>) {
-        match stat {
-            Some(stat) if self.is_ours(stat) => {
+    pub(crate) fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {
+        match found {
+            Some((data, stat)) if self.is_ours(stat) => {
                 if let Some(connection) = connection {
                     self.verified.store(connection, Ordering::Relaxed);
+                }
+                if revocation::is_request(data) {
+                    self.revoke();
                 }
             }
             _ => {
                 self.lose(LostReason::NodeRemoved);
             }
+        }
+    }
+
+    /// Takes note that somebody has asked for the node.
+    fn revoke(&self) {
+        let was_revoked = self.revoked.send_replace(true);
+        if !was_revoked {
+            info!(lock = %self.lock_path, node = %self.node_path, "asked to give the lock up");
         }
     }
 
@@ -148,6 +162,8 @@ pub(crate) struct MadeNode {
     pub(crate) path: String,
     pub(crate) czxid: i64,
     pub(crate) fencing_token: FencingToken,
+    /// Somebody has asked for it while it waited.
+    pub(crate) is_revoked: bool,
 }
 
 /// Proof that one lock is held; deletes the node when dropped.
@@ -186,10 +202,14 @@ impl Lease {
             lapses: epoch.validity().lapses,
             verified: AtomicU64::new(verified),
             signal: watch::Sender::new(None),
+            revoked: watch::Sender::new(false),
             is_released: AtomicBool::new(false),
             ties: AtomicU32::new(0),
             turn: Mutex::default(),
         });
+        if made.is_revoked {
+            state.revoke();
+        }
         epoch.register(&state, own_watch);
         debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
         Self {
@@ -255,6 +275,7 @@ impl Lease {
             lapses: old.lapses,
             verified: AtomicU64::new(0),
             signal: watch::Sender::new(None),
+            revoked: watch::Sender::new(false),
             is_released: AtomicBool::new(false),
             ties: AtomicU32::new(0),
             turn: Mutex::default(),
@@ -265,6 +286,9 @@ impl Lease {
         state.verified.fetch_max(verified, Ordering::Relaxed);
         if let Some(reason) = *old.signal.borrow() {
             state.lose(reason);
+        }
+        if *old.revoked.borrow() {
+            state.revoke();
         }
         debug!(lock = %self.lock.path, node = %state.node_path, token = %state.fencing_token,
             "handed on");
@@ -311,6 +335,20 @@ impl Lease {
         }
     }
 
+    /// Completes when somebody asks for the lock, never after a release; keeps nothing alive.
+    pub(crate) fn revocation_requested(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut revoked = self.state.revoked.subscribe();
+        let state = Arc::downgrade(&self.state);
+        async move {
+            let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
+            // Nobody has polled since then, perhaps.
+            let is_held = Weak::upgrade(&state).is_some_and(|it| !it.is_released());
+            if !is_revoked || !is_held {
+                future::pending().await
+            }
+        }
+    }
+
     /// Asks the ensemble, behind a `sync`, whether the node is there and ours.
     pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
@@ -336,9 +374,7 @@ impl Lease {
             answer = answer => answer,
         };
         match answer {
-            Ok(found) => self
-                .state
-                .observe(found.as_ref().map(|(_, stat)| stat), connection),
+            Ok(found) => self.state.observe(found.as_ref(), connection),
             Err(NodesError::SessionEnded) => {
                 self.state.lose(self.epoch().ended().await);
             }
@@ -363,7 +399,9 @@ impl Lease {
         }
         if let Some(turn) = self.state.take_turn() {
             let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
-            let is_good = is_untied && self.state() == GuardState::Held;
+            // Who has asked waits for the node to go.
+            let is_asked_for = *self.state.revoked.borrow();
+            let is_good = is_untied && !is_asked_for && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
             }

@@ -29,6 +29,7 @@ mod path;
 mod record;
 mod requests;
 mod retry;
+mod revocation;
 mod session;
 mod sync;
 mod token;
@@ -39,8 +40,8 @@ mod wait_queue;
 pub use backend::Backend;
 pub use builder::SessionBuilder;
 pub use error::{
-    AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError, Step,
-    TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
+    RevokeError, Step, TransactionError, VerifyError,
 };
 pub use lease::GuardState;
 #[doc(hidden)]

@@ -241,6 +241,50 @@ impl LockGuard {
         }
     }
 
+    /// Completes when somebody asks for the lock to be given up, by
+    /// [`Participant::revoke`](crate::Participant::revoke) or Curator's `Revoker`; of a set, for any
+    /// of its locks.
+    ///
+    /// It is only a request: the lock stays held until the guard is released.
+    ///
+    /// # Guarantees
+    /// - Completes as well where the request was made before this call, before the lock was granted
+    ///   or while the connection was down; and again for each call, as long as the lock is held.
+    /// - A holder that did not wait looks at its node within a quarter of a second, and is told from
+    ///   then on at once.
+    /// - Never completes after a release. A node that was asked for is not handed on to others of
+    ///   this process ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future. It keeps nothing alive and may outlive the guard.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use recipes_core::{AcquireError, DistributedLock, LostError};
+    /// # async fn compact() {}
+    /// # async fn example(lock: &dyn DistributedLock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let guard = lock.acquire().await?;
+    /// tokio::select! {
+    ///     done = guard.run(compact()) => done?,
+    ///     () = guard.revocation_requested() => {} // somebody needs it more; go on another time
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn revocation_requested(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let requests: Vec<_> = self
+            .leases()
+            .map(|lease| lease.revocation_requested().boxed())
+            .collect();
+        async move {
+            match requests.is_empty() {
+                true => future::pending().await,
+                false => select_all(requests).await.0,
+            }
+        }
+    }
+
     /// Asks the ensemble whether the lock is held, past every cache and lagging replica.
     ///
     /// # Errors

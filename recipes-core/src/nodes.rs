@@ -55,9 +55,9 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Data and stat of a node, `None` where it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
 
-    /// Stat of a node and a watch on its deletion and data, `None` (and no watch) where it does
-    /// not exist.
-    fn watch(&self, path: &str) -> Reply<'_, Option<(NodeStat, NodeWatch)>>;
+    /// Data and stat of a node and a watch on its deletion and data, `None` (and no watch) where it
+    /// does not exist.
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
 
     /// Passes through the leader; later reads of this session see all that was committed before.
     fn sync(&self, path: &str) -> Reply<'_, ()>;

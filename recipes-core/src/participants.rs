@@ -4,11 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 
-use crate::error::QueryError;
+use crate::error::{QueryError, RevokeError};
 use crate::lock_internals::LockInternals;
 use crate::node_name::{self, LockKind};
 use crate::nodes::NodesError;
 use crate::record::Identity;
+use crate::revocation;
+use crate::session::Session;
 use crate::wait_queue;
 
 /// A node in a lock directory, as it was when it was read.
@@ -32,6 +34,22 @@ impl Participant {
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         Identity::parse(&self.data)
+    }
+
+    /// Asks whoever holds this node, or waits with it, to give the lock up; `false` if it is gone.
+    ///
+    /// The request replaces the data of the node. It reaches holders that listen:
+    /// [`LockGuard::revocation_requested`](crate::LockGuard::revocation_requested) here, a
+    /// `RevocationListener` in Curator, whose `Revoker.attemptRevoke` this is.
+    ///
+    /// # Errors
+    /// [`RevokeError::SessionClosed`]; [`RevokeError::Failed`] where the ensemble refuses, or does not
+    /// answer within the session's connect timeout.
+    ///
+    /// # Cancel safety
+    /// The request may or may not have been made when the future is dropped.
+    pub async fn revoke(&self, session: &Session) -> Result<bool, RevokeError> {
+        revocation::request(session, &self.path).await
     }
 }
 

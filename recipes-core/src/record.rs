@@ -17,7 +17,7 @@ const FORMAT: &str = "recipes/1";
 
 /// What Curator writes into a node to ask its holder to let go; data that starts so would be taken
 /// for a request.
-const REVOKE: &[u8] = b"__REVOKE__";
+pub(crate) const REVOKE: &[u8] = b"__REVOKE__";
 
 /// The most that fits into a request beside path and ACL: servers refuse packets of 1 MiB
 /// (`jute.maxbuffer`) by closing the connection, which a client cannot tell from a lost one.

@@ -20,6 +20,7 @@ use crate::nodes::{
     NodesError, Reply,
 };
 use crate::retry::{Backoff, persist};
+use crate::revocation;
 
 /// The largest request that servers take unless told otherwise (`jute.maxbuffer`). They answer a
 /// larger one by closing the connection, as if it had been lost, however often it is sent.
@@ -362,12 +363,13 @@ pub(crate) async fn blocker(
     name: String,
 ) -> Result<Event, Refused> {
     let path = lock.node_path(&name);
-    match persist(|| nodes.watch(&path))
+    let watched = persist(|| nodes.watch(&path))
         .await
-        .map_err(at(lock, Step::Watch))?
-    {
+        .map_err(at(lock, Step::Watch))?;
+    // Without the data, which may be large, for as long as it waits.
+    match watched.map(|(.., watch)| watch) {
         None => Ok(Event::BlockerGone(member, name)),
-        Some((_, watch)) => match watch.await {
+        Some(watch) => match watch.await {
             NodeEvent::Deleted => Ok(Event::BlockerGone(member, name)),
             NodeEvent::Changed => Ok(Event::BlockerChanged),
             NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
@@ -375,15 +377,26 @@ pub(crate) async fn blocker(
     }
 }
 
-/// Sets a watch on a node of ours, `None` if it is gone.
+/// What is known about a node of ours that waits.
+#[derive(Default)]
+pub(crate) struct OwnNode {
+    pub(crate) watch: Option<NodeWatch>,
+    /// Somebody has asked for it already.
+    pub(crate) is_revoked: bool,
+}
+
+/// Looks at a node of ours and sets a watch on it, `None` if it is gone.
 pub(crate) async fn own_watch(
     nodes: &dyn Nodes,
     lock: &LockPath,
     name: &str,
-) -> Result<Option<NodeWatch>, Refused> {
+) -> Result<Option<OwnNode>, Refused> {
     let path = lock.node_path(name);
     let watched = persist(|| nodes.watch(&path))
         .await
         .map_err(at(lock, Step::Watch))?;
-    Ok(watched.map(|(_, watch)| watch))
+    Ok(watched.map(|(data, _, watch)| OwnNode {
+        watch: Some(watch),
+        is_revoked: revocation::is_request(&data),
+    }))
 }

@@ -279,25 +279,32 @@ impl Session {
         path: &str,
         read: impl AsyncFnOnce(Arc<Epoch>) -> Result<T, NodesError>,
     ) -> Result<T, QueryError> {
-        let failed = |source| QueryError::Failed {
-            path: path.to_owned(),
-            source,
-        };
+        let path = || path.to_owned();
+        self.ask(read).await.map_err(|unanswered| match unanswered {
+            Unanswered::Closed => QueryError::SessionClosed { path: path() },
+            Unanswered::Failed(source) => QueryError::Failed {
+                path: path(),
+                source,
+            },
+        })
+    }
+
+    /// Runs requests of one epoch, for at most the connect timeout.
+    pub(crate) async fn ask<T>(
+        &self,
+        requests: impl AsyncFnOnce(Arc<Epoch>) -> Result<T, NodesError>,
+    ) -> Result<T, Unanswered> {
         let answer = async {
-            let closed = |_| QueryError::SessionClosed {
-                path: path.to_owned(),
-            };
-            let epoch = self.open_epoch(path).await.map_err(closed)?;
+            let epoch = self.open_epoch("").await.map_err(|_| Unanswered::Closed)?;
             tokio::select! {
                 biased;
-                _ = epoch.ended() => Err(failed(NodesError::SessionEnded)),
-                answer = read(Arc::clone(&epoch)) => answer.map_err(failed),
+                _ = epoch.ended() => Err(Unanswered::Failed(NodesError::SessionEnded)),
+                answer = requests(Arc::clone(&epoch)) => answer.map_err(Unanswered::Failed),
             }
         };
-        match tokio::time::timeout(self.connect_timeout(), answer).await {
-            Ok(answer) => answer,
-            Err(elapsed) => Err(failed(NodesError::Unknown(Arc::new(elapsed)))),
-        }
+        let failed = |elapsed| Unanswered::Failed(NodesError::Unknown(Arc::new(elapsed)));
+        let answer = tokio::time::timeout(self.connect_timeout(), answer).await;
+        answer.map_err(failed)?
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -307,6 +314,14 @@ impl Session {
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.shared.phase.clone()
     }
+}
+
+/// Why [`Session::ask`] has no good answer.
+pub(crate) enum Unanswered {
+    /// The session was closed or has ended.
+    Closed,
+    /// The ensemble refused or did not answer.
+    Failed(NodesError),
 }
 
 impl fmt::Debug for Session {

@@ -60,8 +60,8 @@ async fn run(seed: u64) -> Run {
         let mut watched = client.watch(&first);
         replies.push(format!("{:?}", (&mut watched).now_or_never().is_some()));
         replies.push(format!("{:?}", client.delete(&first).await));
-        if let Ok(Some((stat, watch))) = watched.await {
-            replies.push(format!("{stat:?} {:?}", watch.now_or_never()));
+        if let Ok(Some((data, stat, watch))) = watched.await {
+            replies.push(format!("{data:?} {stat:?} {:?}", watch.now_or_never()));
         }
         clients.push_back(client);
     }

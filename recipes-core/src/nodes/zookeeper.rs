@@ -226,10 +226,12 @@ impl Nodes for Session {
         read.map(present).boxed()
     }
 
-    fn watch(&self, path: &str) -> Reply<'_, Option<(NodeStat, NodeWatch)>> {
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
         // A read, not `exists`: that would leave a watch on an absent node.
-        let watched = self.client.get_and_watch_data(path);
-        let watched = watched.map_ok(|(_, stat, watcher)| (node_stat(&stat), node_watch(watcher)));
+        let watched = self
+            .client
+            .get_and_watch_data(path)
+            .map_ok(|(data, stat, watcher)| (data, node_stat(&stat), node_watch(watcher)));
         watched.map(present).boxed()
     }
 

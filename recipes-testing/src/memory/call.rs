@@ -18,7 +18,7 @@ pub enum Operation {
     List,
     /// Read data and stat.
     Read,
-    /// Read the stat and set a watch.
+    /// Read data and stat, and set a watch.
     Watch,
     /// Pass through the leader.
     Sync,
@@ -151,7 +151,7 @@ pub(super) enum Answer {
     Deleted,
     Names(Vec<String>),
     Node(Option<(Vec<u8>, NodeStat)>),
-    Watched(Option<(NodeStat, u64)>),
+    Watched(Option<(Vec<u8>, NodeStat, u64)>),
     Synced,
     Done(Vec<NodeOpDone>),
 }

@@ -103,7 +103,7 @@ impl State {
     }
 
     fn discard(&mut self, stage: &Stage) {
-        if let Stage::Answered(Ok(Answer::Watched(Some((_, number)))), _) = stage {
+        if let Stage::Answered(Ok(Answer::Watched(Some((.., number)))), _) = stage {
             let waker = self.watches.remove(*number);
             self.retired.extend(waker);
         }

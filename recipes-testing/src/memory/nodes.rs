@@ -101,12 +101,12 @@ impl Nodes for MemoryNodes {
         })
     }
 
-    fn watch(&self, path: &str) -> Reply<'_, Option<(NodeStat, NodeWatch)>> {
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
         let shared = Arc::clone(&self.shared);
         self.request(Call::Watch(path.to_owned()), |answer| match answer {
-            Answer::Watched(watched) => Some(watched.map(|(stat, number)| {
+            Answer::Watched(watched) => Some(watched.map(|(data, stat, number)| {
                 let watch: NodeWatch = Box::pin(WatchFuture::new(shared, number));
-                (stat, watch)
+                (data, stat, watch)
             })),
             _ => None,
         })

@@ -180,9 +180,9 @@ impl State {
             return Ok(Answer::Watched(None));
         };
         access.require(&node.acl, Permission::READ)?;
-        let stat = node.stat();
+        let (data, stat) = (node.data.to_vec(), node.stat());
         let number = self.watches.add(session, path, stat.mzxid);
-        Ok(Answer::Watched(Some((stat, number))))
+        Ok(Answer::Watched(Some((data, stat, number))))
     }
 
     fn sync(&mut self, path: &str) -> Result<Answer, NodesError> {

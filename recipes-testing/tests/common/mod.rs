@@ -56,7 +56,7 @@ pub(crate) async fn sorted_list(nodes: &dyn Nodes, path: &str) -> Vec<String> {
 }
 
 pub(crate) async fn set_watch(nodes: &dyn Nodes, path: &str) -> NodeWatch {
-    nodes.watch(path).await.unwrap().unwrap().1
+    nodes.watch(path).await.unwrap().unwrap().2
 }
 
 pub(crate) fn is_pending(watch: &mut NodeWatch) -> bool {

@@ -272,6 +272,7 @@ impl Asked {
 fn ask(nodes: Arc<dyn Nodes>, request: Request, directory: String) -> Pending {
     Box::pin(async move {
         let path = |place: &Place| place.full(&directory);
+        let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
         let answer = match request {
             Request::Create(made) => {
                 let created = nodes.create(&made.node(&directory)).await;
@@ -285,12 +286,14 @@ fn ask(nodes: Arc<dyn Nodes>, request: Request, directory: String) -> Pending {
                 names.sort_unstable();
                 Answer::Names(names)
             }),
-            Request::Read(place) => nodes.read(&path(&place)).await.map(|node| {
-                let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
-                Answer::Node(node.map(|(data, stat)| (text(data), stat)))
-            }),
+            Request::Read(place) => nodes
+                .read(&path(&place))
+                .await
+                .map(|node| Answer::Node(node.map(|(data, stat)| (text(data), stat)))),
             Request::Watch(place) => match nodes.watch(&path(&place)).await {
-                Ok(Some((stat, watch))) => return (Answer::Watched(Some(stat)), Some(watch)),
+                Ok(Some((data, stat, watch))) => {
+                    return (Answer::Watched(Some((text(data), stat))), Some(watch));
+                }
                 Ok(None) => Ok(Answer::Watched(None)),
                 Err(error) => Err(error),
             },

@@ -67,10 +67,11 @@ impl Renaming {
                     czxid: real_czxid,
                 },
             ) => path == real_path && self.told(*czxid, *real_czxid),
-            (Answer::Node(Some((data, stat))), Answer::Node(Some((real_data, real_stat)))) => {
-                data == real_data && self.stat(stat, real_stat)
-            }
-            (Answer::Watched(Some(stat)), Answer::Watched(Some(real))) => self.stat(stat, real),
+            (Answer::Node(Some((data, stat))), Answer::Node(Some((real_data, real_stat))))
+            | (
+                Answer::Watched(Some((data, stat))),
+                Answer::Watched(Some((real_data, real_stat))),
+            ) => data == real_data && self.stat(stat, real_stat),
             (Answer::Done(done), Answer::Done(real)) => {
                 let mut pairs = done.iter().zip(real);
                 done.len() == real.len() && pairs.all(|(memory, real)| self.done(memory, real))

@@ -76,7 +76,7 @@ pub(crate) enum Answer {
     /// Sorted: the server promises no order.
     Names(Vec<String>),
     Node(Option<(String, NodeStat)>),
-    Watched(Option<NodeStat>),
+    Watched(Option<(String, NodeStat)>),
     Synced,
     Done(Vec<NodeOpDone>),
     Refused {
