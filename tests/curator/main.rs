@@ -10,6 +10,7 @@
 mod multi_lock;
 mod mutex;
 mod read_write;
+mod revocation;
 
 use std::time::Duration;
 
