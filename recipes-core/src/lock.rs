@@ -250,8 +250,8 @@ impl LockGuard {
     /// # Guarantees
     /// - Completes as well where the request was made before this call, before the lock was granted
     ///   or while the connection was down; and again for each call, as long as the lock is held.
-    /// - A holder that did not wait looks at its node within a quarter of a second, and is told from
-    ///   then on at once.
+    /// - Told at once, but not before a quarter of a second after a grant that was not waited for:
+    ///   a short critical section costs no request for this.
     /// - Never completes after a release. A node that was asked for is not handed on to others of
     ///   this process ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
     ///
