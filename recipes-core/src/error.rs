@@ -26,6 +26,14 @@ pub enum ConfigError {
         /// The most that is accepted.
         bytes_max: usize,
     },
+    /// The purpose is longer than a record has room for.
+    #[error("purpose of {bytes} bytes is longer than the {bytes_max} that a record takes")]
+    PurposeTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The most that is accepted.
+        bytes_max: usize,
+    },
     /// The identity is what Curator writes to ask a holder to release.
     #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
     IdentityReserved,

@@ -18,7 +18,7 @@ use crate::lock::LockGuard;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
 use crate::options::LockOptions;
-use crate::owner::{Attempt, Key, Owner, PathTable, Present};
+use crate::owner::{Attempt, Contending, Key, Owner, PathTable, Present};
 use crate::requests::Target;
 use crate::session::Session;
 
@@ -61,6 +61,7 @@ impl LockInternals {
                 lock,
                 kind,
                 beside: None,
+                owner: None,
             },
         })
     }
@@ -71,6 +72,7 @@ impl LockInternals {
             lock: Arc::clone(writer.lock()),
             kind: LockKind::Read,
             beside: None,
+            owner: None,
         };
         Self { target }
     }
@@ -187,10 +189,14 @@ pub async fn acquire_all(
     let limit = Limit::new(wait, members, first.session().connect_timeout());
     let named = owner.cloned().or_else(Owner::current);
     let may_wait_for_itself = named.is_none() && is_held_by_this_task(members);
+    // Whoever names no owner is told from others by the task, for people who look for deadlocks.
+    let contending = named
+        .as_ref()
+        .map_or_else(Contending::task, Contending::from);
     let owner = named.unwrap_or_else(Owner::new);
     let mut kept = None;
     loop {
-        let survey = survey(members, &owner)?;
+        let survey = survey(members, &owner, contending)?;
         // What was granted or held before is entered again by now, or over.
         drop(kept.take());
         let (attempt, is_ours) = match survey.acquiring {
@@ -239,19 +245,27 @@ struct Survey {
     acquiring: Option<Attempt>,
 }
 
-fn survey(members: &[LockInternals], owner: &Owner) -> Result<Survey, AcquireError> {
+fn survey(
+    members: &[LockInternals],
+    owner: &Owner,
+    contending: Contending,
+) -> Result<Survey, AcquireError> {
     let mut survey = Survey::default();
     for member in members {
         let key = member.key(owner);
+        let target = || Target {
+            owner: Some(contending),
+            ..member.target.clone()
+        };
         match member.table().present(&key) {
-            Present::Nothing => survey.seek(key, member.target.clone())?,
+            Present::Nothing => survey.seek(key, target())?,
             Present::Acquiring(attempt) => survey.acquiring = Some(attempt),
             Present::Held(hold) => match hold.enter() {
                 Some(Ok(entered)) => survey.entered.push(entered),
                 Some(Err(lost)) => return Err(lost.into()),
                 None => {
                     member.table().end_hold(&key, &raw const *hold);
-                    survey.seek(key, member.target.clone())?;
+                    survey.seek(key, target())?;
                 }
             },
         }
@@ -325,7 +339,14 @@ async fn attempt(
     let outcome = match targets.as_slice() {
         // Several have nodes of their own: who waits in turn for one holds none of the others.
         [target] => match target.lock.local_queue(target.kind) {
-            Some(queue) => queue.acquire(target.clone(), patience).await,
+            Some(queue) => {
+                // The node is of all whose turn comes while it lasts.
+                let target = Target {
+                    owner: None,
+                    ..target.clone()
+                };
+                queue.acquire(target, patience).await
+            }
             None => attempt::acquire(&claim.session, &targets, patience).await,
         },
         targets => attempt::acquire(&claim.session, targets, patience).await,

@@ -7,6 +7,7 @@ use crate::local_queue::LocalQueue;
 use crate::node_name::LockKind;
 use crate::nodes::{Acl, NewNode, NodeMode};
 use crate::options::LockOptions;
+use crate::owner::Contending;
 use crate::path;
 use crate::session::Session;
 
@@ -56,14 +57,20 @@ impl LockPath {
     }
 
     /// The lock node to create under the given name, to which the server may add a sequence.
-    pub(crate) fn new_node(&self, name: &str, kind: LockKind, mode: NodeMode) -> NewNode {
+    pub(crate) fn new_node(
+        &self,
+        name: &str,
+        kind: LockKind,
+        mode: NodeMode,
+        owner: Option<Contending>,
+    ) -> NewNode {
         let path = self.node_path(name);
         let data = self
             .options
             .data
             .as_ref()
             .unwrap_or(&self.session.shared.options.data)
-            .bytes(kind)
+            .bytes(kind, owner, self.options.purpose.as_deref())
             .into();
         let acl = self.acl_of(&path);
         NewNode {

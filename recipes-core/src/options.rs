@@ -8,7 +8,7 @@ use zookeeper_client::Acls;
 
 use crate::error::ConfigError;
 use crate::nodes::{Acl, NodeMode};
-use crate::record::NodeData;
+use crate::record::{self, NodeData};
 
 /// Long enough that a garbage collection or a leader election in the ensemble loses no lock (a
 /// lease is given up after half of it), short enough that a crashed holder frees its lock soon.
@@ -113,6 +113,7 @@ impl AclSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     pub(crate) data: Option<NodeData>,
+    pub(crate) purpose: Option<String>,
     pub(crate) local_handoffs: u32,
 }
 
@@ -131,6 +132,16 @@ impl LockOptions {
     /// for Curator's revocation request.
     pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
         self.data = Some(NodeData::custom(bytes.into())?);
+        Ok(self)
+    }
+
+    /// Says to people what the lock is taken for, as in `nightly export`: a part of the record that
+    /// the lock's nodes carry, and not written where [`identity`](Self::identity) replaces it.
+    ///
+    /// # Errors
+    /// [`ConfigError::PurposeTooLarge`] beyond 256 bytes.
+    pub fn purpose(mut self, text: impl Into<String>) -> Result<Self, ConfigError> {
+        self.purpose = Some(record::purpose(text.into())?);
         Ok(self)
     }
 

@@ -3,17 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use dashmap::DashMap;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use uuid::Uuid;
 
 use crate::error::AcquireError;
-use crate::hold::Hold;
+use crate::hold::{Hold, Task};
 use crate::lock_internals::Attempted;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
+
+/// Tells this process from every other, as far as chance goes.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| {
+    // Each half has bits that say what kind of uuid it is, in different places.
+    let (high, low) = Uuid::new_v4().as_u64_pair();
+    high ^ low
+});
 
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
 
@@ -44,7 +52,7 @@ tokio::task_local! {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    id: u64,
+    number: u64,
 }
 
 impl Owner {
@@ -56,7 +64,7 @@ impl Owner {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            id: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
+            number: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -68,10 +76,51 @@ impl Owner {
         SCOPE.scope(self.clone(), future)
     }
 
+    /// The name of this owner in the records of its nodes, different from that of every other owner
+    /// in any process: sixteen hexadecimal digits for the process, a dash, and a number.
+    #[must_use]
+    pub fn id(&self) -> String {
+        Contending::from(self).to_string()
+    }
+
     /// The owner of the scope that is running, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
         SCOPE.try_with(Clone::clone).ok()
+    }
+}
+
+/// Whom the record of a node names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contending {
+    /// An owner, by its number.
+    Owner(u64),
+    /// Whatever task asked without an owner.
+    Task(Task),
+}
+
+impl Contending {
+    /// The task that is running.
+    pub(crate) fn task() -> Self {
+        Self::Task(Task::current())
+    }
+}
+
+impl From<&Owner> for Contending {
+    fn from(owner: &Owner) -> Self {
+        Self::Owner(owner.number)
+    }
+}
+
+/// The form that stands in records.
+impl fmt::Display for Contending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = *PROCESS;
+        match self {
+            Self::Owner(number) => write!(f, "{process:016x}-{number}"),
+            Self::Task(Task::Spawned(id)) => write!(f, "{process:016x}-task{id}"),
+            Self::Task(Task::Blocking(id)) => write!(f, "{process:016x}-{id:?}"),
+        }
     }
 }
 

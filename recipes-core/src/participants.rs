@@ -7,7 +7,7 @@ use futures::future::join_all;
 use crate::error::{QueryError, RevokeError};
 use crate::lock_internals::LockInternals;
 use crate::node_name::{self, LockKind};
-use crate::nodes::NodesError;
+use crate::nodes::{NodeStat, NodesError};
 use crate::record::Identity;
 use crate::revocation;
 use crate::session::Session;
@@ -51,6 +51,24 @@ impl Participant {
     pub async fn revoke(&self, session: &Session) -> Result<bool, RevokeError> {
         revocation::request(session, &self.path).await
     }
+
+    /// Whether somebody has asked the holder to let go, as Curator's `Revoker` does: that replaces
+    /// the data, so that nothing is known of who made the node.
+    #[must_use]
+    pub fn revocation_requested(&self) -> bool {
+        revocation::is_request(&self.data)
+    }
+
+    /// A node as it was read.
+    pub(crate) fn new(path: String, data: Vec<u8>, stat: &NodeStat) -> Self {
+        Self {
+            sequence: node_name::sequence(node_name::last_part(&path)),
+            path,
+            data,
+            session_id: stat.ephemeral_owner,
+            created_at: from_unix_ms(stat.ctime_ms),
+        }
+    }
 }
 
 impl LockInternals {
@@ -78,13 +96,7 @@ impl LockInternals {
             for (path, read) in paths.into_iter().zip(reads) {
                 // One that has left between the two requests is no participant any more.
                 let Some((data, stat)) = read? else { continue };
-                participants.push(Participant {
-                    sequence: node_name::sequence(node_name::last_part(&path)),
-                    path,
-                    data,
-                    session_id: stat.ephemeral_owner,
-                    created_at: from_unix_ms(stat.ctime_ms),
-                });
+                participants.push(Participant::new(path, data, &stat));
             }
             Ok(participants)
         };

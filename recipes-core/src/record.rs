@@ -1,8 +1,9 @@
 //! The data of a lock node: who made it, for people and tools.
 //!
-//! One line of ASCII, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000`:
-//! format and version, then fields in any order, values escaped as keys are. Readers skip fields
-//! that they do not know. `since` is the wall clock of the process that made the node, in
+//! One line, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000
+//! owner=8c1f60e2a95b7d34-17 purpose=nightly%20export`: format and version, then fields in any
+//! order, values escaped as keys are. Readers skip fields that they do not know; `owner` and
+//! `purpose` may be missing. `since` is the wall clock of the process that made the node, in
 //! milliseconds since the Unix epoch. Data of others (Curator writes an address, empty, or gzip;
 //! a revocation request writes `__REVOKE__`) is not this format and is left as it is.
 
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::ConfigError;
 use crate::node_name::LockKind;
+use crate::owner::Contending;
 use crate::path::{escape_key, unescape_key};
 
 const FORMAT: &str = "recipes/1";
@@ -22,6 +24,10 @@ pub(crate) const REVOKE: &[u8] = b"__REVOKE__";
 /// The most that fits into a request beside path and ACL: servers refuse packets of 1 MiB
 /// (`jute.maxbuffer`) by closing the connection, which a client cannot tell from a lost one.
 const IDENTITY_BYTES_MAX: usize = 1_000_000;
+
+/// A purpose is read in lists and in every contender's listing of a long queue; a longer text has
+/// its place elsewhere.
+const PURPOSE_BYTES_MAX: usize = 256;
 
 /// Who contends, as it stands in the data of a lock node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +43,14 @@ pub struct Identity {
     pub kind: Option<LockKind>,
     /// When the node was made, by the clock of its maker.
     pub since: SystemTime,
+    /// Who re-enters: the [`Owner::id`](crate::Owner::id) that the lock was asked for with, or, where
+    /// none was named, an id of the task that asked, `{process}-task{number}`.
+    ///
+    /// `None` in nodes that several owners take in turn
+    /// ([`local_handoffs`](crate::LockOptions::local_handoffs)) and of older versions.
+    pub owner: Option<String>,
+    /// What the lock is held for, as [`LockOptions::purpose`](crate::LockOptions::purpose) says.
+    pub purpose: Option<String>,
 }
 
 /// What this process writes into its lock nodes.
@@ -72,12 +86,17 @@ impl NodeData {
         Ok(Self::Custom(bytes))
     }
 
-    /// The bytes for a node made now.
+    /// The bytes for a node made now, by and for whom.
     #[expect(
         clippy::disallowed_methods,
         reason = "the record says when, to people; nothing is decided by it"
     )]
-    pub(crate) fn bytes(&self, kind: LockKind) -> Vec<u8> {
+    pub(crate) fn bytes(
+        &self,
+        kind: LockKind,
+        owner: Option<Contending>,
+        purpose: Option<&str>,
+    ) -> Vec<u8> {
         match self {
             Self::Custom(bytes) => bytes.clone(),
             Self::Record { application } => Identity {
@@ -86,10 +105,21 @@ impl NodeData {
                 application: application.clone(),
                 kind: Some(kind),
                 since: SystemTime::now(),
+                owner: owner.map(|owner| owner.to_string()),
+                purpose: purpose.map(str::to_owned),
             }
             .to_string()
             .into_bytes(),
         }
+    }
+}
+
+/// Checks the length of a purpose.
+pub(crate) fn purpose(text: String) -> Result<String, ConfigError> {
+    let (bytes, bytes_max) = (text.len(), PURPOSE_BYTES_MAX);
+    match bytes > bytes_max {
+        true => Err(ConfigError::PurposeTooLarge { bytes, bytes_max }),
+        false => Ok(text),
     }
 }
 
@@ -102,6 +132,7 @@ impl Identity {
             return None;
         }
         let (mut host, mut pid, mut application, mut kind, mut since) = Default::default();
+        let (mut owner, mut purpose) = Default::default();
         for (name, value) in words.filter_map(|word| word.split_once('=')) {
             match name {
                 "host" => host = unescape_key(value),
@@ -109,6 +140,8 @@ impl Identity {
                 "app" => application = unescape_key(value),
                 "kind" => kind = parse_kind(value),
                 "since" => since = value.parse().ok().map(Duration::from_millis),
+                "owner" => owner = unescape_key(value),
+                "purpose" => purpose = unescape_key(value),
                 _ => {}
             }
         }
@@ -119,6 +152,8 @@ impl Identity {
             application: application?,
             kind,
             since,
+            owner,
+            purpose,
         })
     }
 }
@@ -136,7 +171,13 @@ impl fmt::Display for Identity {
         write!(
             f,
             " host={host} pid={pid} app={application} since={since_ms}"
-        )
+        )?;
+        for (name, value) in [("owner", &self.owner), ("purpose", &self.purpose)] {
+            if let Some(value) = value {
+                write!(f, " {name}={}", escape_key(value))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -160,6 +201,7 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::Owner;
 
     fn identity() -> Identity {
         Identity {
@@ -168,14 +210,36 @@ mod tests {
             application: "orders=ä".to_owned(),
             kind: Some(LockKind::Write),
             since: UNIX_EPOCH + Duration::from_millis(1_763_700_000_123),
+            owner: Some("8c1f60e2a95b7d34-17".to_owned()),
+            purpose: Some("nightly export = all/of it %".to_owned()),
         }
     }
 
     #[test]
     fn a_record_is_read_back_as_written() {
         let text = identity().to_string();
-        assert_eq!(text.split(' ').count(), 6, "{text}");
+        assert_eq!(text.split(' ').count(), 8, "{text}");
         assert_eq!(Identity::parse(text.as_bytes()), Some(identity()));
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_has_no_owner_and_no_purpose() {
+        let text = "recipes/1 kind=mutex host=a pid=1 app=b since=0";
+        let parsed = Identity::parse(text.as_bytes()).unwrap();
+        assert_eq!((&parsed.owner, &parsed.purpose), (&None, &None));
+        assert_eq!(parsed.to_string(), text);
+    }
+
+    #[test]
+    fn a_purpose_may_be_empty_and_is_bounded() {
+        let empty = Identity {
+            purpose: Some(String::new()),
+            ..identity()
+        };
+        assert_eq!(Identity::parse(empty.to_string().as_bytes()), Some(empty));
+        assert!(purpose("x".repeat(PURPOSE_BYTES_MAX)).is_ok());
+        let refused = purpose("x".repeat(PURPOSE_BYTES_MAX + 1)).unwrap_err();
+        assert!(refused.to_string().contains("257"), "{refused}");
     }
 
     #[test]
@@ -204,18 +268,23 @@ mod tests {
 
     #[test]
     fn this_process_writes_its_pid_and_kind() {
-        let bytes = NodeData::of_this_process().bytes(LockKind::Mutex);
+        let owner = Owner::new();
+        let contending = Some(Contending::from(&owner));
+        let bytes = NodeData::of_this_process().bytes(LockKind::Mutex, contending, Some("test"));
         let identity = Identity::parse(&bytes).unwrap();
         assert_eq!(
             (identity.pid, identity.kind),
             (std::process::id(), Some(LockKind::Mutex))
         );
+        assert_eq!(identity.owner, Some(owner.id()));
+        assert_eq!(identity.purpose.as_deref(), Some("test"));
     }
 
     #[test]
     fn custom_bytes_are_written_as_they_are_within_the_limit() {
         let data = NodeData::custom(vec![7; IDENTITY_BYTES_MAX]).unwrap();
-        assert_eq!(data.bytes(LockKind::Mutex).len(), IDENTITY_BYTES_MAX);
+        let bytes = data.bytes(LockKind::Mutex, None, Some("not written"));
+        assert_eq!(bytes.len(), IDENTITY_BYTES_MAX);
         assert!(NodeData::custom(vec![7; IDENTITY_BYTES_MAX + 1]).is_err());
         assert!(NodeData::custom(REVOKE.to_vec()).is_err());
     }

@@ -19,6 +19,7 @@ use crate::nodes::{
     Created, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone, NodeWatch, Nodes,
     NodesError, Reply,
 };
+use crate::owner::Contending;
 use crate::retry::{Backoff, persist};
 use crate::revocation;
 
@@ -43,6 +44,8 @@ pub(crate) struct Target {
     pub(crate) kind: LockKind,
     /// The writer that a reader of the same owner goes beside.
     pub(crate) beside: Option<Arc<LeaseState>>,
+    /// Who asks, where the node is nobody else's: its record says so.
+    pub(crate) owner: Option<Contending>,
 }
 
 impl Target {
@@ -62,7 +65,7 @@ impl Target {
             return (
                 None,
                 self.lock
-                    .new_node(&name, self.kind, NodeMode::EphemeralSequential),
+                    .new_node(&name, self.kind, NodeMode::EphemeralSequential, self.owner),
             );
         };
         let writer_name = node_name::last_part(&writer.node_path);
@@ -72,7 +75,9 @@ impl Target {
             path: writer.node_path.clone(),
             version: None,
         };
-        let node = self.lock.new_node(&name, self.kind, NodeMode::Ephemeral);
+        let node = self
+            .lock
+            .new_node(&name, self.kind, NodeMode::Ephemeral, self.owner);
         (Some(writer_exists), node)
     }
 }
