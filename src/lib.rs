@@ -19,6 +19,9 @@
 //! [`LockFactory`] that makes them by key. [`Owner`] says who re-enters. Guards are the proof of
 //! holding; [`LockGuard`] is that of any lock, taken through [`DistributedLock`].
 //!
+//! [`inspect`] and [`scan`] show the locks of an ensemble, whoever takes them, and
+//! [`WaitForGraph`] who waits for whom.
+//!
 //! # Features
 //! - `testing`: module `testing`, doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
@@ -28,11 +31,13 @@ mod shards;
 
 pub use factory::LockFactory;
 pub use recipes_core::{
-    Acl, Acls, AcquireError, AuthId, Client, ConfigError, ConnectError, DistributedLock,
-    FencingToken, GuardMember, GuardState, HealthWatcher, Identity, LockGuard, LockKind,
-    LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
-    Permission, QueryError, ReleaseError, RevokeError, Session, SessionBuilder, SessionHealth,
-    Step, Transaction, TransactionError, TransactionResult, VerifyError, escape_key, unescape_key,
+    Acl, Acls, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
+    DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
+    InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat,
+    NodesError, Owner, ParentMode, Participant, Party, Permission, QueryError, Recipe,
+    ReleaseError, RevokeError, Scan, Session, SessionBuilder, SessionHealth, Standing, Step,
+    Transaction, TransactionError, TransactionResult, VerifyError, WaitForGraph, escape_key,
+    inspect, scan, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};

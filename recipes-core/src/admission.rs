@@ -97,7 +97,8 @@ pub(crate) fn would_admit(kind: LockKind, children: &[String]) -> bool {
         .any(|child| blocks(kind, child) && wait_queue::precedes_newcomers(kind, child))
 }
 
-fn blocks(kind: LockKind, child: &str) -> bool {
+/// Whether a contender of this kind waits for a child that is ahead of it.
+pub(crate) fn blocks(kind: LockKind, child: &str) -> bool {
     match kind {
         LockKind::Mutex | LockKind::Write => true,
         LockKind::Read => wait_queue::is_writer(child),

@@ -13,6 +13,7 @@ mod epoch;
 mod error;
 mod guard_macro;
 mod hold;
+mod inspect;
 mod keeper;
 mod lease;
 mod local_order;
@@ -42,6 +43,10 @@ pub use builder::SessionBuilder;
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,
+};
+pub use inspect::{
+    Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
+    inspect, scan,
 };
 pub use lease::GuardState;
 #[doc(hidden)]

@@ -87,6 +87,28 @@ pub(crate) fn sequence_text(name: &str) -> Option<&str> {
     Some(text)
 }
 
+/// The kind of lock whose node has such a name, `None` where none has.
+///
+/// Stricter than the order, which takes any text behind a marker: here the marker stands where a
+/// recipe puts it, with a sequence as servers write it, so that `block-0000000001` is no lock's.
+pub(crate) fn kind(name: &str) -> Option<LockKind> {
+    let is_of = |kind: LockKind| {
+        let Some((maker, sequence)) = name.rsplit_once(kind.marker()) else {
+            return false;
+        };
+        (maker.is_empty() || maker.ends_with('-')) && is_sequence(sequence)
+    };
+    [LockKind::Mutex, LockKind::Read, LockKind::Write]
+        .into_iter()
+        .find(|kind| is_of(*kind))
+}
+
+/// Whether a server appends this: ten places, a sign among them.
+fn is_sequence(text: &str) -> bool {
+    let number = text.parse::<i32>();
+    number.is_ok_and(|number| format!("{number:010}") == text)
+}
+
 /// The last part of an absolute path.
 pub(crate) fn last_part(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
@@ -131,6 +153,34 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(sequence(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_known_by_a_marker_in_its_place_and_a_whole_sequence() {
+        for (name, want) in [
+            ("_c_a-lock-0000000007", Some(LockKind::Mutex)),
+            ("_c_a-__READ__0000000012", Some(LockKind::Read)),
+            ("_c_a-__WRIT__2147483647", Some(LockKind::Write)),
+            ("lock-0000000000", Some(LockKind::Mutex)),
+            ("__READ__0000000000", Some(LockKind::Read)),
+            ("_c_a-lock--2147483648", Some(LockKind::Mutex)),
+            ("_c_a-lock--000000001", Some(LockKind::Mutex)),
+            (
+                "x-lock-0000000001-__WRIT__0000000002",
+                Some(LockKind::Write),
+            ),
+            ("block-0000000001", None),
+            ("lock-7", None),
+            ("lock-+000000001", None),
+            ("lock-9999999999", None),
+            ("lock--0000000001", None),
+            ("_c_a-lease-0000000001", None),
+            ("0d1f__lock__0000000001", None),
+            ("lock-", None),
+            ("", None),
+        ] {
+            assert_eq!(kind(name), want, "{name}");
         }
     }
 

@@ -55,6 +55,9 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Data and stat of a node, `None` where it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
 
+    /// Stat of a node, `None` where it does not exist; also of one that may not be read.
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>>;
+
     /// Data and stat of a node and a watch on its deletion and data, `None` (and no watch) where it
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;

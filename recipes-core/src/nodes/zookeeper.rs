@@ -226,6 +226,13 @@ impl Nodes for Session {
         read.map(present).boxed()
     }
 
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        let stat = self.client.check_stat(path);
+        stat.map_ok(|stat| stat.as_ref().map(node_stat))
+            .map_err(refusal)
+            .boxed()
+    }
+
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
         // A read, not `exists`: that would leave a watch on an absent node.
         let watched = self

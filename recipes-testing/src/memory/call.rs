@@ -18,6 +18,8 @@ pub enum Operation {
     List,
     /// Read data and stat.
     Read,
+    /// Read the stat.
+    Stat,
     /// Read data and stat, and set a watch.
     Watch,
     /// Pass through the leader.
@@ -44,6 +46,7 @@ pub(super) enum Call {
     Delete(String),
     List(String),
     Read(String),
+    Stat(String),
     Watch(String),
     Sync(String),
     Multi(Vec<NodeOp>),
@@ -56,6 +59,7 @@ impl Call {
             Self::Delete(_) => Operation::Delete,
             Self::List(_) => Operation::List,
             Self::Read(_) => Operation::Read,
+            Self::Stat(_) => Operation::Stat,
             Self::Watch(_) => Operation::Watch,
             Self::Sync(_) => Operation::Sync,
             Self::Multi(_) => Operation::Multi,
@@ -68,6 +72,7 @@ impl Call {
             Self::Delete(path)
             | Self::List(path)
             | Self::Read(path)
+            | Self::Stat(path)
             | Self::Watch(path)
             | Self::Sync(path) => path,
             Self::Multi(operations) => operations.first().map_or("", op_path),
@@ -88,9 +93,11 @@ impl Call {
         let checked = match self {
             Self::Create(node) => check_create(node).and_then(|()| below_the_root(&node.path)),
             Self::Delete(path) => check_delete(path),
-            Self::List(path) | Self::Read(path) | Self::Watch(path) | Self::Sync(path) => {
-                NodePath::parse(path).map(drop)
-            }
+            Self::List(path)
+            | Self::Read(path)
+            | Self::Stat(path)
+            | Self::Watch(path)
+            | Self::Sync(path) => NodePath::parse(path).map(drop),
             Self::Multi(_) => Ok(()),
         };
         checked.err().map(|error| Err(failed(error)))
@@ -151,6 +158,7 @@ pub(super) enum Answer {
     Deleted,
     Names(Vec<String>),
     Node(Option<(Vec<u8>, NodeStat)>),
+    Stat(Option<NodeStat>),
     Watched(Option<(Vec<u8>, NodeStat, u64)>),
     Synced,
     Done(Vec<NodeOpDone>),

@@ -101,6 +101,13 @@ impl Nodes for MemoryNodes {
         })
     }
 
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        self.request(Call::Stat(path.to_owned()), |answer| match answer {
+            Answer::Stat(stat) => Some(stat),
+            _ => None,
+        })
+    }
+
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
         let shared = Arc::clone(&self.shared);
         self.request(Call::Watch(path.to_owned()), |answer| match answer {

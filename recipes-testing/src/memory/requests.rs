@@ -96,6 +96,7 @@ impl State {
                 .map_err(failed),
             Call::Delete(path) => self.delete(path, &access).map_err(failed),
             Call::Read(path) => self.read(path, &access).map_err(failed),
+            Call::Stat(path) => self.stat_of(path).map_err(failed),
             Call::Watch(path) => self.watch(session, path, &access).map_err(failed),
             Call::Sync(path) => self.sync(path).map_err(failed),
         };
@@ -172,6 +173,13 @@ impl State {
         };
         access.require(&node.acl, Permission::READ)?;
         Ok(Answer::Node(Some((node.data.to_vec(), node.stat()))))
+    }
+
+    /// As on a server, no permission is asked for.
+    fn stat_of(&mut self, path: &str) -> Result<Answer, NodesError> {
+        self.refuse_denied(path, Operation::Stat)?;
+        let node = self.tree.get(&NodePath::parse(path)?);
+        Ok(Answer::Stat(node.map(|node| node.stat())))
     }
 
     fn watch(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {

@@ -1,0 +1,306 @@
+//! Cycles of a wait-for graph.
+//!
+//! A walk goes from node to node: from one that waits to one that it waits for, which stays inside a
+//! lock, and from one that is waited for to another node of the same party, that waits elsewhere.
+//! The queues of locks have no cycles themselves, so every cycle has a step of the second kind.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::admission;
+use crate::inspect::graph::{Basis, Edge, Party};
+use crate::node_name;
+
+/// More are of no use to anybody, and each costs a walk.
+const CYCLES_MAX: usize = 1_000;
+
+/// A cycle: the edges that it takes, by their index, and what is told of it.
+pub(super) struct Cycle {
+    pub(super) taken: Vec<usize>,
+    pub(super) edges: Vec<Edge>,
+}
+
+/// For each node that waits in a cycle the shortest one through it, shortest first.
+pub(super) fn cycles(edges: &[Edge]) -> Vec<Cycle> {
+    let graph = Graph::new(edges);
+    let mut cycles = BTreeMap::new();
+    // Nodes that need not be looked at again.
+    let (mut dead, mut told) = (BTreeSet::new(), BTreeSet::new());
+    for start in graph.candidates() {
+        if cycles.len() == CYCLES_MAX {
+            break;
+        }
+        if told.contains(&start) {
+            continue;
+        }
+        let Some(cycle) = graph.shortest_through(start, &dead) else {
+            dead.insert(start);
+            continue;
+        };
+        let waiting = cycle.edges.iter().map(|it| it.waiting_node.as_str());
+        told.extend(waiting.filter_map(|path| graph.index_of(path)));
+        let first = cycle.edges.first();
+        let key = first.map(|it| {
+            (
+                it.lock.clone(),
+                it.waiting_node.clone(),
+                it.holding_node.clone(),
+            )
+        });
+        cycles.insert((cycle.edges.len(), key), cycle);
+    }
+    cycles.into_values().collect()
+}
+
+/// A node that waits or is waited for.
+struct Node<'a> {
+    lock: &'a str,
+    party: &'a Party,
+    /// The edges to those that it waits for.
+    ahead: Vec<usize>,
+    is_waited_for: bool,
+}
+
+impl Node<'_> {
+    fn owner(&self) -> Option<&str> {
+        match self.party {
+            Party::Owner { id, .. } => Some(id),
+            Party::Session(_) => None,
+        }
+    }
+
+    /// Whether whoever is behind this node may be behind the other, as far as is told.
+    ///
+    /// Somebody who is known by the session only is not taken to wait for a lock that somebody of
+    /// the session stands in the queue of: threads that take turns would all be deadlocks.
+    fn is_of_the_party_of(&self, other: &Self) -> bool {
+        match (self.owner(), other.owner()) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.party.session_id() == other.party.session_id() && self.lock != other.lock,
+        }
+    }
+}
+
+/// Who is behind a node that waits, as it is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Owner(&'a str),
+    /// Known by the session only.
+    Session(i64),
+    /// An owner of the session.
+    OwnerIn(i64),
+}
+
+/// How a walk came to a node.
+#[derive(Clone, Copy)]
+enum Via {
+    Start,
+    Edge(usize),
+    SameParty(usize),
+}
+
+struct Graph<'a> {
+    edges: &'a [Edge],
+    nodes: Vec<Node<'a>>,
+    index: BTreeMap<&'a str, usize>,
+    waiting: BTreeMap<Key<'a>, Vec<usize>>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(edges: &'a [Edge]) -> Self {
+        let (mut nodes, mut index) = (Vec::<Node<'a>>::new(), BTreeMap::new());
+        let mut add = |path: &'a str, lock: &'a str, party: &'a Party| {
+            *index.entry(path).or_insert_with(|| {
+                nodes.push(Node {
+                    lock,
+                    party,
+                    ahead: Vec::new(),
+                    is_waited_for: false,
+                });
+                nodes.len() - 1
+            })
+        };
+        for edge in edges {
+            add(&edge.holding_node, &edge.lock, &edge.holder);
+            add(&edge.waiting_node, &edge.lock, &edge.waiter);
+        }
+        for (number, edge) in edges.iter().enumerate() {
+            let at = |path| index.get(path).copied().unwrap_or_default();
+            if let Some(node) = nodes.get_mut(at(edge.waiting_node.as_str())) {
+                node.ahead.push(number);
+            }
+            if let Some(node) = nodes.get_mut(at(edge.holding_node.as_str())) {
+                node.is_waited_for = true;
+            }
+        }
+        let mut waiting: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (number, node) in nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| !it.ahead.is_empty())
+        {
+            let keys = match node.party {
+                Party::Owner { id, session_id } => [Key::Owner(id), Key::OwnerIn(*session_id)],
+                Party::Session(id) => [Key::Session(*id); 2],
+            };
+            for key in BTreeSet::from(keys) {
+                waiting.entry(key).or_default().push(number);
+            }
+        }
+        Self {
+            edges,
+            nodes,
+            index,
+            waiting,
+        }
+    }
+
+    fn index_of(&self, path: &str) -> Option<usize> {
+        self.index.get(path).copied()
+    }
+
+    /// The nodes that wait and whose party is waited for, in the order of the edges.
+    fn candidates(&self) -> BTreeSet<usize> {
+        let mut reached = Reached::default();
+        let waited_for = self.nodes.iter().filter(|it| it.is_waited_for);
+        waited_for.for_each(|node| self.reach(node, &mut reached));
+        reached.nodes
+    }
+
+    /// Adds the nodes that wait and may be of this node's party.
+    fn reach(&self, node: &Node<'a>, reached: &mut Reached<'a>) {
+        let session = node.party.session_id();
+        let keys = match node.party {
+            Party::Owner { id, .. } => [Key::Owner(id), Key::Session(session)],
+            Party::Session(_) => [Key::OwnerIn(session), Key::Session(session)],
+        };
+        for key in keys {
+            if reached.is_known(key, node.lock) {
+                continue;
+            }
+            let waiting = self.waiting.get(&key).into_iter().flatten();
+            let of_the_party = waiting.filter(|it| {
+                let other = self.nodes.get(**it);
+                other.is_some_and(|other| node.is_of_the_party_of(other))
+            });
+            reached.nodes.extend(of_the_party);
+        }
+    }
+
+    /// The shortest cycle through a node that waits.
+    fn shortest_through(&self, start: usize, dead: &BTreeSet<usize>) -> Option<Cycle> {
+        let first = self.nodes.get(start)?;
+        let mut came = BTreeMap::from([(start, Via::Start)]);
+        let mut queue = VecDeque::from([start]);
+        let mut reached = Reached::default();
+        while let Some(at) = queue.pop_front() {
+            let node = self.nodes.get(at)?;
+            let came_by_edge = matches!(came.get(&at), Some(Via::Edge(_)));
+            if came_by_edge && node.is_of_the_party_of(first) {
+                if let Some(cycle) = self.cycle(&came, at) {
+                    return Some(cycle);
+                }
+            }
+            let ahead = node.ahead.iter().filter_map(|edge| {
+                let holding_node = &self.edges.get(*edge)?.holding_node;
+                Some((self.index_of(holding_node)?, Via::Edge(*edge)))
+            });
+            let mut next: Vec<_> = ahead.collect();
+            // By an edge: who waits elsewhere is who is waited for here.
+            if came_by_edge {
+                self.reach(node, &mut reached);
+                let same = std::mem::take(&mut reached.nodes).into_iter();
+                next.extend(same.map(|it| (it, Via::SameParty(at))));
+            }
+            for (to, via) in next {
+                if !dead.contains(&to) && !came.contains_key(&to) {
+                    came.insert(to, via);
+                    queue.push_back(to);
+                }
+            }
+        }
+        None
+    }
+
+    /// The cycle of a walk that ends here, `None` where nobody but one session is in it.
+    fn cycle(&self, came: &BTreeMap<usize, Via>, end: usize) -> Option<Cycle> {
+        let (mut taken, mut at) = (Vec::new(), end);
+        // Each step goes back to one that was reached before.
+        loop {
+            at = match came.get(&at)? {
+                Via::Start => break,
+                Via::SameParty(from) => *from,
+                Via::Edge(edge) => {
+                    taken.push(*edge);
+                    self.index_of(&self.edges.get(*edge)?.waiting_node)?
+                }
+            };
+        }
+        taken.reverse();
+        let mut edges = self.shortened(&taken);
+        edges.retain(|it| !is_within_a_session(it));
+        let first = |it: &Edge| (it.lock.clone(), it.waiting_node.clone());
+        let start = (0..edges.len()).min_by_key(|it| edges.get(*it).map(first))?;
+        edges.rotate_left(start);
+        Some(Cycle { taken, edges })
+    }
+
+    /// The same way, without the contenders of a queue that one of those at its ends could do
+    /// without.
+    fn shortened(&self, taken: &[usize]) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = Vec::with_capacity(taken.len());
+        for edge in taken.iter().filter_map(|it| self.edges.get(*it)) {
+            match edges.last_mut() {
+                Some(last) if last.holding_node == edge.waiting_node && is_past(last, edge) => {
+                    last.holder = edge.holder.clone();
+                    last.holding_node.clone_from(&edge.holding_node);
+                    last.basis = Basis::of(&last.waiter, &last.holder);
+                }
+                _ => edges.push(edge.clone()),
+            }
+        }
+        edges
+    }
+}
+
+/// Whether the waiter of one edge waits for the holder of the next one, whoever is between.
+fn is_past(edge: &Edge, next: &Edge) -> bool {
+    let kind = node_name::kind(node_name::last_part(&edge.waiting_node));
+    let ahead = node_name::last_part(&next.holding_node);
+    kind.is_some_and(|kind| admission::blocks(kind, ahead))
+}
+
+/// Whether the two may be contenders of one session that take turns.
+fn is_within_a_session(edge: &Edge) -> bool {
+    edge.basis == Basis::Session && edge.waiter.session_id() == edge.holder.session_id()
+}
+
+/// Nodes that were found, and from where they were looked for: twice is enough, as of a second lock
+/// only the nodes of the first one are new.
+#[derive(Default)]
+struct Reached<'a> {
+    nodes: BTreeSet<usize>,
+    from: BTreeMap<Key<'a>, From<'a>>,
+}
+
+enum From<'a> {
+    One(&'a str),
+    Several,
+}
+
+impl<'a> Reached<'a> {
+    /// Whether all of this key was found before; notes that it is now.
+    fn is_known(&mut self, key: Key<'a>, lock: &'a str) -> bool {
+        match self.from.get_mut(&key) {
+            None => {
+                self.from.insert(key, From::One(lock));
+                false
+            }
+            Some(From::One(other)) if *other == lock => true,
+            Some(from @ From::One(_)) => {
+                *from = From::Several;
+                false
+            }
+            Some(From::Several) => true,
+        }
+    }
+}

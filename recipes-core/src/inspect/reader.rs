@@ -1,0 +1,162 @@
+//! What an inspection asks the ensemble.
+
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use futures::stream::{self, StreamExt};
+use tokio::sync::Semaphore;
+
+use crate::epoch::Epoch;
+use crate::error::QueryError;
+use crate::inspect::standing::Child;
+use crate::node_name::{self, LockKind};
+use crate::nodes::{NodeStat, NodesError};
+use crate::participants::Participant;
+use crate::retry::persist;
+use crate::session::Session;
+
+/// Requests under way at a time: enough to keep one connection busy, few beside the thousand
+/// (`globalOutstandingLimit`) from which a server makes all its clients wait.
+const REQUESTS_AT_ONCE: usize = 64;
+
+/// Nodes of one directory that are read at a time.
+const READS_AT_ONCE: usize = 32;
+
+/// What the ensemble keeps for itself.
+const OF_THE_ENSEMBLE: &str = "/zookeeper";
+
+/// A node in a lock directory.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) participant: Participant,
+    pub(super) is_readable: bool,
+}
+
+impl Node {
+    pub(super) fn child(&self) -> Child<'_> {
+        Child {
+            name: node_name::last_part(&self.participant.path),
+            session: self.participant.session_id,
+        }
+    }
+}
+
+/// A node that may be a lock, and may have others below it.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// Its children, where one has the name of a lock's node.
+    pub(super) nodes: Vec<Node>,
+    /// What had such a name and was gone when it was read.
+    pub(super) left: Vec<LockKind>,
+    /// Paths of the children that may have children.
+    pub(super) below: Vec<String>,
+}
+
+impl Directory {
+    fn add(&mut self, path: &str, seen: Option<(Node, i32)>) {
+        match seen {
+            Some((node, children)) => {
+                if children > 0 {
+                    self.below.push(path.to_owned());
+                }
+                self.nodes.push(node);
+            }
+            None => self
+                .left
+                .extend(node_name::kind(node_name::last_part(path))),
+        }
+    }
+}
+
+/// Asks, with a bound on what is asked at a time.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    session: &'a Session,
+    permits: Semaphore,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(session: &'a Session) -> Self {
+        Self {
+            session,
+            permits: Semaphore::new(REQUESTS_AT_ONCE),
+        }
+    }
+
+    /// Makes sure that what was committed before is seen.
+    pub(super) async fn sync(&self, path: &str) -> Result<(), QueryError> {
+        let sync = async |epoch: Arc<Epoch>| {
+            let nodes = epoch.nodes()?;
+            persist(|| nodes.sync(path)).await
+        };
+        self.session.query(path, sync).await
+    }
+
+    /// Lists a directory, and reads all of it if it looks like a lock's.
+    pub(super) async fn directory(&self, path: &str) -> Result<Directory, QueryError> {
+        let names = self.list(path).await?;
+        let paths = names.iter().map(|name| match path {
+            "/" => format!("/{name}"),
+            path => format!("{path}/{name}"),
+        });
+        let paths: Vec<_> = paths.filter(|path| path != OF_THE_ENSEMBLE).collect();
+        let mut directory = Directory::default();
+        if names.iter().all(|name| node_name::kind(name).is_none()) {
+            directory.below = paths;
+            return Ok(directory);
+        }
+        let seen = stream::iter(paths).map(|path| async move {
+            let seen = self.node(&path).await?;
+            Ok::<_, QueryError>((path, seen))
+        });
+        let mut seen = seen.buffered(READS_AT_ONCE);
+        while let Some((path, seen)) = seen.try_next().await? {
+            directory.add(&path, seen);
+        }
+        Ok(directory)
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<String>, QueryError> {
+        // Never closed.
+        let _permit = self.permits.acquire().await.ok();
+        let list = async |epoch: Arc<Epoch>| {
+            let nodes = epoch.nodes()?;
+            persist(|| nodes.list(path)).await
+        };
+        self.session.query(path, list).await
+    }
+
+    /// A node and the number of its children, `None` where it does not exist.
+    async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
+        let _permit = self.permits.acquire().await.ok();
+        let (data, stat) = match self.session.read(path).await {
+            Err(QueryError::Failed {
+                source: NodesError::NoAuth,
+                ..
+            }) => (None, self.stat(path).await?),
+            read => match read? {
+                Some((data, stat)) => (Some(data), Some(stat)),
+                None => (None, None),
+            },
+        };
+        Ok(stat.map(|stat| {
+            let is_readable = data.is_some();
+            let data = data.unwrap_or_default();
+            let participant = Participant::new(path.to_owned(), data, &stat);
+            let node = Node {
+                participant,
+                is_readable,
+            };
+            (node, stat.children)
+        }))
+    }
+
+    /// What may be known of a node that may not be read.
+    async fn stat(&self, path: &str) -> Result<Option<NodeStat>, QueryError> {
+        let stat = async |epoch: Arc<Epoch>| {
+            let nodes = epoch.nodes()?;
+            persist(|| nodes.stat(path)).await
+        };
+        self.session.query(path, stat).await
+    }
+}
