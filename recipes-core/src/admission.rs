@@ -106,7 +106,7 @@ pub(crate) fn blocks(kind: LockKind, child: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -285,22 +285,22 @@ mod tests {
     }
 
     /// `SplitMix64`.
-    struct Random(u64);
+    pub(crate) struct Random(pub(crate) u64);
 
     impl Random {
-        fn below(&mut self, end: usize) -> usize {
+        pub(crate) fn below(&mut self, end: usize) -> usize {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             usize::try_from((mixed ^ (mixed >> 31)) % end as u64).unwrap()
         }
 
-        fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
             choices[self.below(choices.len())]
         }
 
         /// As Curator makes them or nearly so, or of parts that are good at being mistaken.
-        fn name(&mut self) -> String {
+        pub(crate) fn name(&mut self) -> String {
             let markers = ["lock-", "__READ__", "__WRIT__"];
             let sequences = [
                 "0000000000",

@@ -5,6 +5,8 @@ mod error;
 mod graph;
 mod reader;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 pub use error::InspectError;
 pub use graph::{Basis, Edge, Party, WaitForGraph};

@@ -4,14 +4,19 @@
 //! lock, and from one that is waited for to another node of the same party, that waits elsewhere.
 //! The queues of locks have no cycles themselves, so every cycle has a step of the second kind.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::admission;
 use crate::inspect::graph::{Basis, Edge, Party};
-use crate::node_name;
+use crate::node_name::{self, LockKind};
 
 /// More are of no use to anybody, and each costs a walk.
 const CYCLES_MAX: usize = 1_000;
+
+/// A few seconds at most. Where threads of few sessions contend for thousands of locks, walks are long
+/// and prove little.
+const STEPS_MAX: usize = 10_000_000;
 
 /// A cycle: the edges that it takes, by their index, and what is told of it.
 pub(super) struct Cycle {
@@ -23,17 +28,15 @@ pub(super) struct Cycle {
 pub(super) fn cycles(edges: &[Edge]) -> Vec<Cycle> {
     let graph = Graph::new(edges);
     let mut cycles = BTreeMap::new();
-    // Nodes that need not be looked at again.
-    let (mut dead, mut told) = (BTreeSet::new(), BTreeSet::new());
+    let (mut told, mut steps) = (BTreeSet::new(), STEPS_MAX);
     for start in graph.candidates() {
-        if cycles.len() == CYCLES_MAX {
+        if cycles.len() == CYCLES_MAX || steps == 0 {
             break;
         }
         if told.contains(&start) {
             continue;
         }
-        let Some(cycle) = graph.shortest_through(start, &dead) else {
-            dead.insert(start);
+        let Some(cycle) = graph.shortest_through(start, &mut steps) else {
             continue;
         };
         let waiting = cycle.edges.iter().map(|it| it.waiting_node.as_str());
@@ -53,6 +56,7 @@ pub(super) fn cycles(edges: &[Edge]) -> Vec<Cycle> {
 
 /// A node that waits or is waited for.
 struct Node<'a> {
+    path: &'a str,
     lock: &'a str,
     party: &'a Party,
     /// The edges to those that it waits for.
@@ -92,6 +96,15 @@ enum Key<'a> {
 
 /// How a walk came to a node.
 #[derive(Clone, Copy)]
+struct Came {
+    via: Via,
+    /// The node by which it came to this lock.
+    entry: usize,
+    /// Whether it has left the session that it started in, at an earlier lock.
+    is_outside: bool,
+}
+
+#[derive(Clone, Copy)]
 enum Via {
     Start,
     Edge(usize),
@@ -105,12 +118,39 @@ struct Graph<'a> {
     waiting: BTreeMap<Key<'a>, Vec<usize>>,
 }
 
+/// The nodes that wait, by who is behind them.
+///
+/// Of those that are known by their session only, the last of each kind in a queue: who waits for it
+/// to go on waits for whatever the others wait for.
+fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
+    let (mut waiting, mut last) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::new());
+    for (number, node) in nodes.iter().enumerate() {
+        if node.ahead.is_empty() {
+            continue;
+        }
+        match node.party {
+            Party::Owner { id, session_id } => {
+                for key in [Key::Owner(id), Key::OwnerIn(*session_id)] {
+                    waiting.entry(key).or_default().push(number);
+                }
+            }
+            Party::Session(id) => drop(last.insert((node.lock, *id, kind_of(node.path)), number)),
+        }
+    }
+    for ((_, session, _), number) in last {
+        let of_session = waiting.entry(Key::Session(session)).or_default();
+        of_session.push(number);
+    }
+    waiting
+}
+
 impl<'a> Graph<'a> {
     fn new(edges: &'a [Edge]) -> Self {
         let (mut nodes, mut index) = (Vec::<Node<'a>>::new(), BTreeMap::new());
         let mut add = |path: &'a str, lock: &'a str, party: &'a Party| {
             *index.entry(path).or_insert_with(|| {
                 nodes.push(Node {
+                    path,
                     lock,
                     party,
                     ahead: Vec::new(),
@@ -132,20 +172,7 @@ impl<'a> Graph<'a> {
                 node.is_waited_for = true;
             }
         }
-        let mut waiting: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (number, node) in nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, it)| !it.ahead.is_empty())
-        {
-            let keys = match node.party {
-                Party::Owner { id, session_id } => [Key::Owner(id), Key::OwnerIn(*session_id)],
-                Party::Session(id) => [Key::Session(*id); 2],
-            };
-            for key in BTreeSet::from(keys) {
-                waiting.entry(key).or_default().push(number);
-            }
-        }
+        let waiting = waiting(&nodes);
         Self {
             edges,
             nodes,
@@ -158,12 +185,15 @@ impl<'a> Graph<'a> {
         self.index.get(path).copied()
     }
 
-    /// The nodes that wait and whose party is waited for, in the order of the edges.
-    fn candidates(&self) -> BTreeSet<usize> {
+    /// The nodes that wait and whose party is waited for, owners first: theirs are the cycles that
+    /// can be relied upon.
+    fn candidates(&self) -> Vec<usize> {
         let mut reached = Reached::default();
         let waited_for = self.nodes.iter().filter(|it| it.is_waited_for);
         waited_for.for_each(|node| self.reach(node, &mut reached));
-        reached.nodes
+        let mut candidates: Vec<_> = reached.nodes.into_iter().collect();
+        candidates.sort_by_key(|it| self.nodes.get(*it).is_some_and(|it| it.owner().is_none()));
+        candidates
     }
 
     /// Adds the nodes that wait and may be of this node's party.
@@ -187,33 +217,47 @@ impl<'a> Graph<'a> {
     }
 
     /// The shortest cycle through a node that waits.
-    fn shortest_through(&self, start: usize, dead: &BTreeSet<usize>) -> Option<Cycle> {
+    fn shortest_through(&self, start: usize, steps: &mut usize) -> Option<Cycle> {
         let first = self.nodes.get(start)?;
-        let mut came = BTreeMap::from([(start, Via::Start)]);
+        let mut came = BTreeMap::new();
         let mut queue = VecDeque::from([start]);
         let mut reached = Reached::default();
+        let begin = Came {
+            via: Via::Start,
+            entry: start,
+            is_outside: false,
+        };
+        came.insert(start, begin);
         while let Some(at) = queue.pop_front() {
-            let node = self.nodes.get(at)?;
-            let came_by_edge = matches!(came.get(&at), Some(Via::Edge(_)));
-            if came_by_edge && node.is_of_the_party_of(first) {
-                if let Some(cycle) = self.cycle(&came, at) {
-                    return Some(cycle);
-                }
-            }
+            *steps = steps.checked_sub(1)?;
+            let (node, here) = (self.nodes.get(at)?, *came.get(&at)?);
             let ahead = node.ahead.iter().filter_map(|edge| {
                 let holding_node = &self.edges.get(*edge)?.holding_node;
-                Some((self.index_of(holding_node)?, Via::Edge(*edge)))
+                let via = Via::Edge(*edge);
+                Some((self.index_of(holding_node)?, Came { via, ..here }))
             });
             let mut next: Vec<_> = ahead.collect();
             // By an edge: who waits elsewhere is who is waited for here.
-            if came_by_edge {
+            if matches!(here.via, Via::Edge(_)) {
+                let is_outside = here.is_outside || self.leads_outside(here.entry, node)?;
+                if is_outside && node.is_of_the_party_of(first) {
+                    return self.cycle(&came, at);
+                }
                 self.reach(node, &mut reached);
+                let via = Via::SameParty(at);
                 let same = std::mem::take(&mut reached.nodes).into_iter();
-                next.extend(same.map(|it| (it, Via::SameParty(at))));
+                next.extend(same.map(|entry| {
+                    let came = Came {
+                        via,
+                        entry,
+                        is_outside,
+                    };
+                    (entry, came)
+                }));
             }
-            for (to, via) in next {
-                if !dead.contains(&to) && !came.contains_key(&to) {
-                    came.insert(to, via);
+            for (to, how) in next {
+                if let Entry::Vacant(vacant) = came.entry(to) {
+                    vacant.insert(how);
                     queue.push_back(to);
                 }
             }
@@ -221,23 +265,30 @@ impl<'a> Graph<'a> {
         None
     }
 
-    /// The cycle of a walk that ends here, `None` where nobody but one session is in it.
-    fn cycle(&self, came: &BTreeMap<usize, Via>, end: usize) -> Option<Cycle> {
+    /// Whether a way through a lock says more than that threads of one session take turns there.
+    fn leads_outside(&self, entry: usize, exit: &Node<'_>) -> Option<bool> {
+        let entry = self.nodes.get(entry)?;
+        let is_direct = waits_for(entry.path, exit.path);
+        Some(!is_direct || !is_within_a_session(entry.party, exit.party))
+    }
+
+    /// The cycle of a walk that ends here.
+    fn cycle(&self, came: &BTreeMap<usize, Came>, end: usize) -> Option<Cycle> {
         let (mut taken, mut at) = (Vec::new(), end);
         // Each step goes back to one that was reached before.
         loop {
-            at = match came.get(&at)? {
+            at = match came.get(&at)?.via {
                 Via::Start => break,
-                Via::SameParty(from) => *from,
+                Via::SameParty(from) => from,
                 Via::Edge(edge) => {
-                    taken.push(*edge);
-                    self.index_of(&self.edges.get(*edge)?.waiting_node)?
+                    taken.push(edge);
+                    self.index_of(&self.edges.get(edge)?.waiting_node)?
                 }
             };
         }
         taken.reverse();
         let mut edges = self.shortened(&taken);
-        edges.retain(|it| !is_within_a_session(it));
+        edges.retain(|it| !is_within_a_session(&it.waiter, &it.holder));
         let first = |it: &Edge| (it.lock.clone(), it.waiting_node.clone());
         let start = (0..edges.len()).min_by_key(|it| edges.get(*it).map(first))?;
         edges.rotate_left(start);
@@ -250,7 +301,10 @@ impl<'a> Graph<'a> {
         let mut edges: Vec<Edge> = Vec::with_capacity(taken.len());
         for edge in taken.iter().filter_map(|it| self.edges.get(*it)) {
             match edges.last_mut() {
-                Some(last) if last.holding_node == edge.waiting_node && is_past(last, edge) => {
+                Some(last)
+                    if last.holding_node == edge.waiting_node
+                        && waits_for(&last.waiting_node, &edge.holding_node) =>
+                {
                     last.holder = edge.holder.clone();
                     last.holding_node.clone_from(&edge.holding_node);
                     last.basis = Basis::of(&last.waiter, &last.holder);
@@ -262,16 +316,19 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether the waiter of one edge waits for the holder of the next one, whoever is between.
-fn is_past(edge: &Edge, next: &Edge) -> bool {
-    let kind = node_name::kind(node_name::last_part(&edge.waiting_node));
-    let ahead = node_name::last_part(&next.holding_node);
-    kind.is_some_and(|kind| admission::blocks(kind, ahead))
+/// Whether a node has to wait for one that is ahead of it, whoever is between.
+fn waits_for(node: &str, ahead: &str) -> bool {
+    let ahead = node_name::last_part(ahead);
+    kind_of(node).is_some_and(|kind| admission::blocks(kind, ahead))
+}
+
+fn kind_of(node: &str) -> Option<LockKind> {
+    node_name::kind(node_name::last_part(node))
 }
 
 /// Whether the two may be contenders of one session that take turns.
-fn is_within_a_session(edge: &Edge) -> bool {
-    edge.basis == Basis::Session && edge.waiter.session_id() == edge.holder.session_id()
+fn is_within_a_session(waiter: &Party, holder: &Party) -> bool {
+    Basis::of(waiter, holder) == Basis::Session && waiter.session_id() == holder.session_id()
 }
 
 /// Nodes that were found, and from where they were looked for: twice is enough, as of a second lock

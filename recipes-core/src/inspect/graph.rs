@@ -142,7 +142,8 @@ impl WaitForGraph {
     /// The cycles, shortest first, each from its first lock by path on; the same for the same locks.
     ///
     /// Not every one, of which there may be exponentially many: for each node that waits in a cycle
-    /// the shortest through it, and no more than 1,000 in all. Where contenders stand between two of
+    /// the shortest through it, and no more than 1,000 in all, or than ten million steps from node to
+    /// node find; owners are looked at first. Where contenders stand between two of
     /// a cycle who would wait for each other without them, they are left out: one edge leads past
     /// them. Each edge's holder is the waiter of the next one; or somebody of the same session, where
     /// one of the two is known by no more than that.

@@ -153,3 +153,242 @@ impl Ahead {
         self.children.iter().rev().copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::tests::Random;
+    use crate::admission::{Verdict, admit};
+
+    fn children<const N: usize>(children: [(&'static str, i64); N]) -> Vec<Child<'static>> {
+        let child = |(name, session)| Child { name, session };
+        children.map(child).to_vec()
+    }
+
+    /// In order: the name, and what it waits for or why it does not wait.
+    fn told(children: &[Child<'_>]) -> Vec<(String, String)> {
+        let path_of = |it: usize| Some(children[it].name.to_owned());
+        let told = |place: Place| {
+            let standing = match place.standing(path_of) {
+                Standing::Holds => "holds".to_owned(),
+                Standing::Stranger => "stranger".to_owned(),
+                Standing::WaitsFor(ahead) => ahead.join(" "),
+            };
+            (children[place.child].name.to_owned(), standing)
+        };
+        places(children).into_iter().map(told).collect()
+    }
+
+    fn check<const N: usize, const M: usize>(
+        listing: [(&'static str, i64); N],
+        wanted: [(&str, &str); M],
+    ) {
+        let wanted = wanted.map(|(name, standing)| (name.to_owned(), standing.to_owned()));
+        assert_eq!(told(&children(listing)), wanted);
+    }
+
+    #[test]
+    fn each_of_a_queue_waits_for_the_one_before() {
+        check(
+            [
+                ("_c_c-lock-0000000002", 3),
+                ("_c_a-lock-0000000000", 1),
+                ("_c_b-lock-0000000001", 2),
+            ],
+            [
+                ("_c_a-lock-0000000000", "holds"),
+                ("_c_b-lock-0000000001", "_c_a-lock-0000000000"),
+                ("_c_c-lock-0000000002", "_c_b-lock-0000000001"),
+            ],
+        );
+    }
+
+    #[test]
+    fn strangers_stand_where_they_sort_and_are_waited_for_in_front() {
+        check(
+            [
+                ("_c_b-lock-0000000001", 2),
+                ("zstranger", 0),
+                ("_c_a-lock-0000000000", 1),
+                ("-stranger", 0),
+                ("lock-0000000002", 0),
+                ("_c_d-lock-0000000003", 2),
+            ],
+            [
+                ("-stranger", "stranger"),
+                ("_c_a-lock-0000000000", "-stranger"),
+                ("_c_b-lock-0000000001", "_c_a-lock-0000000000"),
+                // Named like a contender, and nobody's.
+                ("lock-0000000002", "stranger"),
+                (
+                    "_c_d-lock-0000000003",
+                    "lock-0000000002 _c_b-lock-0000000001",
+                ),
+                ("zstranger", "stranger"),
+            ],
+        );
+    }
+
+    #[test]
+    fn readers_wait_for_the_nearest_writer_and_a_writer_for_all_readers_back_to_one() {
+        check(
+            [
+                ("_c_a-__READ__0000000000", 1),
+                ("_c_b-__READ__0000000001", 2),
+                ("_c_c-__WRIT__0000000002", 3),
+                ("_c_d-__READ__0000000003", 4),
+                ("_c_e-__READ__0000000004", 5),
+                ("_c_f-__WRIT__0000000005", 6),
+                ("_c_g-__WRIT__0000000006", 7),
+                ("_c_h-__READ__0000000007", 8),
+            ],
+            [
+                ("_c_a-__READ__0000000000", "holds"),
+                ("_c_b-__READ__0000000001", "holds"),
+                (
+                    "_c_c-__WRIT__0000000002",
+                    "_c_b-__READ__0000000001 _c_a-__READ__0000000000",
+                ),
+                ("_c_d-__READ__0000000003", "_c_c-__WRIT__0000000002"),
+                ("_c_e-__READ__0000000004", "_c_c-__WRIT__0000000002"),
+                (
+                    "_c_f-__WRIT__0000000005",
+                    "_c_e-__READ__0000000004 _c_d-__READ__0000000003 _c_c-__WRIT__0000000002",
+                ),
+                ("_c_g-__WRIT__0000000006", "_c_f-__WRIT__0000000005"),
+                ("_c_h-__READ__0000000007", "_c_g-__WRIT__0000000006"),
+            ],
+        );
+    }
+
+    #[test]
+    fn reader_beside_its_writer_holds_with_it_and_the_next_writer_waits_for_both() {
+        check(
+            [
+                ("_c_a-__READ__0000000000", 1),
+                ("_c_b-__WRIT__0000000000", 1),
+                ("_c_c-__WRIT__0000000002", 2),
+                // Of another session, whatever its number: beside nobody.
+                ("_c_d-__READ__0000000002", 3),
+            ],
+            [
+                ("_c_b-__WRIT__0000000000", "holds"),
+                ("_c_a-__READ__0000000000", "holds"),
+                (
+                    "_c_c-__WRIT__0000000002",
+                    "_c_a-__READ__0000000000 _c_b-__WRIT__0000000000",
+                ),
+                ("_c_d-__READ__0000000002", "_c_c-__WRIT__0000000002"),
+            ],
+        );
+    }
+
+    #[test]
+    fn contenders_of_both_recipes_have_a_queue_each() {
+        check(
+            [
+                ("_c_a-lock-0000000000", 1),
+                ("_c_b-__WRIT__0000000001", 2),
+                ("_c_c-lock-0000000002", 3),
+                ("_c_d-__READ__0000000003", 4),
+            ],
+            [
+                ("_c_a-lock-0000000000", "holds"),
+                ("_c_c-lock-0000000002", "_c_a-lock-0000000000"),
+                ("_c_b-__WRIT__0000000001", "holds"),
+                ("_c_d-__READ__0000000003", "_c_b-__WRIT__0000000001"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_recipe_is_known_by_its_nodes() {
+        use LockKind::{Mutex, Read, Write};
+        for (modes, wanted) in [
+            (&[Mutex, Mutex][..], Recipe::Mutex),
+            (&[Read], Recipe::ReadWrite),
+            (&[Write, Read], Recipe::ReadWrite),
+            (&[Write, Mutex], Recipe::Unknown),
+        ] {
+            assert_eq!(recipe(modes.iter().copied()), wanted, "{modes:?}");
+        }
+    }
+
+    /// Everything that is reached by what is told.
+    fn closure(places: &[Place], of: &Place) -> Vec<usize> {
+        let (mut reached, mut next) = (Vec::new(), of.waits_for.clone());
+        while let Some(child) = next.pop() {
+            if !reached.contains(&child) {
+                reached.push(child);
+                let place = places.iter().find(|it| it.child == child).unwrap();
+                next.extend(&place.waits_for);
+            }
+        }
+        reached.sort_unstable();
+        reached
+    }
+
+    #[test]
+    fn standings_in_random_directories_are_what_the_locks_decide_themselves() {
+        let (mut holding, mut waiting, mut beside) = (0, 0, 0);
+        for seed in 0..30_000 {
+            let mut random = Random(seed);
+            let mut names: Vec<_> = (0..random.below(9)).map(|_| random.name()).collect();
+            names.sort_unstable();
+            names.dedup();
+            let children: Vec<_> = names
+                .iter()
+                .map(|name| Child {
+                    name,
+                    session: random.of(&[0, 1, 1, 2]),
+                })
+                .collect();
+            let places = places(&children);
+            assert_eq!(places.len(), children.len());
+            for place in &places {
+                let Child { name, session } = children[place.child];
+                let Some(mode) = place.mode else {
+                    assert!(place.waits_for.is_empty());
+                    continue;
+                };
+                let writers = children.iter().filter(|it| {
+                    let is_writer = it.mode() == Some(LockKind::Write) && it.session == session;
+                    is_writer && node_name::sequence(it.name) == node_name::sequence(name)
+                });
+                let writer = writers.max_by_key(|it| Rank::new(LockKind::Write, it.name));
+                // As its writer does, where there is one.
+                let (as_kind, as_name) = match writer {
+                    Some(writer) if mode == LockKind::Read => (LockKind::Write, writer.name),
+                    _ => (mode, name),
+                };
+                beside += usize::from(as_name != name);
+                let nearest = place.waits_for.first().map(|it| children[*it].name);
+                match admit(as_kind, &names, as_name) {
+                    Verdict::Granted => {
+                        holding += 1;
+                        assert_eq!(nearest, None, "seed {seed}: {name} in {children:?}");
+                    }
+                    Verdict::WaitFor(blocker) => {
+                        waiting += 1;
+                        let wanted = Some(blocker.name);
+                        assert_eq!(nearest, wanted, "seed {seed}: {name} in {children:?}");
+                    }
+                    Verdict::Absent => panic!("seed {seed}: {name} in {children:?}"),
+                }
+                let reached = closure(&places, place);
+                let rank = Rank::new(as_kind, as_name);
+                let ahead = (0..children.len()).filter(|it| {
+                    let other = children[*it].name;
+                    let is_ahead = Rank::new(as_kind, other) < rank;
+                    is_ahead && admission::blocks(as_kind, other)
+                });
+                for child in ahead {
+                    let is_reached = reached.contains(&child);
+                    assert!(is_reached, "seed {seed}: {name}, {child} in {children:?}");
+                }
+            }
+        }
+        let seen = [holding, waiting, beside];
+        assert!(seen.iter().all(|seen| *seen > 200), "{seen:?}");
+    }
+}
