@@ -1,0 +1,40 @@
+//! A configuration of two nodes that change together: readers never see half of a change.
+//!
+//! Writing both in one transaction is not enough, since they are read one after the other. Readers
+//! keep what they have if this fails, so an ensemble that is down stops nobody.
+
+use std::error::Error;
+use std::time::Duration;
+
+use zookeeper_recipes::{InterProcessReadWriteLock, Session};
+
+const HOST: &str = "/config/host";
+const PORT: &str = "/config/port";
+
+/// Replaces both values or none.
+pub(crate) async fn publish(session: &Session, values: [&str; 2]) -> Result<(), Box<dyn Error>> {
+    let writer = InterProcessReadWriteLock::new(session, "/config/lock")?
+        .write()
+        .await?;
+    let mut change = writer.transaction();
+    for (path, value) in [HOST, PORT].into_iter().zip(values) {
+        change = match session.read(path).await? {
+            None => change.create(path, value),
+            Some(_) => change.set(path, value, None),
+        };
+    }
+    change.commit().await?;
+    Ok(writer.release().await?)
+}
+
+/// Reads both as one writer left them, `None` before the first.
+pub(crate) async fn load(session: &Session) -> Result<Option<[Vec<u8>; 2]>, Box<dyn Error>> {
+    let lock = InterProcessReadWriteLock::new(session, "/config/lock")?;
+    let reader = lock.read_timeout(Duration::from_secs(5)).await?;
+    let both =
+        async { Ok::<_, Box<dyn Error>>((session.read(HOST).await?, session.read(PORT).await?)) };
+    // An error if a writer may have come in between.
+    let (host, port) = reader.run(both).await??;
+    reader.release().await?;
+    Ok(host.zip(port).map(|((host, _), (port, _))| [host, port]))
+}

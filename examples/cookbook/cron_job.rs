@@ -1,0 +1,38 @@
+//! A job that a clock starts on several machines and that runs on one of them.
+//!
+//! The lock alone keeps two machines from running it *at the same time*. A machine whose clock is
+//! late would run it again, so what is done is written down, in a transaction that commits only
+//! while the lock is held. A machine that dies before that leaves the job to the next one: a job
+//! can run in part and then again.
+
+use std::error::Error;
+
+use zookeeper_recipes::{InterProcessMutex, Session};
+
+/// Runs `job` unless another machine runs it, or it was done for this `slot` or a later one, such
+/// as `2026-11-21`; says whether it ran.
+pub(crate) async fn run_once(
+    session: &Session,
+    name: &str,
+    slot: &str,
+    job: impl Future<Output = ()>,
+) -> Result<bool, Box<dyn Error>> {
+    let lock = InterProcessMutex::new(session, &format!("/cron/{name}/lock"))?;
+    let Some(guard) = lock.try_acquire().await? else {
+        return Ok(false);
+    };
+    let done = format!("/cron/{name}/done");
+    let last = session.read(&done).await?;
+    if matches!(&last, Some((last, _)) if last.as_slice() >= slot.as_bytes()) {
+        guard.release().await?;
+        return Ok(false);
+    }
+    guard.run(job).await?;
+    let mark = match last {
+        None => guard.transaction().create(done, slot),
+        Some((_, stat)) => guard.transaction().set(done, slot, Some(stat.version)),
+    };
+    mark.commit().await?;
+    guard.release().await?;
+    Ok(true)
+}

@@ -1,0 +1,197 @@
+//! Eight short recipes for services, one in each file: copy what you need.
+//!
+//! ```text
+//! cargo run --example cookbook                               # all, in memory
+//! cargo run --example cookbook -- leader                     # one of them
+//! cargo run --example cookbook -- --connect localhost:2181   # on a real ensemble
+//! ```
+//!
+//! | file | how to |
+//! |---|---|
+//! | `cron_job` | run a job once that a clock starts on several machines |
+//! | `leader` | have one worker at work and others stand by |
+//! | `rate_of_one` | make one call for each key in a period |
+//! | `fenced_write` | make a late writer harmless in SQL |
+//! | `graceful_shutdown` | end without making others wait |
+//! | `config_reload` | read several values that change together |
+//! | `batch_reservation` | take several things at once or none |
+//! | `testing_your_code` | test code under a lock without a server |
+//!
+//! `tests/cookbook` shows that each does what it says, in memory and on a real server.
+
+#![allow(clippy::print_stdout, reason = "what happens is told on stdout")]
+
+mod batch_reservation;
+mod config_reload;
+mod cron_job;
+mod fenced_write;
+mod graceful_shutdown;
+mod leader;
+mod rate_of_one;
+mod testing_your_code;
+
+use std::error::Error;
+use std::time::Duration;
+
+use recipes_testing::MemoryEnsemble;
+use testing_your_code::Export;
+use tokio::sync::oneshot;
+use zookeeper_recipes::{ConnectError, InterProcessMutex, LockFactory, Session};
+
+type Done = Result<(), Box<dyn Error>>;
+
+const NAMES: [&str; 8] = [
+    "cron_job",
+    "leader",
+    "rate_of_one",
+    "fenced_write",
+    "graceful_shutdown",
+    "config_reload",
+    "batch_reservation",
+    "testing_your_code",
+];
+
+/// Where the locks are.
+enum Place {
+    Memory(MemoryEnsemble),
+    Servers(String),
+}
+
+impl Place {
+    async fn session(&self) -> Result<Session, ConnectError> {
+        match self {
+            Self::Memory(ensemble) => Ok(ensemble.session()),
+            Self::Servers(connect_string) => Session::connect(connect_string).await,
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Done {
+    let (mut place, mut chosen) = (Place::Memory(MemoryEnsemble::new()), NAMES.to_vec());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "--connect" {
+            place = Place::Servers(arguments.next().ok_or("--connect needs host:port,...")?);
+            continue;
+        }
+        let name = NAMES.into_iter().find(|name| *name == argument);
+        chosen = vec![name.ok_or_else(|| format!("no recipe {argument:?}; there are {NAMES:?}"))?];
+    }
+    for name in chosen {
+        let session = place.session().await?;
+        let done = show(name, &session, &place).await;
+        // After a failure too: otherwise others wait for our nodes until the session times out.
+        session.close().await;
+        done?;
+    }
+    Ok(())
+}
+
+async fn show(name: &str, session: &Session, place: &Place) -> Done {
+    match name {
+        "cron_job" => cron(session).await,
+        "leader" => leads(session).await,
+        "rate_of_one" => rate(session).await,
+        "fenced_write" => fence(session).await,
+        "graceful_shutdown" => shut_down(place).await,
+        "config_reload" => reload(session).await,
+        "batch_reservation" => reserve(session).await,
+        _ => export(session).await,
+    }
+}
+
+async fn cron(session: &Session) -> Done {
+    for (machine, slot) in [
+        ("first", "2026-11-21"),
+        ("second", "2026-11-21"),
+        ("first", "2026-11-22"),
+    ] {
+        let ran = cron_job::run_once(session, "nightly", slot, async {}).await?;
+        println!("cron_job: {machine} machine, {slot}: ran = {ran}");
+    }
+    Ok(())
+}
+
+async fn leads(session: &Session) -> Done {
+    let leadership = InterProcessMutex::new(session, "/workers/leader")?;
+    let work = async |token| println!("leader: at work under token {token}");
+    leader::lead(&leadership, work).await?;
+    Ok(())
+}
+
+async fn rate(session: &Session) -> Done {
+    let keys = LockFactory::new(session, "/reminders")?;
+    for customer in ["alice", "alice", "bob"] {
+        let hour = Duration::from_secs(3600);
+        let called = rate_of_one::call_at_most_once(&keys, customer, hour, async {}).await?;
+        println!("rate_of_one: {customer}: called = {}", called.is_some());
+    }
+    Ok(())
+}
+
+async fn fence(session: &Session) -> Done {
+    let db = rusqlite::Connection::open_in_memory()?;
+    fenced_write::create(&db)?;
+    let account = InterProcessMutex::new(session, "/accounts/alice")?;
+    let late = account.acquire().await?.fencing_token();
+    let guard = account.acquire().await?;
+    let token = guard.fencing_token();
+    let balance = fenced_write::read(&db, "alice", token)?.ok_or("stale")?;
+    let written = fenced_write::write(&db, "alice", balance + 50, token)?;
+    println!("fenced_write: token {token}: written = {written}");
+    let written = fenced_write::write(&db, "alice", 0, late)?;
+    println!("fenced_write: late token {late}: written = {written}");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn shut_down(place: &Place) -> Done {
+    let session = place.session().await?;
+    let lock = InterProcessMutex::new(&session, "/service/lock")?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut stop = Some(stop);
+    let job = || {
+        println!("graceful_shutdown: at work, and asked to stop");
+        // Instead of an operator's SIGTERM: a sender that is dropped asks too.
+        drop(stop.take());
+        std::future::ready(())
+    };
+    let stop = async {
+        tokio::select! {
+            asked = stopped => drop(asked),
+            asked = graceful_shutdown::asked_to_stop() => drop(asked),
+        }
+    };
+    graceful_shutdown::serve(&session, &lock, stop, job).await?;
+    println!("graceful_shutdown: closed, nothing of ours is left");
+    Ok(())
+}
+
+async fn reload(session: &Session) -> Done {
+    config_reload::publish(session, ["db1", "5432"]).await?;
+    let values = config_reload::load(session)
+        .await?
+        .ok_or("no configuration")?;
+    println!("config_reload: {:?}", values.map(String::from_utf8));
+    Ok(())
+}
+
+async fn reserve(session: &Session) -> Done {
+    for (client, seats) in [("alice", ["7-11", "7-12"]), ("bob", ["7-13", "7-12"])] {
+        match batch_reservation::reserve(session, &seats, client).await? {
+            Ok(()) => println!("batch_reservation: {client} has {seats:?}"),
+            Err(taken) => println!("batch_reservation: {client} has none, {taken} is taken"),
+        }
+    }
+    Ok(())
+}
+
+async fn export(session: &Session) -> Done {
+    let lock = InterProcessMutex::new(session, "/locks/export")?;
+    match testing_your_code::export(&lock, async {}).await? {
+        Export::Lost(lost) => return Err(lost.into()),
+        ended => println!("testing_your_code: {ended:?}; its test is in the file"),
+    }
+    Ok(())
+}

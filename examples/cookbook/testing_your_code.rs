@@ -1,0 +1,47 @@
+//! Code under a lock, and its unit tests without a server: on an ensemble in memory, with a clock
+//! that stands still until everybody waits, so that time-outs cost no time.
+
+use zookeeper_recipes::{AcquireError, InterProcessMutex, LostError};
+
+/// How a run of the export ended.
+#[derive(Debug)]
+pub(crate) enum Export {
+    Done,
+    SomebodyElseIsAtIt,
+    Lost(LostError),
+}
+
+/// The code under test.
+pub(crate) async fn export(
+    lock: &InterProcessMutex,
+    upload: impl Future<Output = ()>,
+) -> Result<Export, AcquireError> {
+    let Some(guard) = lock.try_acquire().await? else {
+        return Ok(Export::SomebodyElseIsAtIt);
+    };
+    Ok(guard
+        .run(upload)
+        .await
+        .map_or_else(Export::Lost, |()| Export::Done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Export, export};
+    use recipes_testing::MemoryEnsemble; // yours: zookeeper_recipes::testing::MemoryEnsemble
+    use zookeeper_recipes::{InterProcessMutex, LostReason};
+
+    #[tokio::test(start_paused = true)]
+    async fn session_that_expires_stops_the_upload() {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        let lock = InterProcessMutex::new(&session, "/locks/export").unwrap();
+        // A stand-in for an upload that hangs: the session expires meanwhile.
+        let upload = async {
+            ensemble.expire(session.session_id().unwrap());
+            std::future::pending().await
+        };
+        let ended = export(&lock, upload).await.unwrap();
+        assert!(matches!(ended, Export::Lost(lost) if lost.reason == LostReason::SessionExpired));
+    }
+}
