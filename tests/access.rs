@@ -241,6 +241,78 @@ async fn nobody_without_the_password_gets_in() {
     held.release().await.unwrap();
 }
 
+/// As docs/operating.md has it.
+#[tokio::test]
+async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let address = server.connect_string();
+    let as_operator = async || {
+        let operator = server.client().await.unwrap();
+        operator.auth("digest", b"ops:opspass").await.unwrap();
+        operator
+    };
+    let use_it = Permission::CREATE | Permission::READ | Permission::WRITE | Permission::DELETE;
+    let orders = AuthId::new("digest", "orders:08sob9dMDb87qFrxEU6Yzq8j3HU=");
+    let ops = AuthId::new("digest", "ops:6oydJrFeF0qMiG4jeCQ0VpiwJpM=");
+    let acl = [
+        Acl::new(use_it, orders),
+        Acl::new(Permission::ALL, ops.clone()),
+    ];
+    let top = [
+        Acl::new(Permission::READ, AuthId::anyone()),
+        Acl::new(Permission::ALL, ops),
+    ];
+    for (path, acl) in [("/locks", &top), ("/locks/orders", &acl)] {
+        let persistent = CreateMode::Persistent.with_acls(Acls::new(acl));
+        as_operator()
+            .await
+            .create(path, b"", &persistent)
+            .await
+            .unwrap();
+    }
+    let builder = Session::builder().auth("digest", b"orders:secret");
+    let session = builder
+        .acl(Acls::new(&acl))
+        .connect(&address)
+        .await
+        .unwrap();
+    let lock = |session: &Session, path: &str| InterProcessMutex::new(session, path).unwrap();
+    let held = lock(&session, "/locks/orders/4711")
+        .acquire()
+        .await
+        .unwrap();
+
+    let billing = Session::builder().auth("digest", b"billing:other");
+    let billing = billing.connect(&address).await.unwrap();
+    let foreign = lock(&billing, "/locks/orders/4711");
+    let untold = lock(&billing, "/locks/other/1");
+    for (refused, wanted) in [
+        (foreign.try_acquire().await.map(drop), Step::List),
+        (foreign.acquire().await.map(drop), Step::Create),
+        (untold.try_acquire().await.map(drop), Step::CreateParents),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(&refused, AcquireError::NotAuthorized { step, .. } if *step == wanted),
+            "{refused}"
+        );
+    }
+    let operator = as_operator().await;
+    assert_eq!(
+        operator
+            .list_children("/locks/orders/4711")
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    operator
+        .get_data(&held.members()[0].node_path)
+        .await
+        .unwrap();
+    held.release().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_without_the_password_gets_in_in_memory() {
     let ensemble = MemoryEnsemble::new();

@@ -37,7 +37,9 @@ use std::time::Duration;
 use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
 use tokio::sync::oneshot;
-use zookeeper_recipes::{InterProcessMutex, InterProcessReadWriteLock, LockFactory, Session};
+use zookeeper_recipes::{
+    InterProcessMutex, InterProcessReadWriteLock, LockFactory, Owner, Session, SessionHealth,
+};
 
 async fn mutex(ensemble: &TestEnsemble, path: &str) -> (Session, InterProcessMutex) {
     let session = ensemble.session().await;
@@ -130,8 +132,12 @@ on_every_ensemble! {
         assert_eq!(call(&there, "bob", short).await, Some(7));
         ensemble.await_children("/reminders/bob", 0).await;
         assert_eq!(call(&here, "bob", long).await, Some(7));
-        let scope = zookeeper_recipes::Owner::new();
-        assert_eq!(scope.scope(call(&here, "bob", long)).await, None);
+        // Not even in a scope, where a second acquire would re-enter.
+        let twice = async {
+            assert_eq!(call(&here, "carol", long).await, Some(7));
+            assert_eq!(call(&here, "carol", long).await, None);
+        };
+        Owner::new().scope(twice).await;
     }
 
     async fn late_writer_is_refused_by_the_table(ensemble: TestEnsemble) {
@@ -169,7 +175,7 @@ on_every_ensemble! {
         };
         graceful_shutdown::serve(&session, &lock, stopped, job).await.unwrap();
         assert_eq!(jobs.get(), 2);
-        assert_eq!(session.health(), zookeeper_recipes::SessionHealth::Closed);
+        assert_eq!(session.health(), SessionHealth::Closed);
         ensemble.await_children("/service/lock", 0).await;
     }
 
@@ -189,15 +195,21 @@ on_every_ensemble! {
         config_reload::publish(&other, ["db1", "5432"]).await.unwrap();
         let values = config_reload::load(&session).await.unwrap().unwrap();
         assert_eq!(values, [&b"db1"[..], b"5432"]);
-        // A reader that is half-way keeps the next change waiting.
-        let lock = InterProcessReadWriteLock::new(&session, "/config/lock").unwrap();
+        // A writer that is half-way keeps readers waiting, and a reader the next writer.
+        let lock = InterProcessReadWriteLock::new(&other, "/config/lock").unwrap();
+        let writer = lock.write().await.unwrap();
+        let mut load = std::pin::pin!(config_reload::load(&session));
+        tokio::select! {
+            _ = &mut load => panic!("read beside a writer"),
+            _ = ensemble.await_children("/config/lock", 2) => {}
+        }
+        writer.release().await.unwrap();
+        assert_eq!(load.await.unwrap().unwrap(), values);
         let reader = lock.read().await.unwrap();
-        let change = config_reload::publish(&other, ["db2", "5433"]);
-        let waits = ensemble.await_children("/config/lock", 2);
-        let mut change = std::pin::pin!(change);
+        let mut change = std::pin::pin!(config_reload::publish(&session, ["db2", "5433"]));
         tokio::select! {
             _ = &mut change => panic!("changed under a reader"),
-            _ = waits => {}
+            _ = ensemble.await_children("/config/lock", 2) => {}
         }
         assert_eq!(ensemble.read("/config/host").await.unwrap().0, b"db1");
         reader.release().await.unwrap();
