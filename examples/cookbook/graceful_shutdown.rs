@@ -15,7 +15,7 @@ pub(crate) async fn asked_to_stop() -> std::io::Result<()> {
 }
 
 /// Does `job` under the lock again and again; asked to stop it finishes the one that it is at, and
-/// closes the session.
+/// closes the session. After an error the caller closes it.
 pub(crate) async fn serve<F: Future<Output = ()>>(
     session: &Session,
     lock: &InterProcessMutex,

@@ -37,6 +37,7 @@ use std::time::Duration;
 use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use zookeeper_recipes::{
     InterProcessMutex, InterProcessReadWriteLock, LockFactory, Owner, Session, SessionHealth,
 };
@@ -185,7 +186,9 @@ on_every_ensemble! {
         let (session, lock) = mutex(&ensemble, "/service/lock").await;
         let queued = ensemble.await_children("/service/lock", 2);
         let never = || async { panic!("it is not its turn") };
-        graceful_shutdown::serve(&session, &lock, queued, never).await.unwrap();
+        let stopped = graceful_shutdown::serve(&session, &lock, queued, never);
+        let stopped = timeout(Duration::from_secs(30), stopped).await;
+        stopped.expect("waits for its turn").unwrap();
         ensemble.await_children("/service/lock", 1).await;
     }
 
