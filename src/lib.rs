@@ -30,6 +30,12 @@ mod factory;
 mod shards;
 
 pub use factory::LockFactory;
+#[cfg(feature = "sasl-digest-md5")]
+pub use recipes_core::DigestMd5SaslOptions;
+#[cfg(feature = "sasl-gssapi")]
+pub use recipes_core::GssapiSaslOptions;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use recipes_core::SaslOptions;
 pub use recipes_core::{
     Acl, Acls, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
     DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
@@ -39,6 +45,8 @@ pub use recipes_core::{
     Transaction, TransactionError, TransactionResult, VerifyError, WaitForGraph, escape_key,
     inspect, scan, unescape_key,
 };
+#[cfg(feature = "tls")]
+pub use recipes_core::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
 pub use recipes_rwlock::{

@@ -71,4 +71,12 @@ pub use record::Identity;
 pub use session::{HealthWatcher, Session, SessionHealth};
 pub use token::FencingToken;
 pub use transaction::{Transaction, TransactionResult};
+#[cfg(feature = "sasl-digest-md5")]
+pub use zookeeper_client::DigestMd5SaslOptions;
+#[cfg(feature = "sasl-gssapi")]
+pub use zookeeper_client::GssapiSaslOptions;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use zookeeper_client::SaslOptions;
 pub use zookeeper_client::{Acls, AuthId, Client, Permission};
+#[cfg(feature = "tls")]
+pub use zookeeper_client::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

@@ -1,0 +1,57 @@
+//! Options of TLS and SASL come with the features, without a dependency on the client.
+//!
+//! Whoever names them through another version of the client has other types.
+
+#![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use recipes_testing::ZooKeeperServer;
+use zookeeper_recipes::Session;
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn server_without_tls_is_not_spoken_to_in_the_clear() {
+    use std::time::Duration;
+    use zookeeper_recipes::{ConnectError, TlsOptions};
+
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const AUTHORITY: &str = include_str!("common/authority.pem");
+    let server = ZooKeeperServer::start().await.unwrap();
+    let tls = TlsOptions::new().with_pem_ca(AUTHORITY).unwrap();
+    let builder = || {
+        Session::builder()
+            .tls(tls.clone())
+            .connect_timeout(PATIENCE)
+    };
+    let refused = builder()
+        .connect(&server.connect_string())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::TimedOut { .. }),
+        "{refused}"
+    );
+    // Unless it is asked for.
+    let plain = format!("tcp://{}", server.connect_string());
+    let patient = Session::builder().tls(tls);
+    patient.connect(&plain).await.unwrap().close().await;
+}
+
+#[cfg(feature = "sasl-digest-md5")]
+#[tokio::test]
+async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
+    use zookeeper_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
+
+    let server = ZooKeeperServer::start().await.unwrap();
+    let builder = || Session::builder().sasl(SaslOptions::digest_md5("orders", "secret"));
+    let session = builder()
+        .acl(Acls::creator_all())
+        .connect(&server.connect_string())
+        .await;
+    let lock = InterProcessMutex::new(&session.unwrap(), "/locks/orders").unwrap();
+    let refused = lock.acquire().await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Refused { .. }), "{refused}");
+    let session = builder().connect(&server.connect_string()).await.unwrap();
+    let open = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    open.acquire().await.unwrap().release().await.unwrap();
+}
