@@ -55,3 +55,40 @@ async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
     let open = InterProcessMutex::new(&session, "/locks/orders").unwrap();
     open.acquire().await.unwrap().release().await.unwrap();
 }
+
+#[cfg(feature = "sasl-digest-md5")]
+#[tokio::test]
+async fn server_with_sasl_knows_its_users_by_their_passwords() {
+    use zookeeper_recipes::{Acls, ConnectError, InterProcessMutex, SaslOptions};
+
+    const USERS: &str = "Server {
+        org.apache.zookeeper.server.auth.DigestLoginModule required user_orders=\"secret\";
+    };";
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("jaas.conf");
+    std::fs::write(&users, USERS).unwrap();
+    let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+    let server = ZooKeeperServer::builder()
+        .property("java.security.auth.login.config", users.to_str().unwrap())
+        .config("authProvider.1", provider);
+    let server = server.start().await.unwrap();
+    let with_password = |password: &'static str| {
+        let sasl = SaslOptions::digest_md5("orders", password);
+        Session::builder().sasl(sasl).acl(Acls::creator_all())
+    };
+    let session = with_password("secret")
+        .connect(&server.connect_string())
+        .await
+        .unwrap();
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let held = lock.acquire().await.unwrap();
+    let nobody = Session::connect(&server.connect_string()).await.unwrap();
+    let foreign = InterProcessMutex::new(&nobody, "/locks/orders").unwrap();
+    foreign.try_acquire().await.unwrap_err();
+    held.release().await.unwrap();
+    let refused = with_password("guess")
+        .connect(&server.connect_string())
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+}
