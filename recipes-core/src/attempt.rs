@@ -9,14 +9,15 @@ use std::task::{Context, Poll};
 use futures::future::{self, BoxFuture, poll_fn};
 use futures::{FutureExt, TryFutureExt};
 use tokio::sync::oneshot;
-use tracing::debug;
+use tracing::{Instrument, debug, debug_span};
 
-use crate::acquire::{Acquire, Action, Event, Failure, Node, Patience};
+use crate::acquire::{Acquire, Action, Entry, Event, Failure, Node, Patience};
 use crate::armed::{Armed, Made, Stakes};
 use crate::cleanup::Deleted;
 use crate::epoch::Epoch;
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Lease, MadeNode};
+use crate::meter;
 use crate::nodes::{NodeEvent, Nodes, NodesError};
 use crate::requests::{self, OwnNode, Refused, Target};
 use crate::retry::Backoff;
@@ -300,15 +301,14 @@ impl<'a> Flight<'a> {
         let Some(target) = self.targets.get(member) else {
             return;
         };
-        debug!(lock = %target.lock.path, node = ?self.armed.node(member).map(|(_, name)| name),
-            predecessors = ?names, "waiting");
+        let node = self.armed.node(member).map(|(_, name)| name);
+        debug!(lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
         for name in names {
             let slot = Slot::Blocker(member, name.clone());
             if !self.slots.iter().any(|(other, _)| *other == slot) {
-                self.start(
-                    slot,
-                    requests::blocker(self.nodes, &target.lock, member, name),
-                );
+                let wait = debug_span!("wait", lock = %target.lock.path, node, predecessor = %name);
+                let gone = requests::blocker(self.nodes, &target.lock, member, name);
+                self.start(slot, gone.instrument(wait));
             }
         }
     }
@@ -383,7 +383,10 @@ impl<'a> Flight<'a> {
     fn note(&mut self, event: &Event) {
         let names: Vec<Option<&String>> = match event {
             Event::NoParent => self.entering.iter().map(|_| None).collect(),
-            Event::Entered(entries) => entries.iter().map(|it| Some(&it.node.name)).collect(),
+            Event::Entered(entries) => {
+                self.measure(entries);
+                entries.iter().map(|it| Some(&it.node.name)).collect()
+            }
             Event::Searched(found) => found
                 .iter()
                 .map(|it| it.as_ref().map(|it| &it.name))
@@ -395,6 +398,15 @@ impl<'a> Flight<'a> {
                 *member,
                 name.map_or(Made::Nothing, |name| Made::Node(name.clone())),
             );
+        }
+    }
+
+    fn measure(&self, entries: &[Entry]) {
+        for (member, entry) in self.entering.iter().zip(entries) {
+            let target = self.targets.get(*member);
+            if let (Some(target), Some(children)) = (target, &entry.children) {
+                meter::enqueued(target.kind, children, &entry.node.name);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::epoch::Epoch;
+use crate::meter::PendingCleanup;
 use crate::node_name;
 use crate::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::retry::Backoff;
@@ -50,6 +51,7 @@ struct Job {
     /// A delete that was sent already.
     sent: Option<Reply<'static, ()>>,
     done: Option<oneshot::Sender<Deleted>>,
+    _pending: PendingCleanup,
 }
 
 /// A session's clean-up queue.
@@ -84,6 +86,7 @@ impl Cleanup {
             made_in: epoch.number,
             sent: None,
             done: Some(done),
+            _pending: PendingCleanup::new(),
         });
         outcome
     }
@@ -180,6 +183,7 @@ impl Deletion {
             made_in: self.made_in,
             sent: self.reply.take(),
             done,
+            _pending: PendingCleanup::new(),
         });
     }
 }

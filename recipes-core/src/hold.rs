@@ -118,6 +118,7 @@ pub(crate) struct Reserved(Arc<Hold>);
 
 impl Reserved {
     pub(crate) fn new(key: Key, lease: Lease) -> Self {
+        lease.begin(key.kind);
         let guards = Guards {
             is_reserved: true,
             alive: 0,

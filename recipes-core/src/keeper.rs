@@ -16,6 +16,7 @@ use crate::backend::Backend;
 use crate::cleanup::{Cleanup, Target};
 use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
+use crate::meter;
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
 use crate::retry::Backoff;
 use crate::session::Phase;
@@ -117,6 +118,9 @@ impl Keeper {
             reason = watch.run() => Some(reason),
         };
         warn_if_expired(ended, number);
+        if let Some(reason) = ended {
+            meter::session_lost(reason);
+        }
         match ended {
             None => {
                 let was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;

@@ -14,6 +14,8 @@ use crate::epoch::{Epoch, Link};
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
+use crate::meter::Grant;
+use crate::node_name::LockKind;
 use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
 use crate::revocation;
 use crate::sync::lock;
@@ -38,6 +40,7 @@ pub enum GuardState {
 /// The part of a lease that the keeper of its epoch watches over.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
+    grant: Grant,
     pub(crate) id: u64,
     lock_path: Arc<str>,
     pub(crate) node_path: String,
@@ -90,6 +93,7 @@ impl LeaseState {
             is_first
         });
         let reason = self.signal.borrow().unwrap_or(reason);
+        self.grant.lost(reason);
         if is_first {
             warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
             // Others of this process need not wait for its guards.
@@ -193,6 +197,7 @@ impl Lease {
             Link::Disconnected | Link::Ended(_) => 0,
         };
         let state = Arc::new(LeaseState {
+            grant: Grant::default(),
             id: epoch.new_id(),
             lock_path: Arc::clone(&lock.path),
             node_path: made.path,
@@ -262,10 +267,23 @@ impl Lease {
         }
     }
 
+    /// Notes that an owner holds it, by this kind of lock.
+    pub(crate) fn begin(&self, kind: LockKind) {
+        let state = &self.state;
+        state
+            .grant
+            .begin(kind, self.path(), self.node_path(), self.fencing_token());
+        // Lost before there was anything to end.
+        if let Some(reason) = *state.signal.borrow() {
+            state.grant.lost(reason);
+        }
+    }
+
     /// A lease on the same node for the next contender of this process.
     fn successor(&self) -> Self {
         let old = &self.state;
         let state = Arc::new(LeaseState {
+            grant: Grant::default(),
             id: old.id,
             lock_path: Arc::clone(&old.lock_path),
             node_path: old.node_path.clone(),
@@ -394,6 +412,7 @@ impl Lease {
     /// Leaves the keeper's care, once; `None` where nothing is left to delete, since the next
     /// contender of this process has taken the node over.
     fn retire(&self) -> Option<Deletion> {
+        self.state.grant.released();
         if self.state.is_released.swap(true, Ordering::SeqCst) {
             return None;
         }
@@ -418,7 +437,10 @@ impl Lease {
             ?deleted,
             "released"
         );
-        let lost = |reason| Err(ReleaseError::Lost(self.state.lost_error(reason)));
+        let lost = |reason| {
+            self.state.grant.found_lost(reason);
+            Err(ReleaseError::Lost(self.state.lost_error(reason)))
+        };
         let path = self.path().to_owned();
         match deleted {
             Some(Deleted::ByUs) => Ok(()),

@@ -21,6 +21,7 @@ mod local_queue;
 mod lock;
 mod lock_internals;
 mod lock_path;
+mod meter;
 mod node_name;
 mod nodes;
 mod options;

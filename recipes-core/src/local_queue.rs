@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt;
 use futures::future::{BoxFuture, poll_fn};
 use tokio::sync::oneshot;
+use tracing::{Instrument, debug_span};
 
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
@@ -61,7 +62,7 @@ impl LocalQueue {
             biased;
             // Whoever has the turn may not be polled any more.
             error = lock.session.over(&lock.path) => return Err(error),
-            turn = self.turn(patience) => turn,
+            turn = self.turn(&lock.path, patience) => turn,
         };
         let Some(mut turn) = turn else {
             return Ok(Outcome::Busy);
@@ -84,7 +85,7 @@ impl LocalQueue {
     }
 
     /// Waits for the turn; `None` if somebody has it and the contender does not wait.
-    async fn turn(self: &Arc<Self>, patience: Patience) -> Option<Turn> {
+    async fn turn(self: &Arc<Self>, path: &str, patience: Patience) -> Option<Turn> {
         let (waiting, turn) = {
             let mut order = lock(&self.order);
             if order.take() {
@@ -103,7 +104,8 @@ impl LocalQueue {
                 turn,
             )
         };
-        let turn = turn.await;
+        let wait = debug_span!("wait", lock = %path, predecessor = "in this session");
+        let turn = turn.instrument(wait).await;
         drop(waiting);
         // Nobody drops a waiter unused while it waits.
         turn.ok()

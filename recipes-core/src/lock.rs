@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture, join_all, select_all};
+use tracing::Instrument;
 
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
 use crate::hold::Entered;
 use crate::lease::{GuardState, Lease, release_all};
 use crate::lock_internals::{LockInternals, Wait};
+use crate::meter;
 use crate::owner::Owner;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
@@ -357,7 +359,8 @@ impl LockGuard {
         let entered = std::iter::once(self.first).chain(self.others);
         let last: Vec<_> = entered.filter_map(Entered::leave).collect();
         let leases: Vec<_> = last.iter().map(|hold| hold.lease()).collect();
-        release_all(&leases).await?;
+        let span = meter::release_span(&leases);
+        release_all(&leases).instrument(span).await?;
         Ok(check?)
     }
 }

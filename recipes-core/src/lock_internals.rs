@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{self, select_all};
 use tokio::time::{Instant, timeout_at};
-use tracing::warn;
+use tracing::{Instrument, warn};
 
 use crate::acquire::Patience;
 use crate::attempt::{self, Outcome};
@@ -16,6 +16,7 @@ use crate::hold::{Entered, Reserved, Task};
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::lock_path::LockPath;
+use crate::meter::Acquiring;
 use crate::node_name::LockKind;
 use crate::options::LockOptions;
 use crate::owner::{Attempt, Contending, Key, Owner, PathTable, Present};
@@ -87,6 +88,11 @@ impl LockInternals {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.target.lock.path
+    }
+
+    /// Mutex, or which half of a read/write lock.
+    pub(crate) fn kind(&self) -> LockKind {
+        self.target.kind
     }
 
     fn table(&self) -> &PathTable {
@@ -183,6 +189,20 @@ pub async fn acquire_all(
     owner: Option<&Owner>,
     wait: Wait,
 ) -> Result<Option<LockGuard>, AcquireError> {
+    let mut acquiring = Acquiring::start(members);
+    let span = acquiring.span();
+    let outcome = enter_all(members, owner, wait, &mut acquiring);
+    let outcome = outcome.instrument(span).await;
+    acquiring.end(&outcome);
+    outcome
+}
+
+async fn enter_all(
+    members: &[LockInternals],
+    owner: Option<&Owner>,
+    wait: Wait,
+    acquiring: &mut Acquiring,
+) -> Result<Option<LockGuard>, AcquireError> {
     let Some(first) = members.first() else {
         return Ok(None);
     };
@@ -209,6 +229,7 @@ pub async fn acquire_all(
                 None => continue,
             },
         };
+        acquiring.contends();
         let outcome = async {
             tokio::select! {
                 biased;

@@ -13,6 +13,7 @@ use crate::cleanup::Cleanup;
 use crate::epoch::{Epoch, Link};
 use crate::error::{AcquireError, ConnectError, QueryError};
 use crate::keeper::Keeper;
+use crate::meter;
 use crate::nodes::zookeeper::ExistingClient;
 use crate::nodes::{NodeStat, NodesError};
 use crate::options::SessionOptions;
@@ -144,6 +145,7 @@ impl Session {
         let (phase_sender, phase) = watch::channel(Phase::Connecting);
         let (close, close_asked) = watch::channel(false);
         let cleanup = Cleanup::start(phase.clone());
+        meter::describe();
         let patience = options.connect_timeout;
         let keeper = Keeper::new(
             Arc::clone(&backend),
