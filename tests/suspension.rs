@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::poll;
 use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
+use tokio::time::Instant;
 use zookeeper_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
 
 const PATH: &str = "/locks/orders";
@@ -33,6 +34,26 @@ async fn holder_that_was_cut_off_is_verified_without_being_asked() {
     memory.reconnect(id);
     let is_held = async || (held.state() == GuardState::Held).then_some(());
     ensemble.until("held again", is_held).await;
+}
+
+/// Those who need time to stop go by it: a silent connection looks like one that is up.
+#[tokio::test(start_paused = true)]
+async fn loss_of_a_silent_ensemble_comes_when_it_was_foreseen() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let first = held.valid_until().unwrap();
+    tokio::time::sleep(SHORT).await;
+    let foreseen = held.valid_until().unwrap();
+    assert!(foreseen > first, "heartbeats put it off");
+    assert!(foreseen > Instant::now());
+
+    memory.stop();
+    held.lost().await;
+    // The timer counts whole milliseconds.
+    let late = Instant::now() - foreseen;
+    assert!(late <= Duration::from_millis(1), "{late:?}");
+    assert_eq!(held.valid_until(), None);
 }
 
 /// Nobody but the late answer has looked at the clock since the deadline passed.

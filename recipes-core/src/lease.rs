@@ -329,6 +329,12 @@ impl Lease {
         self.state.state()
     }
 
+    /// When it is lost if nothing more is heard of the ensemble, `None` once it is.
+    pub(crate) fn valid_until(&self) -> Option<Instant> {
+        let until = self.state.epoch.validity().until;
+        self.check().is_ok().then_some(until)
+    }
+
     /// `Err` if the lock is lost.
     pub(crate) fn check(&self) -> Result<(), LostError> {
         match self.state() {
@@ -419,8 +425,8 @@ impl Lease {
         if let Some(turn) = self.state.take_turn() {
             let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
             // Who has asked waits for the node to go.
-            let is_asked_for = *self.state.revoked.borrow();
-            let is_good = is_untied && !is_asked_for && self.state() == GuardState::Held;
+            let is_wanted = *self.state.revoked.borrow();
+            let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
             }

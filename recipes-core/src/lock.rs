@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture, join_all, select_all};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
@@ -227,6 +228,17 @@ impl LockGuard {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.leases().all(|lease| lease.check().is_ok())
+    }
+
+    /// When the lock is lost if nothing more is heard of the ensemble; `None` once it is lost.
+    ///
+    /// Moves on with every heartbeat that the ensemble answers, so whoever needs time to stop can see
+    /// the loss coming while the connection still seems to be up. What cannot be foreseen (a node
+    /// that is removed, a session that is closed) comes without it.
+    #[must_use]
+    pub fn valid_until(&self) -> Option<Instant> {
+        let of_members = self.leases().map(Lease::valid_until);
+        of_members.min_by_key(|until| *until)?
     }
 
     /// Completes when the lock is lost, and says which and how; never after a release.
