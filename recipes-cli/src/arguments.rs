@@ -1,0 +1,204 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
+
+/// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
+#[derive(Debug, Parser)]
+#[command(name = "zklock", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) ensemble: EnsembleArguments,
+    #[command(subcommand)]
+    pub(crate) command: Task,
+}
+
+/// Where the locks are, and who asks.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Ensemble")]
+pub(crate) struct EnsembleArguments {
+    /// Servers, and the node below which the paths are: host:port,host:port/chroot
+    #[arg(
+        long,
+        short,
+        global = true,
+        env = "ZKLOCK_CONNECT",
+        value_name = "SERVERS"
+    )]
+    pub(crate) connect: Option<String>,
+    /// How long the ensemble keeps the locks of a process that it does not hear from
+    #[arg(long, global = true, env = "ZKLOCK_SESSION_TIMEOUT", value_name = "DURATION",
+        default_value = "12s", value_parser = duration)]
+    pub(crate) session_timeout: Duration,
+    /// How long to wait for the ensemble's answer
+    #[arg(long, global = true, env = "ZKLOCK_CONNECT_TIMEOUT", value_name = "DURATION",
+        default_value = "15s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Credentials, such as digest:user:password; better in the environment, where others do not
+    /// see them
+    #[arg(long, global = true, env = "ZKLOCK_AUTH", hide_env_values = true,
+        value_name = "SCHEME:CREDENTIALS", value_parser = auth)]
+    pub(crate) auth: Option<Auth>,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
+}
+
+/// How connections are encrypted.
+#[cfg(feature = "tls")]
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Ensemble")]
+pub(crate) struct TlsArguments {
+    /// Encrypt connections
+    #[arg(long, global = true, env = "ZKLOCK_TLS")]
+    pub(crate) tls: bool,
+    /// Certificates of the authorities that sign the servers', as PEM, besides the well-known ones
+    #[arg(long, global = true, env = "ZKLOCK_TLS_CA", value_name = "FILE")]
+    pub(crate) tls_ca: Option<std::path::PathBuf>,
+    /// Certificate of this client, as PEM
+    #[arg(
+        long,
+        global = true,
+        env = "ZKLOCK_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub(crate) tls_cert: Option<std::path::PathBuf>,
+    /// Private key of this client, as PEM
+    #[arg(
+        long,
+        global = true,
+        env = "ZKLOCK_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    pub(crate) tls_key: Option<std::path::PathBuf>,
+}
+
+/// A scheme of ZooKeeper and what it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Auth {
+    pub(crate) scheme: String,
+    pub(crate) credentials: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Run a command while a lock is held
+    Run(RunArguments),
+    /// Print the script that completes zklock's arguments in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(after_long_help = RUN_HELP)]
+pub(crate) struct RunArguments {
+    /// How the locks are held
+    #[arg(long, value_enum, default_value_t = Mode::Mutex)]
+    pub(crate) mode: Mode,
+    /// Give up after so long without the lock (such as 500ms, 30s, 5m); 0s takes a free lock only.
+    /// Without it, wait as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What becomes of the command when the lock is lost
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+    /// Lock directories; several are held together or not at all
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+The command finds ZKLOCK_PATHS and ZKLOCK_TOKENS in its environment, one a line in the same order. A
+store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
+
+Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 69 no
+connection; 70 internal; 75 not acquired in time; 76 lost while the command ran; 77 no permission.
+126 and 127: the command cannot be run, or is not found.";
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// By nobody else
+    Mutex,
+    /// With other readers of a read/write lock
+    Read,
+    /// By nobody else, of a read/write lock
+    Write,
+}
+
+/// What becomes of the command when the lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnLost {
+    /// SIGTERM a sixth of the session timeout before the loss, SIGKILL just before it
+    Term,
+    /// SIGKILL at the loss
+    Kill,
+    /// It goes on without the lock; the exit code tells
+    Ignore,
+}
+
+/// A number of seconds, or a number with a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let milliseconds = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        _ => return Err(format!("{unit:?} is no unit: ms, s, m and h are")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{digits:?} is no whole number"))?;
+    let milliseconds = number.checked_mul(milliseconds).ok_or("too long")?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+fn auth(text: &str) -> Result<Auth, String> {
+    // Not repeated in the message: it is a secret.
+    let parts = text
+        .split_once(':')
+        .filter(|(scheme, _)| !scheme.is_empty());
+    let (scheme, credentials) = parts.ok_or("a scheme, a colon and credentials are expected")?;
+    Ok(Auth {
+        scheme: scheme.to_owned(),
+        credentials: credentials.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory as _;
+
+    use super::{Arguments, duration};
+
+    #[test]
+    fn command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let read = ["0", "0s", "250ms", "30", "30s", "5m", "2h"].map(duration);
+        let expected = [0, 0, 250, 30_000, 30_000, 300_000, 7_200_000];
+        assert_eq!(read, expected.map(|it| Ok(Duration::from_millis(it))));
+        for wrong in ["", "s", "-1s", "1.5s", "3 s", "5d", "99999999999999999h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What went wrong, in one line, and the exit code that says so.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use recipes_core::{AcquireError, ConfigError, ConnectError, NodesError, QueryError};
+
+/// Exit codes, as in `sysexits.h` where it has one.
+pub(crate) mod code {
+    /// The command line cannot be carried out.
+    pub(crate) const USAGE: u8 = 64;
+    /// No such path, or no lock there.
+    pub(crate) const NO_LOCK: u8 = 66;
+    /// No connection to the ensemble, or none any more.
+    pub(crate) const NO_CONNECTION: u8 = 69;
+    /// Something else, among it what the operating system refuses.
+    pub(crate) const INTERNAL: u8 = 70;
+    /// The lock was not acquired in time.
+    pub(crate) const TIMED_OUT: u8 = 75;
+    /// The lock was lost while the command ran.
+    pub(crate) const LOST: u8 = 76;
+    /// The ensemble does not permit it.
+    pub(crate) const NO_PERMISSION: u8 = 77;
+    /// A signal ended it: so much and its number, as shells count.
+    pub(crate) const SIGNAL: u8 = 128;
+}
+
+/// Why zklock ends without having done what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// Something that the operating system refused.
+    pub(crate) fn system(what: &str, error: &io::Error) -> Self {
+        Self::new(code::INTERNAL, format!("cannot {what}: {error}"))
+    }
+
+    /// With the sources of an error behind it, in one line.
+    fn of(code: u8, error: &dyn Error) -> Self {
+        Self::new(code, chain(error))
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        warn(&self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Says something to whoever sits in front of it.
+pub(crate) fn warn(message: &str) {
+    // Where nobody can be told, nothing can be said about it either.
+    drop(writeln!(io::stderr(), "zklock: {}", one_line(message)));
+}
+
+/// Paths and answers may contain anything.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// An error and its sources.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        // Some repeat theirs.
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn code_of(error: &NodesError) -> u8 {
+    match error {
+        NodesError::NoNode => code::NO_LOCK,
+        NodesError::NoAuth => code::NO_PERMISSION,
+        NodesError::Unknown(_) | NodesError::Throttled | NodesError::SessionEnded => {
+            code::NO_CONNECTION
+        }
+        _ => code::INTERNAL,
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::of(code::USAGE, &error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match &error {
+            ConnectError::Config(_) => code::USAGE,
+            // The connect string, or credentials of a scheme that refuses at once.
+            ConnectError::Refused { .. } => code::USAGE,
+            _ => code::NO_CONNECTION,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match &error {
+            AcquireError::TimedOut { .. } => code::TIMED_OUT,
+            AcquireError::SessionClosed { .. } | AcquireError::SessionEnded { .. } => {
+                code::NO_CONNECTION
+            }
+            AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
+            AcquireError::Refused { source, .. } => code_of(source),
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let code = match &error {
+            QueryError::Config(_) => code::USAGE,
+            QueryError::SessionClosed { .. } => code::NO_CONNECTION,
+            QueryError::Failed { source, .. } => code_of(source),
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chain, one_line};
+
+    #[derive(Debug)]
+    struct Outer(std::num::ParseIntError);
+
+    impl std::fmt::Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("not read")
+        }
+    }
+
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn message_has_the_sources_and_is_one_line() {
+        let inner = "x".parse::<i32>().unwrap_err();
+        let text = chain(&Outer(inner));
+        assert_eq!(text, "not read: invalid digit found in string");
+        assert_eq!(one_line("a\nb\u{1b}[2Jc"), "a b [2Jc");
+    }
+}

@@ -1,0 +1,192 @@
+//! Running a command while locks are held.
+//!
+//! Three processes, which are one executable:
+//!
+//! ```text
+//! zklock             has the session and the locks; passes signals on
+//!   │ socket: orders and deadlines down, the end up
+//! zklock-supervise   ends the command, and all that it has started, by the deadline
+//!   │
+//! zklock-exec        asks the kernel to be killed with the supervisor, and becomes the command
+//! ```
+//!
+//! The supervisor needs nobody to act in time: it has the deadline, on the clock of the machine, and
+//! each heartbeat that the ensemble answers moves it on. So the command ends in time whatever becomes
+//! of the process with the session:
+//!
+//! | | the command and its descendants |
+//! |---|---|
+//! | `zklock` is killed | killed when the socket closes |
+//! | `zklock` is halted | end by the last deadline that was handed down |
+//! | the supervisor is killed | the command by the kernel, the others by `zklock`, before it releases |
+//! | both are killed at once | the command by the kernel; **descendants of it go on** |
+//! | all are halted (a frozen container) | halted too; killed at the first moment after it |
+//!
+//! Descendants are found in `/proc`: supervisor and `zklock` are *subreapers*, so that what leaves its
+//! process group, its session or its parent stays below them. What has the privileges of another
+//! user can be found and not killed; that is said.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `schedule` | what is done when; pure |
+//! | `tree` | the descendants of this process |
+//! | `wire` | what is said over the socket |
+//! | `supervised` | the supervisor, seen from `zklock` |
+//! | `supervisor` | the supervisor |
+//! | `execute` | how a process becomes the command |
+//! | `signals` | signals that are passed on |
+
+mod execute;
+mod schedule;
+mod signals;
+mod supervised;
+mod supervisor;
+mod tree;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use recipes_core::{ConfigError, LockGuard, LostError, ReleaseError, Session, validate_path};
+use recipes_multilock::{Member, MultiLock};
+
+use crate::arguments::{EnsembleArguments, Mode, RunArguments};
+use crate::ensemble;
+use crate::failure::{Failure, chain, code, warn};
+
+use signals::Signals;
+use supervised::Supervised;
+use wire::{End, Plan};
+
+pub(crate) use execute::{NAME as COMMAND, main as become_command};
+pub(crate) use supervisor::{NAME as SUPERVISOR, main as supervise};
+
+/// Waits for the locks, runs the command, and says how it ended.
+pub(crate) async fn run(
+    ensemble: &EnsembleArguments,
+    arguments: &RunArguments,
+) -> Result<ExitCode, Failure> {
+    check(&arguments.paths)?;
+    let listen = |error| Failure::system("listen to signals", &error);
+    let mut signals = Signals::listen().map_err(listen)?;
+    let application = application(arguments);
+    let session = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        session = ensemble::connect(ensemble, &application) => session?,
+    };
+    let outcome = locked(&session, arguments, &mut signals).await;
+    // After a failure too: otherwise others wait for our nodes until the session times out.
+    session.close().await;
+    outcome
+}
+
+/// Refuses before there is a session what it would refuse.
+fn check(paths: &[String]) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        validate_path(path)?;
+        if !seen.insert(path) {
+            let path = path.clone();
+            return Err(ConfigError::DuplicateMember { path });
+        }
+    }
+    Ok(())
+}
+
+/// What nodes say of their maker: the name of the command.
+fn application(arguments: &RunArguments) -> String {
+    let command = arguments.command.first().map(std::path::Path::new);
+    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn interrupted(signal: rustix::process::Signal) -> Failure {
+    let number = signal.as_raw();
+    let message = format!("ended by signal {number} before the command was started");
+    Failure::new(signal_code(number), message)
+}
+
+fn signal_code(number: i32) -> u8 {
+    code::SIGNAL.saturating_add(u8::try_from(number).unwrap_or_default())
+}
+
+async fn locked(
+    session: &Session,
+    arguments: &RunArguments,
+    signals: &mut Signals,
+) -> Result<ExitCode, Failure> {
+    let member = match arguments.mode {
+        Mode::Mutex => Member::mutex,
+        Mode::Read => Member::read,
+        Mode::Write => Member::write,
+    };
+    let lock = MultiLock::new(session, arguments.paths.iter().map(member))?;
+    let acquired = async {
+        match arguments.timeout {
+            Some(timeout) => lock.acquire_timeout(timeout).await,
+            None => lock.acquire().await,
+        }
+    };
+    let guard = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        guard = acquired => LockGuard::from(guard?),
+    };
+    let outcome = command_under(&guard, arguments, signals).await;
+    let released = guard.release().await;
+    let (end, mut lost) = outcome?;
+    match released {
+        Ok(()) => {}
+        Err(ReleaseError::Lost(error)) => {
+            lost.get_or_insert(error);
+        }
+        Err(error) => warn(&chain(&error)),
+    }
+    Ok(verdict(&end, lost))
+}
+
+/// Runs the command; when it returns, nothing runs any more that the command has started.
+async fn command_under(
+    guard: &LockGuard,
+    arguments: &RunArguments,
+    signals: &mut Signals,
+) -> Result<(End, Option<LostError>), Failure> {
+    let start = |error| Failure::system("start the command's supervisor", &error);
+    tree::adopt_orphans().map_err(start)?;
+    let plan = Plan {
+        on_lost: arguments.on_lost,
+        own_group: !signals.have_terminal(),
+    };
+    let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
+    let mut supervised = supervised.map_err(start)?;
+    let (end, lost) = supervised.attend(guard, signals).await;
+    let supervisor_ended = supervised.ended();
+    // Nothing is left but where the supervisor was killed.
+    tree::end_all().await;
+    supervisor_ended.map_err(start)?;
+    let killed = || Failure::new(code::INTERNAL, "the command's supervisor was killed");
+    Ok((end.ok_or_else(killed)?, lost))
+}
+
+/// What the command is told of its locks; paths have no line breaks.
+fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
+    let members = guard.members();
+    let paths: Vec<_> = members.iter().map(|it| it.path.clone()).collect();
+    let tokens = members.iter().map(|it| it.fencing_token.to_string());
+    let tokens: Vec<_> = tokens.collect();
+    [
+        ("ZKLOCK_PATHS", paths.join("\n")),
+        ("ZKLOCK_TOKENS", tokens.join("\n")),
+    ]
+}
+
+fn verdict(end: &End, lost: Option<LostError>) -> ExitCode {
+    let why = match lost {
+        Some(error) => error.to_string(),
+        None if end.for_the_lock => "the ensemble does not answer".to_owned(),
+        None => return ExitCode::from(end.code()),
+    };
+    warn(&format!("{why}; the command {end}"));
+    ExitCode::from(code::LOST)
+}

@@ -1,0 +1,79 @@
+//! Signals that `zklock` passes on to the command.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::{Signal, getpgrp};
+use rustix::termios::tcgetpgrp;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// Those that ask a process to end.
+const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// The signals of this process.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    /// The controlling terminal, if there is one.
+    terminal: Option<File>,
+}
+
+impl Signals {
+    /// From now on they do not end this process any more.
+    ///
+    /// What it was started to ignore (by `nohup`, or by a shell in the background) stays ignored, here
+    /// and in the command.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let mut streams = Vec::new();
+        for passed_on in PASSED_ON {
+            if ignored & bit(passed_on) == 0 {
+                let kind = SignalKind::from_raw(passed_on.as_raw());
+                streams.push((passed_on, signal(kind)?));
+            }
+        }
+        let terminal = File::open("/dev/tty").ok();
+        Ok(Self { streams, terminal })
+    }
+
+    /// Whether a terminal controls this process. Then the command stays in its process group, which
+    /// is a job of a shell: it may read from the terminal, and Ctrl-C and Ctrl-Z reach all of it.
+    pub(crate) fn have_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// Whether the terminal has sent it, as far as can be told, and so to the command too.
+    pub(crate) fn came_from_terminal(&self, signal: Signal) -> bool {
+        let is_typed = matches!(signal, Signal::INT | Signal::QUIT);
+        let foreground = self.terminal.as_ref().and_then(|it| tcgetpgrp(it).ok());
+        is_typed && foreground == Some(getpgrp())
+    }
+
+    /// The next signal. Nothing is lost when it is dropped.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
+                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+fn bit(signal: Signal) -> u64 {
+    let place = u32::try_from(signal.as_raw() - 1).unwrap_or_default();
+    1_u64.checked_shl(place).unwrap_or_default()
+}
+
+/// The set of signals that this process ignores.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
+    line.and_then(|it| u64::from_str_radix(it.trim(), 16).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,147 @@
+//! The supervisor of a command, seen from the process with the session.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::pin::pin;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use recipes_core::{LockGuard, LostError};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, sleep};
+
+use super::schedule::Schedule;
+use super::signals::Signals;
+use super::supervisor::NAME;
+use super::wire::{self, End, Order, Plan};
+
+/// This executable, also where its file was replaced meanwhile.
+pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
+
+/// The lease is looked at again after this part of what is left of it: often enough that news of a
+/// heartbeat arrive well before what they put off.
+const LOOKS_PER_LEASE: u32 = 16;
+/// And not more often than this, for leases that are about to end.
+const LOOK_MIN: Duration = Duration::from_millis(5);
+/// Once nothing is to come any more; any length would do.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A supervisor that was started; it ends the command when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    process: Child,
+    plan: Plan,
+    orders: OwnedWriteHalf,
+    reports: Lines<BufReader<OwnedReadHalf>>,
+    told: Option<Instant>,
+    lease: Duration,
+}
+
+impl Supervised {
+    pub(crate) fn start(
+        plan: Plan,
+        command: &[OsString],
+        environment: &[(&'static str, String)],
+    ) -> io::Result<Self> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let mut supervisor = Command::new(EXECUTABLE);
+        supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
+        supervisor
+            .args(command)
+            .envs(environment.iter().map(|(name, value)| (name, value)));
+        supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
+        if plan.own_group {
+            // Whoever signals our group shall not reach it.
+            supervisor.process_group(0);
+        }
+        let process = supervisor.spawn()?;
+        // Has their socket, whose end is to be noticed.
+        drop(supervisor);
+        wire::hand_over(&ours, io::stdin().as_fd())?;
+        ours.set_nonblocking(true)?;
+        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        Ok(Self {
+            process,
+            plan,
+            orders,
+            reports: BufReader::new(reports).lines(),
+            told: None,
+            lease: Duration::ZERO,
+        })
+    }
+
+    /// Tells the supervisor what it has to know, until the command has ended.
+    ///
+    /// `None` if the supervisor has ended before; and how the lock was lost, if it was.
+    pub(crate) async fn attend(
+        &mut self,
+        guard: &LockGuard,
+        signals: &mut Signals,
+    ) -> (Option<End>, Option<LostError>) {
+        let mut loss = pin!(guard.lost());
+        let mut lost = None;
+        loop {
+            let look_again = match self.follow(guard).await {
+                Ok(look_again) => look_again,
+                // It has closed the socket: its last words may still be there.
+                Err(_) => IDLE,
+            };
+            tokio::select! {
+                biased;
+                report = self.reports.next_line() => {
+                    let line = report.ok().flatten();
+                    let end = line.and_then(|it| serde_json::from_str(&it).ok());
+                    return (end, lost);
+                }
+                error = &mut loss, if lost.is_none() => {
+                    lost = Some(error);
+                    self.tell(Order::Lost).await.ok();
+                }
+                signal = signals.next() => {
+                    if !signals.came_from_terminal(signal) {
+                        self.tell(Order::Signal(signal.as_raw())).await.ok();
+                    }
+                }
+                () = sleep(look_again) => {}
+            }
+        }
+    }
+
+    /// Hands the deadline down if it has moved; says when to look again.
+    async fn follow(&mut self, guard: &LockGuard) -> io::Result<Duration> {
+        let Some(until) = guard.valid_until() else {
+            return Ok(IDLE);
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if self.told != Some(until) {
+            self.told = Some(until);
+            // Only the ensemble knows what session timeout it has granted; this comes near to half of
+            // it, from below.
+            self.lease = self.lease.max(left);
+            let schedule = Schedule::of(self.plan.on_lost, until, self.lease);
+            self.tell(schedule.into()).await?;
+        }
+        Ok((left / LOOKS_PER_LEASE).max(LOOK_MIN))
+    }
+
+    async fn tell(&mut self, order: Order) -> io::Result<()> {
+        self.orders.write_all(&wire::line(&order)?).await
+    }
+
+    /// Closes the socket, which ends what is left, and waits for the end of the supervisor.
+    pub(crate) fn ended(self) -> io::Result<()> {
+        let Self {
+            mut process,
+            orders,
+            reports,
+            ..
+        } = self;
+        drop((orders, reports));
+        process.wait().map(drop)
+    }
+}

@@ -1,0 +1,228 @@
+//! The supervisor: starts the command, and ends it and all that it has started.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitStatus, getpid};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use super::execute;
+use super::signals::Signals;
+use super::supervised::EXECUTABLE;
+use super::tree;
+use super::wire::{self, End, Moment, Order, Plan};
+use crate::arguments::OnLost;
+use crate::failure::Failure;
+
+/// The name under which the executable is started as a supervisor.
+pub(crate) const NAME: &str = "zklock-supervise";
+
+/// What a command leaves behind when it ends has so long to end too, before it is killed.
+const REST_GRACE: Duration = Duration::from_secs(1);
+
+/// Plays the part; the arguments are the plan and the command.
+pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let plan = arguments.next().unwrap_or_default();
+    // One thread: the kernel kills the command when the thread that started it ends.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let supervised = runtime.and_then(|runtime| {
+        let plan = serde_json::from_str(&plan.to_string_lossy())?;
+        runtime.block_on(supervise(plan, arguments.collect()))
+    });
+    match supervised {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => Failure::system("supervise the command", &error).report(),
+    }
+}
+
+async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
+    tree::adopt_orphans()?;
+    // They come to the whole group where that is a job of a shell, and are meant for the command.
+    let _unheeded = Signals::listen()?;
+    let children = signal(SignalKind::child())?;
+    let socket: OwnedFd = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    let socket = StdUnixStream::from(socket);
+    let input = wire::take(&socket)?;
+    socket.set_nonblocking(true)?;
+    let (orders, mut reports) = UnixStream::from_std(socket)?.into_split();
+    let mut supervisor = Supervisor {
+        plan,
+        children,
+        orders: Some(BufReader::new(orders).lines()),
+        ask_at: None,
+        kill_at: None,
+        is_asked: false,
+        is_killed: false,
+    };
+    // Nothing is started before its deadline is known.
+    let first = next_order(&mut supervisor.orders).await;
+    supervisor.heed(first);
+    if supervisor.is_killed {
+        return Ok(());
+    }
+    let leader = start(plan, command, input)?;
+    let end = supervisor.until_ended(leader).await;
+    // Where nobody listens any more there is nobody to tell.
+    drop(reports.write_all(&wire::line(&end)?).await);
+    Ok(())
+}
+
+fn start(plan: Plan, command: Vec<OsString>, input: OwnedFd) -> io::Result<Pid> {
+    let mut process = Command::new(EXECUTABLE);
+    process.arg0(execute::NAME);
+    process.arg(getpid().as_raw_nonzero().to_string());
+    process.args(command).stdin(Stdio::from(input));
+    if plan.own_group {
+        process.process_group(0);
+    }
+    Ok(Pid::from_child(&process.spawn()?))
+}
+
+type Orders = Lines<BufReader<OwnedReadHalf>>;
+
+struct Supervisor {
+    plan: Plan,
+    children: unix::Signal,
+    /// `None` once the other end is closed.
+    orders: Option<Orders>,
+    ask_at: Option<Instant>,
+    kill_at: Option<Instant>,
+    is_asked: bool,
+    is_killed: bool,
+}
+
+enum Event {
+    /// `None` if there will be no more.
+    Order(Option<Order>),
+    ChildEnded,
+    AskAt,
+    KillAt,
+}
+
+impl Supervisor {
+    /// Waits until neither the command nor anything that it has started runs.
+    async fn until_ended(&mut self, leader: Pid) -> End {
+        let mut status = None;
+        while status.is_none() && !self.is_killed {
+            let event = self.next_event().await;
+            self.act(event);
+            status = status_of(leader, std::iter::from_fn(tree::reap));
+        }
+        let for_the_lock = self.is_asked || self.is_killed;
+        if !self.is_killed {
+            self.end_rest().await;
+        }
+        let ended = tree::end_all().await;
+        let status = status.or_else(|| status_of(leader, ended.into_iter()));
+        End {
+            code: status.and_then(WaitStatus::exit_status),
+            signal: status.and_then(WaitStatus::terminating_signal),
+            for_the_lock,
+        }
+    }
+
+    /// Lets what the command has left behind end by itself, for a while.
+    async fn end_rest(&mut self) {
+        if tree::descendants().is_empty() {
+            return;
+        }
+        ask();
+        let killed_at = Instant::now() + REST_GRACE;
+        // The last of them is a child of this process by then, so that its end is an event.
+        while !self.is_killed && !tree::descendants().is_empty() {
+            tokio::select! {
+                biased;
+                event = self.next_event() => self.act(event),
+                () = sleep_until(killed_at) => return,
+            }
+            while tree::reap().is_some() {}
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let ask_at = self.ask_at.filter(|_| !self.is_asked);
+        tokio::select! {
+            biased;
+            // One that puts off the deadline may have waited for this process to be resumed.
+            order = next_order(&mut self.orders) => Event::Order(order),
+            () = at(self.kill_at) => Event::KillAt,
+            () = at(ask_at) => Event::AskAt,
+            _ = self.children.recv() => Event::ChildEnded,
+        }
+    }
+
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::Order(order) => self.heed(order),
+            Event::KillAt => self.is_killed = true,
+            Event::AskAt => {
+                self.is_asked = true;
+                ask();
+            }
+            Event::ChildEnded => {}
+        }
+    }
+
+    fn heed(&mut self, order: Option<Order>) {
+        match order {
+            Some(Order::Schedule { ask_at, kill_at }) => {
+                self.ask_at = ask_at.map(Moment::instant);
+                self.kill_at = kill_at.map(Moment::instant);
+            }
+            Some(Order::Signal(number)) => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    tree::signal_all(signal);
+                }
+            }
+            // Nobody holds the lock any more, or nobody can say so.
+            Some(Order::Lost) => self.is_killed |= self.plan.on_lost != OnLost::Ignore,
+            None => {
+                self.orders = None;
+                self.is_killed |= self.plan.on_lost != OnLost::Ignore;
+            }
+        }
+    }
+}
+
+/// Asks the command and its descendants to end; those that are halted too.
+fn ask() {
+    tree::signal_all(Signal::TERM);
+    tree::signal_all(Signal::CONT);
+}
+
+fn status_of(leader: Pid, ended: impl Iterator<Item = (Pid, WaitStatus)>) -> Option<WaitStatus> {
+    // All are taken, so that no zombie stays.
+    let mut status = None;
+    for (pid, its) in ended {
+        if pid == leader {
+            status = Some(its);
+        }
+    }
+    status
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_order(orders: &mut Option<Orders>) -> Option<Order> {
+    let Some(lines) = orders else {
+        return std::future::pending().await;
+    };
+    let line = lines.next_line().await.ok().flatten()?;
+    serde_json::from_str(&line).ok()
+}

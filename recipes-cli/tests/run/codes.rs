@@ -1,0 +1,154 @@
+//! What comes out: exit codes, output, one line about what went wrong.
+
+use std::process::Stdio;
+
+use recipes_testing::ZooKeeperServer;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::family::Family;
+use crate::zklock::{output, said, zklock};
+use crate::{LONG, PATH, mutex, server, start};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_of_the_command_is_passed_through() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let family = Family::new();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+    ] {
+        let ran = output(family.run(&connect, &[PATH], script)).await;
+        assert_eq!(ran.status.code(), Some(code), "{script}");
+        assert_eq!(ran.stderr, b"", "{script}");
+    }
+    for (command, code) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
+        let ran = output(zklock(&connect, &["run", PATH, "--", command])).await;
+        assert_eq!(ran.status.code(), Some(code));
+        assert!(said(&ran).contains(command));
+    }
+    ensemble.await_children(PATH, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn input_output_and_environment_are_the_commands() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let family = Family::new();
+    let script = r#"cat; echo "$1"; echo "$ZKLOCK_PATHS"; echo "$ZKLOCK_TOKENS" >&2"#;
+    // Two locks, not in the order of their paths.
+    let mut command = family.run(&connect, &["/locks/b", "/locks/a"], script);
+    command.args(["name", "a word"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = run.stdin.take().unwrap();
+    input.write_all(b"from outside\n").await.unwrap();
+    drop(input);
+    let ran = run.wait_with_output().await.unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(text, "from outside\na word\n/locks/a\n/locks/b\n");
+    let tokens = String::from_utf8(ran.stderr).unwrap();
+    let tokens: Vec<i64> = tokens.lines().map(|it| it.parse().unwrap()).collect();
+    assert_eq!(tokens.len(), 2);
+    assert_eq!(ran.status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modes_are_those_of_the_recipes() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    for (mode, marker) in [
+        ("mutex", "-lock-"),
+        ("read", "-__READ__"),
+        ("write", "-__WRIT__"),
+    ] {
+        let family = Family::new();
+        let path = format!("/locks/{mode}");
+        let script = ": > ready; until [ -e go ]; do sleep 0.05; done";
+        let mut run = family
+            .run(&connect, &["--mode", mode, &path], script)
+            .spawn()
+            .unwrap();
+        let ready = async || family.path("ready").exists().then_some(());
+        ensemble.until("the command", ready).await;
+        let nodes = ensemble.await_children(&path, 1).await;
+        assert!(nodes[0].contains(marker), "{nodes:?}");
+        std::fs::write(family.path("go"), "").unwrap();
+        assert_eq!(crate::zklock::ended(&mut run).await, Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_that_is_not_free_in_time_is_told_and_nothing_runs() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let family = Family::new();
+    for timeout in ["0s", "200ms"] {
+        let arguments = [LONG, "--timeout", timeout, PATH];
+        let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
+        assert_eq!(ran.status.code(), Some(75));
+        assert!(said(&ran).contains(PATH));
+    }
+    assert_eq!(family.read("ran"), "");
+    assert_eq!(ensemble.children(PATH).await.len(), 1);
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_ensemble_nothing_runs() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let connect = server.connect_string();
+    server.stop().await.unwrap();
+    let family = Family::new();
+    let arguments = ["--connect-timeout=500ms", PATH];
+    let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
+    assert_eq!(ran.status.code(), Some(69));
+    assert!(said(&ran).contains(&connect));
+    assert_eq!(family.read("ran"), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
+    // Nobody listens there; nobody is asked.
+    let connect = "127.0.0.1:1";
+    let refused: [&[&str]; 8] = [
+        &["run", "no-slash", "--", "true"],
+        &["run", "/a//b", "--", "true"],
+        &["run", "/a", "/a", "--", "true"],
+        &["run", "/a"],
+        &["run", "--", "true"],
+        &["run", "--timeout", "soon", "/a", "--", "true"],
+        &["run", "--mode", "both", "/a", "--", "true"],
+        &["dance"],
+    ];
+    for arguments in refused {
+        let ran = output(zklock(connect, arguments)).await;
+        assert_eq!(ran.status.code(), Some(64), "{arguments:?}: {ran:?}");
+        assert!(!ran.stderr.is_empty());
+    }
+    let mut without = zklock(connect, &["run", "/a", "--", "true"]);
+    without.env_remove("ZKLOCK_CONNECT");
+    let ran = output(without).await;
+    assert_eq!(ran.status.code(), Some(64));
+    assert!(said(&ran).contains("ZKLOCK_CONNECT"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_lock_is_told_so() {
+    use zookeeper_client::{Acls, CreateMode};
+
+    let ensemble = start().await;
+    let operator = server(&ensemble).client().await.unwrap();
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_read());
+    operator.create("/closed", b"", &options).await.unwrap();
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let ran = output(family.run(&connect, &["/closed"], "echo ran > ran")).await;
+    assert_eq!(ran.status.code(), Some(77));
+    assert!(said(&ran).contains("/closed"));
+    assert_eq!(family.read("ran"), "");
+}

@@ -1,0 +1,206 @@
+//! The lock is lost while the command runs.
+
+use recipes_core::Session;
+use recipes_testing::{Direction, FaultProxy, TestEnsemble};
+use rustix::process::Signal;
+use tokio::process::Child;
+use tokio::time::Instant;
+
+use crate::family::{Family, Member, alive, gone, named};
+use crate::zklock::{ended, pid, signal};
+use crate::{LONG, PATH, SHORT, SOON, next_in_line, server, start, token};
+
+/// A family that runs under the lock, and who waits behind it.
+async fn cut_off(ensemble: &TestEnsemble, on_lost: &str) {
+    let proxy = FaultProxy::start(&server(ensemble).connect_string())
+        .await
+        .unwrap();
+    let family = Family::new();
+    let mut run = family
+        .command(
+            &proxy.connect_string(),
+            &[SHORT, "--on-lost", on_lost, PATH],
+        )
+        .spawn()
+        .unwrap();
+    let members = family.members(ensemble).await;
+    let (_session, next) = next_in_line(ensemble).await;
+    proxy.black_hole(Direction::ToServer);
+    proxy.black_hole(Direction::FromServer);
+    let since = Instant::now();
+    // Beside the grant: when was the last of them gone?
+    let gone_at = async {
+        gone(ensemble, &members).await;
+        since.elapsed()
+    };
+    let granted = async {
+        let granted = next.await.unwrap();
+        let left = alive(&members);
+        assert!(left.is_empty(), "granted while these run: {left:?}");
+        (granted, since.elapsed())
+    };
+    let (gone_after, (granted, granted_after)) = tokio::join!(gone_at, granted);
+    println!("--on-lost {on_lost}: gone after {gone_after:?}, granted after {granted_after:?}");
+    assert!(token(&granted) > family.token());
+    assert_eq!(ended(&mut run).await, Some(76));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_any_more_when_a_partition_gives_the_lock_to_the_next() {
+    cut_off(&start().await, "term").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_any_more_when_a_partition_gives_it_on_without_asking_first() {
+    cut_off(&start().await, "kill").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_that_is_asked_in_time_ends_in_good_order_before_the_lock_is_lost() {
+    let ensemble = start().await;
+    let proxy = FaultProxy::start(&server(&ensemble).connect_string())
+        .await
+        .unwrap();
+    let family = Family::new();
+    let script = "trap 'echo tidy > tidied; exit 0' TERM; : > ready; while :; do sleep 0.05; done";
+    let mut run = family
+        .run(&proxy.connect_string(), &[SHORT, PATH], script)
+        .spawn()
+        .unwrap();
+    let ready = async || family.path("ready").exists().then_some(());
+    ensemble.until("the command", ready).await;
+    let (_session, next) = next_in_line(&ensemble).await;
+    proxy.black_hole(Direction::ToServer);
+    drop(next.await.unwrap());
+    assert_eq!(family.read("tidied"), "tidy\n");
+    assert_eq!(ended(&mut run).await, Some(76));
+}
+
+/// The server deletes the node and tells the next one and us in the same moment: nobody can foresee
+/// it, so that all that can be done is to be quick. The deadline of this session lies far away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_is_killed_at_once_when_its_session_is_ended_by_order() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let mut run = family.command(&connect, &[LONG, PATH]).spawn().unwrap();
+    let members = family.members(&ensemble).await;
+    let node = ensemble.await_children(PATH, 1).await;
+    let (_, stat) = ensemble.read(&format!("{PATH}/{}", node[0])).await.unwrap();
+    let (_session, next) = next_in_line(&ensemble).await;
+
+    let ordered = Instant::now();
+    server(&ensemble)
+        .expire(stat.ephemeral_owner)
+        .await
+        .unwrap();
+    let granted = next.await.unwrap();
+    let granted_after = ordered.elapsed();
+    gone(&ensemble, &members).await;
+    let gone_after = ordered.elapsed();
+    println!("session ended by order: granted after {granted_after:?}, gone after {gone_after:?}");
+    assert!(gone_after < SOON, "not before its deadline: {gone_after:?}");
+    assert!(token(&granted) > family.token());
+    assert_eq!(ended(&mut run).await, Some(76));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_is_killed_at_once_when_its_node_is_deleted() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let mut run = family.command(&connect, &[LONG, PATH]).spawn().unwrap();
+    let members = family.members(&ensemble).await;
+    let node = ensemble.await_children(PATH, 1).await;
+    let ordered = Instant::now();
+    ensemble.delete(&format!("{PATH}/{}", node[0])).await;
+    gone(&ensemble, &members).await;
+    assert!(ordered.elapsed() < SOON);
+    assert_eq!(ended(&mut run).await, Some(76));
+    ensemble.await_children(PATH, 0).await;
+}
+
+/// A family whose `zklock` is halted until somebody else has the lock.
+struct Halted {
+    ensemble: TestEnsemble,
+    family: Family,
+    run: Child,
+    members: Vec<Member>,
+    supervisor: i32,
+    _session: Session,
+    next: tokio::task::JoinHandle<recipes_core::LockGuard>,
+}
+
+async fn about_to_be_halted() -> Halted {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let run = family.command(&connect, &[SHORT, PATH]).spawn().unwrap();
+    let members = family.members(&ensemble).await;
+    let supervisor = named(&members, "shell").parent();
+    let (session, next) = next_in_line(&ensemble).await;
+    Halted {
+        ensemble,
+        family,
+        run,
+        members,
+        supervisor,
+        _session: session,
+        next,
+    }
+}
+
+/// The supervisor has the last deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_any_more_when_zklock_is_halted_until_the_next_one_has_the_lock() {
+    let mut halted = about_to_be_halted().await;
+    signal(pid(&halted.run), Signal::STOP);
+    let granted = halted.next.await.unwrap();
+    let left = alive(&halted.members);
+    assert!(left.is_empty(), "granted while these run: {left:?}");
+    assert!(token(&granted) > halted.family.token());
+    signal(pid(&halted.run), Signal::CONT);
+    assert_eq!(ended(&mut halted.run).await, Some(76));
+    granted.verify().await.unwrap();
+}
+
+/// Nobody is there to do anything: only the token keeps the command from doing harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_is_killed_as_soon_as_zklock_and_its_supervisor_are_resumed() {
+    let mut halted = about_to_be_halted().await;
+    signal(pid(&halted.run), Signal::STOP);
+    signal(halted.supervisor, Signal::STOP);
+    let granted = halted.next.await.unwrap();
+    assert_eq!(alive(&halted.members).len(), halted.members.len());
+    assert!(token(&granted) > halted.family.token(), "the token tells");
+
+    let resumed = Instant::now();
+    signal(halted.supervisor, Signal::CONT);
+    signal(pid(&halted.run), Signal::CONT);
+    gone(&halted.ensemble, &halted.members).await;
+    println!("resumed: gone after {:?}", resumed.elapsed());
+    assert!(resumed.elapsed() < SOON);
+    assert_eq!(ended(&mut halted.run).await, Some(76));
+    granted.verify().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_goes_on_without_the_lock_where_that_was_asked_for_and_the_code_tells() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let script = ": > ready; until [ -e granted ]; do sleep 0.05; done; echo on > went_on; exit 3";
+    let mut run = family
+        .run(&connect, &[LONG, "--on-lost", "ignore", PATH], script)
+        .spawn()
+        .unwrap();
+    let ready = async || family.path("ready").exists().then_some(());
+    ensemble.until("the command", ready).await;
+    let node = ensemble.await_children(PATH, 1).await;
+    let (_session, next) = next_in_line(&ensemble).await;
+    ensemble.delete(&format!("{PATH}/{}", node[0])).await;
+    drop(next.await.unwrap());
+    std::fs::write(family.path("granted"), "").unwrap();
+    assert_eq!(ended(&mut run).await, Some(76));
+    assert_eq!(family.read("went_on"), "on\n");
+}

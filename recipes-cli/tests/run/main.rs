@@ -1,0 +1,63 @@
+//! `zklock run` on a real server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod codes;
+mod contention;
+mod family;
+mod killed;
+mod lost;
+mod signals;
+#[path = "../common/zklock.rs"]
+mod zklock;
+
+use std::time::Duration;
+
+use recipes_core::{LockGuard, Session};
+use recipes_multilock::{Member, MultiLock};
+use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use tokio::task::JoinHandle;
+
+const PATH: &str = "/locks/nightly";
+
+async fn start() -> TestEnsemble {
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+}
+
+fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("a double has no connect string"),
+    }
+}
+
+fn mutex(session: &Session) -> MultiLock {
+    MultiLock::new(session, [Member::mutex(PATH)]).unwrap()
+}
+
+/// Queues up behind the holder; granted when the server lets it in.
+async fn next_in_line(ensemble: &TestEnsemble) -> (Session, JoinHandle<LockGuard>) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().into() });
+    ensemble.await_children(PATH, 2).await;
+    (session, waiting)
+}
+
+fn token(guard: &LockGuard) -> i64 {
+    guard.members()[0].fencing_token.as_i64()
+}
+
+/// So long that nothing ends by a deadline within a test.
+const LONG: &str = "--session-timeout=40s";
+/// Of those whose deadline shall pass.
+const SHORT: &str = "--session-timeout=4s";
+
+/// What is asked for at once has happened within this, on any machine, and the deadline of a
+/// [`LONG`] session lies far behind it.
+const SOON: Duration = Duration::from_secs(10);

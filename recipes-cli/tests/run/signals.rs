@@ -1,0 +1,64 @@
+//! Signals to `zklock`.
+
+use rustix::process::Signal;
+
+use crate::family::Family;
+use crate::zklock::{ended, pid, signal};
+use crate::{LONG, PATH, mutex, server, start};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_are_passed_on_and_the_command_decides() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    for (passed_on, name) in [
+        (Signal::INT, "INT"),
+        (Signal::TERM, "TERM"),
+        (Signal::HUP, "HUP"),
+    ] {
+        let family = Family::new();
+        let script = format!("trap 'exit 9' {name}; : > ready; while :; do sleep 0.05; done");
+        let mut run = family
+            .run(&connect, &[LONG, PATH], &script)
+            .spawn()
+            .unwrap();
+        let ready = async || family.path("ready").exists().then_some(());
+        ensemble.until("the command", ready).await;
+        signal(pid(&run), passed_on);
+        assert_eq!(ended(&mut run).await, Some(9), "{name}");
+        ensemble.await_children(PATH, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_that_does_not_heed_a_signal_is_ended_by_it_as_usual() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let family = Family::new();
+    let mut run = family
+        .run(&connect, &[LONG, PATH], ": > ready; exec sleep 1000")
+        .spawn()
+        .unwrap();
+    let ready = async || family.path("ready").exists().then_some(());
+    ensemble.until("the command", ready).await;
+    signal(pid(&run), Signal::TERM);
+    assert_eq!(ended(&mut run).await, Some(128 + 15));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_ends_the_wait_for_the_lock_and_leaves_no_node() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let family = Family::new();
+    let mut run = family
+        .run(&connect, &[LONG, PATH], "echo ran > ran")
+        .spawn()
+        .unwrap();
+    ensemble.await_children(PATH, 2).await;
+    signal(pid(&run), Signal::TERM);
+    assert_eq!(ended(&mut run).await, Some(128 + 15));
+    assert_eq!(ensemble.children(PATH).await.len(), 1);
+    held.release().await.unwrap();
+    assert_eq!(family.read("ran"), "");
+}
