@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) ensemble: EnsembleArguments,
+    /// Print JSON; `run` prints nothing of its own
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Task,
 }
@@ -90,6 +93,26 @@ pub(crate) struct Auth {
 pub(crate) enum Task {
     /// Run a command while a lock is held
     Run(RunArguments),
+    /// List the locks that somebody holds or waits for
+    Ls {
+        /// The node below which locks are looked for
+        #[arg(default_value = "/")]
+        root: String,
+    },
+    /// Show who holds a lock, who waits, and for whom
+    Inspect {
+        /// Lock directory
+        path: String,
+    },
+    /// Ask the holders of a lock to give it up, as Curator's Revoker does
+    Revoke {
+        /// Lock directory, or one node of its queue
+        path: String,
+    },
+    /// Take a lock from its holders, by deleting their nodes
+    Break(BreakArguments),
+    /// Find those who wait for each other
+    Deadlocks(DeadlocksArguments),
     /// Print the script that completes zklock's arguments in a shell
     Completions {
         /// The shell
@@ -116,6 +139,25 @@ pub(crate) struct RunArguments {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BreakArguments {
+    /// Lock directory, or one node of its queue
+    pub(crate) path: String,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DeadlocksArguments {
+    /// The node below which locks are looked for
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
+    /// Print the graph of all who wait, for Graphviz
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dot: bool,
 }
 
 const RUN_HELP: &str = "\

@@ -1,6 +1,9 @@
 //! Opening the session that the arguments ask for.
 
-use recipes_core::{Session, SessionBuilder};
+use std::sync::Arc;
+
+use recipes_core::{Nodes, Session, SessionBuilder};
+use tokio::time::timeout;
 
 use crate::arguments::EnsembleArguments;
 use crate::failure::{Failure, code};
@@ -10,18 +13,33 @@ pub(crate) async fn connect(
     arguments: &EnsembleArguments,
     application: &str,
 ) -> Result<Session, Failure> {
-    let Some(servers) = &arguments.connect else {
-        let message = "no servers: give --connect host:port or set ZKLOCK_CONNECT";
-        return Err(Failure::new(code::USAGE, message));
-    };
+    let builder = builder(arguments)?.application(application);
+    Ok(builder.connect(servers(arguments)?).await?)
+}
+
+/// The operations of a session of its own, for what no lock does.
+pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes>, Failure> {
+    let backend = builder(arguments)?.backend(servers(arguments)?)?;
+    let nodes = timeout(arguments.connect_timeout, backend.connect()).await;
+    let silent = |_| Failure::new(code::NO_CONNECTION, "no ZooKeeper server answered");
+    let refused = |error| Failure::refused("no session", &error);
+    nodes.map_err(silent)?.map_err(refused)
+}
+
+fn servers(arguments: &EnsembleArguments) -> Result<&str, Failure> {
+    let message = "no servers: give --connect host:port or set ZKLOCK_CONNECT";
+    let servers = arguments.connect.as_deref();
+    servers.ok_or_else(|| Failure::new(code::USAGE, message))
+}
+
+fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
     let mut builder = Session::builder()
-        .application(application)
         .session_timeout(arguments.session_timeout)
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
         builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
     }
-    Ok(secured(builder, arguments)?.connect(servers).await?)
+    secured(builder, arguments)
 }
 
 #[cfg(not(feature = "tls"))]

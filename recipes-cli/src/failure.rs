@@ -5,7 +5,9 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use recipes_core::{AcquireError, ConfigError, ConnectError, NodesError, QueryError};
+use recipes_core::{
+    AcquireError, ConfigError, ConnectError, InspectError, NodesError, RevokeError,
+};
 
 /// Exit codes, as in `sysexits.h` where it has one.
 pub(crate) mod code {
@@ -45,6 +47,11 @@ impl Failure {
         Self::new(code::INTERNAL, format!("cannot {what}: {error}"))
     }
 
+    /// Something that the ensemble refused, or did not answer.
+    pub(crate) fn refused(what: &str, error: &NodesError) -> Self {
+        Self::new(code_of(error), format!("{what}: {}", chain(error)))
+    }
+
     /// With the sources of an error behind it, in one line.
     fn of(code: u8, error: &dyn Error) -> Self {
         Self::new(code, chain(error))
@@ -69,7 +76,7 @@ pub(crate) fn warn(message: &str) {
 }
 
 /// Paths and answers may contain anything.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
@@ -132,12 +139,24 @@ impl From<AcquireError> for Failure {
     }
 }
 
-impl From<QueryError> for Failure {
-    fn from(error: QueryError) -> Self {
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
         let code = match &error {
-            QueryError::Config(_) => code::USAGE,
-            QueryError::SessionClosed { .. } => code::NO_CONNECTION,
-            QueryError::Failed { source, .. } => code_of(source),
+            InspectError::InvalidPath { .. } => code::USAGE,
+            InspectError::NoSuchNode { .. } | InspectError::NotALock { .. } => code::NO_LOCK,
+            InspectError::NotAuthorized { .. } => code::NO_PERMISSION,
+            InspectError::NoConnection { .. } => code::NO_CONNECTION,
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<RevokeError> for Failure {
+    fn from(error: RevokeError) -> Self {
+        let code = match &error {
+            RevokeError::SessionClosed { .. } => code::NO_CONNECTION,
+            RevokeError::Failed { source, .. } => code_of(source),
             _ => code::INTERNAL,
         };
         Self::of(code, &error)

@@ -7,17 +7,22 @@
 compile_error!("zklock relies on Linux to find all processes that a command has started");
 
 mod arguments;
+mod change;
 mod ensemble;
 mod failure;
+mod output;
 mod run;
+mod show;
+mod text;
+mod view;
 
 use std::env;
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use recipes_core::Session;
 
-use arguments::{Arguments, Task};
+use arguments::{Arguments, EnsembleArguments, Task};
 use failure::{Failure, code};
 
 fn main() -> ExitCode {
@@ -51,12 +56,46 @@ fn main() -> ExitCode {
 }
 
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
-    match arguments.command {
-        Task::Run(run) => Box::pin(run::run(&arguments.ensemble, &run)).await,
+    let Arguments {
+        ensemble,
+        json,
+        command,
+    } = arguments;
+    let on = &ensemble;
+    match command {
+        Task::Run(run) => return Box::pin(run::run(on, &run)).await,
         Task::Completions { shell } => {
-            let mut command = Arguments::command();
-            clap_complete::generate(shell, &mut command, "zklock", &mut io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "zklock", &mut script);
+            output::write(&String::from_utf8_lossy(&script))
+        }
+        Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
+        Task::Inspect { path } => {
+            in_session(on, async |it| show::inspect(it, &path, json).await).await
+        }
+        Task::Deadlocks(asked) => {
+            in_session(on, async |it| show::deadlocks(it, &asked, json).await).await
+        }
+        Task::Revoke { path } => {
+            in_session(on, async |it| change::revoke(it, &path, json).await).await
+        }
+        Task::Break(asked) => {
+            in_session(on, async |it| {
+                change::break_lock(it, on, &asked, json).await
+            })
+            .await
         }
     }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// Opens a session for a task, and closes it whatever comes of that.
+async fn in_session(
+    ensemble: &EnsembleArguments,
+    task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let session = ensemble::connect(ensemble, "zklock").await?;
+    let outcome = task(&session).await;
+    session.close().await;
+    outcome
 }

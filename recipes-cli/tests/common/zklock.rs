@@ -3,8 +3,7 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 /// Within this, what a test waits for has happened or never will.
@@ -29,20 +28,6 @@ pub(crate) fn zklock(connect: &str, arguments: &[&str]) -> Command {
 pub(crate) async fn output(mut command: Command) -> Output {
     let output = timeout(PATIENCE, command.output()).await;
     output.expect("zklock does not end").unwrap()
-}
-
-/// Waits for its end, and returns the exit code.
-pub(crate) async fn ended(child: &mut Child) -> Option<i32> {
-    let status = timeout(PATIENCE, child.wait()).await;
-    status.expect("zklock does not end").unwrap().code()
-}
-
-pub(crate) fn signal(pid: i32, signal: Signal) {
-    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
-pub(crate) fn pid(child: &Child) -> i32 {
-    child.id().unwrap().try_into().unwrap()
 }
 
 /// What it said to people: one line, and nothing of its inside.

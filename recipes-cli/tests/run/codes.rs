@@ -76,7 +76,7 @@ async fn modes_are_those_of_the_recipes() {
         let nodes = ensemble.await_children(&path, 1).await;
         assert!(nodes[0].contains(marker), "{nodes:?}");
         std::fs::write(family.path("go"), "").unwrap();
-        assert_eq!(crate::zklock::ended(&mut run).await, Some(0));
+        assert_eq!(crate::process::ended(&mut run).await, Some(0));
     }
 }
 

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 
 use crate::family::Family;
-use crate::zklock::ended;
+use crate::process::ended;
 use crate::{LONG, PATH, server, start};
 
 const COMMANDS: usize = 200;

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::family::{Family, alive, gone, named};
-use crate::zklock::{ended, pid, signal};
+use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, next_in_line, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use tokio::process::Child;
 use tokio::time::Instant;
 
 use crate::family::{Family, Member, alive, gone, named};
-use crate::zklock::{ended, pid, signal};
+use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, SHORT, SOON, next_in_line, server, start, token};
 
 /// A family that runs under the lock, and who waits behind it.

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test that cannot go on has failed"
 )]
 
@@ -12,6 +13,7 @@ mod contention;
 mod family;
 mod killed;
 mod lost;
+mod process;
 mod signals;
 #[path = "../common/zklock.rs"]
 mod zklock;

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::family::Family;
-use crate::zklock::{ended, pid, signal};
+use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, mutex, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,72 @@
+//! `ls`, `inspect` and `deadlocks`: they change nothing.
+
+use std::time::SystemTime;
+
+use recipes_core::{Scan, Session, WaitForGraph};
+
+use crate::arguments::DeadlocksArguments;
+use crate::failure::{Failure, chain, warn};
+use crate::output::{print, write};
+use crate::text;
+use crate::view::{DeadlocksView, EdgeView, ListView, LockView, UnreadableView};
+
+pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
+    let scan = recipes_core::scan(session, root).await?;
+    let view = ListView {
+        locks: scan.locks.iter().map(LockView::from).collect(),
+        unreadable: unreadable(&scan),
+    };
+    warn_of(&view.unreadable);
+    print(as_json, &view, || text::list(&scan.locks, now()))
+}
+
+pub(crate) async fn inspect(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
+    let lock = recipes_core::inspect(session, path).await?;
+    print(as_json, &LockView::from(&lock), || text::lock(&lock, now()))
+}
+
+pub(crate) async fn deadlocks(
+    session: &Session,
+    arguments: &DeadlocksArguments,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let scan = recipes_core::scan(session, &arguments.root).await?;
+    let graph = WaitForGraph::of(&scan.locks);
+    let unreadable = unreadable(&scan);
+    warn_of(&unreadable);
+    if arguments.dot {
+        return write(&graph.to_dot());
+    }
+    let cycles = graph.cycles();
+    let of_cycle = |cycle: &Vec<_>| cycle.iter().map(EdgeView::from).collect();
+    let view = DeadlocksView {
+        cycles: cycles.iter().map(of_cycle).collect(),
+        waits: graph.edges.iter().map(EdgeView::from).collect(),
+        unreadable,
+    };
+    print(as_json, &view, || text::deadlocks(&graph, &cycles))
+}
+
+fn unreadable(scan: &Scan) -> Vec<UnreadableView> {
+    let unreadable = scan.unreadable.iter();
+    unreadable
+        .map(|(path, error)| UnreadableView {
+            path: path.clone(),
+            error: chain(error),
+        })
+        .collect()
+}
+
+fn warn_of(unreadable: &[UnreadableView]) {
+    for UnreadableView { path, error } in unreadable {
+        warn(&format!("what is below {path:?} is not shown: {error}"));
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "ages are for people; nothing is decided by them"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
