@@ -363,3 +363,18 @@ async fn missing_chroot_is_refused_and_not_waited_for() {
         "{refused}"
     );
 }
+
+/// What was refused was not made, and need not be looked for where one may not look.
+#[tokio::test(start_paused = true)]
+async fn refused_create_leaves_nothing_to_clean_up() {
+    let ensemble = MemoryEnsemble::new();
+    ensemble.create(PATH, b"").unwrap();
+    ensemble.deny(PATH, Operation::Create);
+    let session = ensemble.session();
+    let refused = mutex(&session).acquire().await.unwrap_err();
+    assert!(is_refused_at(Step::Create)(&refused), "{refused}");
+    // The clean-up is over then.
+    session.close().await;
+    let requests: Vec<_> = ensemble.requests().iter().map(|it| it.operation).collect();
+    assert_eq!(requests, [Operation::Create, Operation::List]);
+}

@@ -67,9 +67,7 @@ fn secured(
     let refused = |error: zookeeper_client::Error| Failure::new(code::USAGE, error.to_string());
     let mut options = TlsOptions::new();
     if let Some(authorities) = &tls.tls_ca {
-        options = options
-            .with_pem_ca_certs(&read(authorities)?)
-            .map_err(refused)?;
+        options = options.with_pem_ca(&read(authorities)?).map_err(refused)?;
     }
     if let Some((certificate, key)) = tls.tls_cert.as_ref().zip(tls.tls_key.as_ref()) {
         options = options

@@ -347,6 +347,12 @@ impl<'a> Flight<'a> {
                     ..
                 }) => future::pending().await,
                 Err(Refused { path, step, source }) => {
+                    if step == Step::Create {
+                        // Refused is not lost: there is nothing to look for.
+                        let armed = &self.armed;
+                        let entering = self.entering.iter();
+                        entering.for_each(|member| armed.set(*member, Made::Nothing));
+                    }
                     return Err(AcquireError::refused(&path, step, source));
                 }
             }
