@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod inspect;
 mod multi_lock;
 mod mutex;
 mod read_write;

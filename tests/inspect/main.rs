@@ -1,0 +1,48 @@
+//! Locks as they are seen from outside: one, all below a node, and who waits for whom.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod deadlocks;
+mod one;
+mod refused;
+mod scan;
+
+use std::future::Future;
+
+use recipes_testing::TestEnsemble;
+use tokio::task::JoinHandle;
+use zookeeper_recipes::{Contender, Inspection, Standing};
+
+/// The names of nodes, and `holds`, `stranger` or what is waited for.
+fn told(lock: &Inspection) -> Vec<(String, String)> {
+    let name = |path: &str| path.rsplit_once('/').unwrap().1.to_owned();
+    let standing = |contender: &Contender| match &contender.standing {
+        Standing::Holds => "holds".to_owned(),
+        Standing::Stranger => "stranger".to_owned(),
+        Standing::WaitsFor(ahead) => {
+            let names: Vec<_> = ahead.iter().map(|it| name(it)).collect();
+            names.join(" ")
+        }
+    };
+    let contenders = lock.contenders.iter();
+    contenders
+        .map(|it| (name(&it.participant.path), standing(it)))
+        .collect()
+}
+
+/// Starts a contender, and waits until its node is the only new one; returns that one's name.
+async fn enqueue<T: Send + 'static>(
+    ensemble: &TestEnsemble,
+    path: &str,
+    contender: impl Future<Output = T> + Send + 'static,
+) -> (String, JoinHandle<T>) {
+    let before = ensemble.children(path).await;
+    let contender = tokio::spawn(contender);
+    let after = ensemble.await_children(path, before.len() + 1).await;
+    let name = after.into_iter().find(|it| !before.contains(it)).unwrap();
+    (name, contender)
+}

@@ -1,0 +1,159 @@
+//! What cannot be shown, and how that is told.
+
+use std::time::Duration;
+
+use recipes_testing::{
+    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
+};
+use zookeeper_client::CreateMode;
+use zookeeper_recipes::{
+    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, NodesError, Permission,
+    QueryError, Session, Standing, inspect, scan,
+};
+
+const PATH: &str = "/locks/orders";
+
+on_every_ensemble! {
+    async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        for bad in ["", "locks", "/locks/", "//", "/locks/../a", "/zookeeper", "/zookeeper/quota", "/a\0"] {
+            for refused in [inspect(&session, bad).await.map(drop), scan(&session, bad).await.map(drop)] {
+                let refused = refused.unwrap_err();
+                let InspectError::InvalidPath { path, source } = &refused else { panic!("{refused}") };
+                assert_eq!(path, bad);
+                assert!(matches!(source, ConfigError::InvalidPath { .. }), "{source}");
+                assert!(refused.to_string().contains(&format!("{bad:?}")), "{refused}");
+            }
+        }
+        // The place of all locks, and no lock itself.
+        let refused = inspect(&session, "/").await.unwrap_err();
+        assert!(matches!(refused, InspectError::InvalidPath { .. }), "{refused}");
+        assert!(scan(&session, "/").await.unwrap().locks.is_empty());
+        if let TestEnsemble::Memory(ensemble) = &ensemble {
+            ensemble.reset_requests();
+            drop(inspect(&session, "/locks/").await.unwrap_err());
+            drop(scan(&session, "/locks/").await.unwrap_err());
+            assert_eq!(ensemble.requests(), []);
+        }
+    }
+
+    async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        // A number behind something that ends like a marker, and nobody's node with a lock's name.
+        ensemble.create("/data/block-0000000001", b"").await;
+        ensemble.create("/data/sub/lock-0000000001", b"").await;
+        for path in ["/data", "/data/sub", "/data/block-0000000001"] {
+            let refused = inspect(&session, path).await.unwrap_err();
+            assert!(matches!(&refused, InspectError::NotALock { path: named } if named == path), "{refused}");
+        }
+        for refused in [
+            inspect(&session, "/nowhere").await.map(drop),
+            scan(&session, "/nowhere").await.map(drop),
+        ] {
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(&refused, InspectError::NoSuchNode { path } if path == "/nowhere"),
+                "{refused}"
+            );
+        }
+    }
+
+    async fn session_that_is_closed_has_no_connection(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        session.close().await;
+        for refused in [inspect(&session, PATH).await.map(drop), scan(&session, "/").await.map(drop)] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, InspectError::NoConnection { .. }), "{refused}");
+        }
+    }
+
+    async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
+        let options = Session::builder().connect_timeout(Duration::from_secs(2));
+        let session = ensemble.session_with(options).await;
+        assert!(scan(&session, "/").await.is_ok());
+        ensemble.stop().await;
+        for refused in [inspect(&session, PATH).await.map(drop), scan(&session, "/").await.map(drop)] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, InspectError::NoConnection { .. }), "{refused}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_listed_or_read_is_told_in_memory() {
+    let ensemble = MemoryEnsemble::new();
+    let session = ensemble.session();
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
+    let held = lock.acquire().await.unwrap();
+    ensemble.deny(PATH, Operation::List);
+    let refused = inspect(&session, PATH).await.unwrap_err();
+    assert!(
+        matches!(&refused, InspectError::NotAuthorized { path } if path == PATH),
+        "{refused}"
+    );
+    let seen = scan(&session, "/").await.unwrap();
+    assert!(seen.locks.is_empty());
+    assert_eq!(seen.unreadable[0].0, PATH);
+    ensemble.allow_all();
+    held.release().await.unwrap();
+}
+
+/// Two directories that only one may list, and a lock whose nodes only one may read.
+#[tokio::test]
+async fn what_may_not_be_listed_or_read_is_told() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let owner = Session::builder()
+        .auth("digest", b"orders:secret")
+        .acl(Acls::creator_all());
+    let owner = owner.connect(&server.connect_string()).await.unwrap();
+    let open = Session::connect(&server.connect_string()).await.unwrap();
+    let operator = server.client().await.unwrap();
+    let everybody = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    operator.mkdir("/locks/half", &everybody).await.unwrap();
+    operator.mkdir("/locks/open", &everybody).await.unwrap();
+    let only_stat = [Acl::new(Permission::CREATE, AuthId::anyone())];
+    let only_stat = CreateMode::Persistent.with_acls(Acls::new(&only_stat));
+    operator
+        .create("/locks/closed", b"", &only_stat)
+        .await
+        .unwrap();
+
+    let half = InterProcessMutex::new(&owner, "/locks/half").unwrap();
+    let half = half.acquire().await.unwrap();
+    let whole = InterProcessMutex::new(&open, "/locks/open").unwrap();
+    let whole = whole.acquire().await.unwrap();
+
+    let refused = inspect(&open, "/locks/closed").await.unwrap_err();
+    assert!(
+        matches!(&refused, InspectError::NotAuthorized { path } if path == "/locks/closed"),
+        "{refused}"
+    );
+    // The name and the session are known, who it is is not.
+    let seen = inspect(&open, "/locks/half").await.unwrap();
+    let [contender] = &seen.contenders[..] else {
+        panic!("{seen:?}")
+    };
+    assert!(!contender.is_readable && contender.participant.data.is_empty());
+    assert_eq!(Some(contender.participant.session_id), owner.session_id());
+    assert_eq!(contender.standing, Standing::Holds);
+
+    let seen = scan(&open, "/locks").await.unwrap();
+    let paths: Vec<_> = seen.locks.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["/locks/half", "/locks/open"]);
+    let [(path, error)] = &seen.unreadable[..] else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(path, "/locks/closed");
+    assert!(
+        matches!(
+            error,
+            QueryError::Failed {
+                source: NodesError::NoAuth,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    half.release().await.unwrap();
+    whole.release().await.unwrap();
+}
