@@ -100,8 +100,12 @@ struct Came {
     via: Via,
     /// The node by which it came to this lock.
     entry: usize,
-    /// Whether it has left the session that it started in, at an earlier lock.
+    /// Whether it has met another session in this lock.
+    meets_others: bool,
+    /// Whether some earlier lock has led it from one session to another.
     is_outside: bool,
+    /// Whether records have named the same owner wherever it went from lock to lock.
+    is_named: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -225,7 +229,9 @@ impl<'a> Graph<'a> {
         let begin = Came {
             via: Via::Start,
             entry: start,
+            meets_others: false,
             is_outside: false,
+            is_named: true,
         };
         came.insert(start, begin);
         while let Some(at) = queue.pop_front() {
@@ -233,24 +239,35 @@ impl<'a> Graph<'a> {
             let (node, here) = (self.nodes.get(at)?, *came.get(&at)?);
             let ahead = node.ahead.iter().filter_map(|edge| {
                 let holding_node = &self.edges.get(*edge)?.holding_node;
-                let via = Via::Edge(*edge);
-                Some((self.index_of(holding_node)?, Came { via, ..here }))
+                let to = self.index_of(holding_node)?;
+                let came = Came {
+                    via: Via::Edge(*edge),
+                    meets_others: here.meets_others || self.differ(here.entry, to)?,
+                    ..here
+                };
+                Some((to, came))
             });
             let mut next: Vec<_> = ahead.collect();
             // By an edge: who waits elsewhere is who is waited for here.
             if matches!(here.via, Via::Edge(_)) {
-                let is_outside = here.is_outside || self.leads_outside(here.entry, node)?;
-                if is_outside && node.is_of_the_party_of(first) {
+                let is_outside = here.is_outside || self.leads_outside(&here, at)?;
+                let is_named = |other: &Node<'_>| {
+                    here.is_named && node.owner().is_some() && node.owner() == other.owner()
+                };
+                // Threads of one session that may take turns are no deadlock.
+                let is_meant = is_outside || is_named(first);
+                if is_meant && node.is_of_the_party_of(first) {
                     return self.cycle(&came, at);
                 }
                 self.reach(node, &mut reached);
-                let via = Via::SameParty(at);
                 let same = std::mem::take(&mut reached.nodes).into_iter();
                 next.extend(same.map(|entry| {
                     let came = Came {
-                        via,
+                        via: Via::SameParty(at),
                         entry,
+                        meets_others: false,
                         is_outside,
+                        is_named: self.nodes.get(entry).is_some_and(is_named),
                     };
                     (entry, came)
                 }));
@@ -265,11 +282,19 @@ impl<'a> Graph<'a> {
         None
     }
 
-    /// Whether a way through a lock says more than that threads of one session take turns there.
-    fn leads_outside(&self, entry: usize, exit: &Node<'_>) -> Option<bool> {
-        let entry = self.nodes.get(entry)?;
-        let is_direct = waits_for(entry.path, exit.path);
-        Some(!is_direct || !is_within_a_session(entry.party, exit.party))
+    fn differ(&self, one: usize, other: usize) -> Option<bool> {
+        let (one, other) = (self.nodes.get(one)?, self.nodes.get(other)?);
+        Some(one.party.session_id() != other.party.session_id())
+    }
+
+    /// Whether the way through a lock leads from one session to another, other than past those that
+    /// it can do without.
+    fn leads_outside(&self, came: &Came, exit: usize) -> Option<bool> {
+        let is_direct = waits_for(self.nodes.get(came.entry)?.path, self.nodes.get(exit)?.path);
+        match is_direct {
+            true => self.differ(came.entry, exit),
+            false => Some(came.meets_others),
+        }
     }
 
     /// The cycle of a walk that ends here.
@@ -288,7 +313,8 @@ impl<'a> Graph<'a> {
         }
         taken.reverse();
         let mut edges = self.shortened(&taken);
-        edges.retain(|it| !is_within_a_session(&it.waiter, &it.holder));
+        let is_one_session = |it: &Edge| it.basis == Basis::Session && it.waiter == it.holder;
+        edges.retain(|it| !is_one_session(it));
         let first = |it: &Edge| (it.lock.clone(), it.waiting_node.clone());
         let start = (0..edges.len()).min_by_key(|it| edges.get(*it).map(first))?;
         edges.rotate_left(start);
@@ -324,11 +350,6 @@ fn waits_for(node: &str, ahead: &str) -> bool {
 
 fn kind_of(node: &str) -> Option<LockKind> {
     node_name::kind(node_name::last_part(node))
-}
-
-/// Whether the two may be contenders of one session that take turns.
-fn is_within_a_session(waiter: &Party, holder: &Party) -> bool {
-    Basis::of(waiter, holder) == Basis::Session && waiter.session_id() == holder.session_id()
 }
 
 /// Nodes that were found, and from where they were looked for: twice is enough, as of a second lock

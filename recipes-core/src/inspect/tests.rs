@@ -129,6 +129,15 @@ fn threads_of_one_session_that_contend_for_two_locks_are_no_cycle() {
 }
 
 #[test]
+fn owners_and_others_of_one_session_that_take_turns_are_no_cycle() {
+    let locks = [
+        mutex("/a", &[(1, None), (1, None), (1, None)]),
+        mutex("/b", &[(1, Some("x")), (1, Some("y")), (1, Some("z"))]),
+    ];
+    assert_eq!(cycles(&locks), [[""; 0]; 0]);
+}
+
+#[test]
 fn sessions_whose_threads_may_wait_for_each_other_are_told_of() {
     let locks = [
         mutex("/a", &[(1, None), (1, None), (2, None)]),
