@@ -133,6 +133,9 @@ pub(crate) struct RunArguments {
     /// What becomes of the command when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
+    /// What the lock is held for, shown to people who look at it; up to 256 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) purpose: Option<String>,
     /// Lock directories; several are held together or not at all
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,

@@ -47,7 +47,9 @@ mod wire;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use recipes_core::{ConfigError, LockGuard, LostError, ReleaseError, Session, validate_path};
+use recipes_core::{
+    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, validate_path,
+};
 use recipes_multilock::{Member, MultiLock};
 
 use crate::arguments::{EnsembleArguments, Mode, RunArguments};
@@ -67,6 +69,10 @@ pub(crate) async fn run(
     arguments: &RunArguments,
 ) -> Result<ExitCode, Failure> {
     check(&arguments.paths)?;
+    let options = match &arguments.purpose {
+        Some(purpose) => LockOptions::new().purpose(purpose)?,
+        None => LockOptions::new(),
+    };
     let listen = |error| Failure::system("listen to signals", &error);
     let mut signals = Signals::listen().map_err(listen)?;
     let application = application(arguments);
@@ -75,7 +81,7 @@ pub(crate) async fn run(
         signal = signals.next() => return Err(interrupted(signal)),
         session = ensemble::connect(ensemble, &application) => session?,
     };
-    let outcome = locked(&session, arguments, &mut signals).await;
+    let outcome = locked(&session, arguments, &options, &mut signals).await;
     // After a failure too: otherwise others wait for our nodes until the session times out.
     session.close().await;
     outcome
@@ -114,6 +120,7 @@ fn signal_code(number: i32) -> u8 {
 async fn locked(
     session: &Session,
     arguments: &RunArguments,
+    options: &LockOptions,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let member = match arguments.mode {
@@ -121,7 +128,8 @@ async fn locked(
         Mode::Read => Member::read,
         Mode::Write => Member::write,
     };
-    let lock = MultiLock::new(session, arguments.paths.iter().map(member))?;
+    let members = arguments.paths.iter().map(member);
+    let lock = MultiLock::new(session, members.map(|it| it.options(options.clone())))?;
     let acquired = async {
         match arguments.timeout {
             Some(timeout) => lock.acquire_timeout(timeout).await,

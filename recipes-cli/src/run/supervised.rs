@@ -19,6 +19,8 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::supervisor::NAME;
 use super::wire::{self, End, Order, Plan};
+use crate::arguments::OnLost;
+use crate::failure::warn;
 
 /// This executable, also where its file was replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
@@ -99,6 +101,9 @@ impl Supervised {
                     return (end, lost);
                 }
                 error = &mut loss, if lost.is_none() => {
+                    if self.plan.on_lost == OnLost::Ignore {
+                        warn(&format!("{error}; the command goes on without it"));
+                    }
                     lost = Some(error);
                     self.tell(Order::Lost).await.ok();
                 }

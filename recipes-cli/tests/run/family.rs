@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use recipes_testing::TestEnsemble;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -77,6 +78,18 @@ impl Family {
     /// The token that the command was given.
     pub(crate) fn token(&self) -> i64 {
         self.read("token").trim().parse().unwrap()
+    }
+}
+
+/// What goes on though it should not does not outlive a test that says so.
+impl Drop for Family {
+    fn drop(&mut self) {
+        for member in self.read("family").lines().filter_map(member) {
+            if let Some(pid) = Pid::from_raw(member.pid) {
+                // It has gone, as it should.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Processes of `zklock` itself are killed.
 
 use rustix::process::Signal;
+use tokio::time::Instant;
 
 use crate::family::{Family, alive, gone, named};
 use crate::process::{ended, pid, signal};
-use crate::{LONG, PATH, next_in_line, server, start};
+use crate::{LONG, PATH, SOON, next_in_line, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_on_when_zklock_is_killed() {
@@ -13,8 +14,10 @@ async fn nothing_goes_on_when_zklock_is_killed() {
     let connect = server(&ensemble).connect_string();
     let mut run = family.command(&connect, &[LONG, PATH]).spawn().unwrap();
     let members = family.members(&ensemble).await;
+    let killed = Instant::now();
     signal(pid(&run), Signal::KILL);
     gone(&ensemble, &members).await;
+    assert!(killed.elapsed() < SOON, "not before the deadline");
     assert_eq!(ended(&mut run).await, None);
     // The lock is still taken: the session has long to go.
     assert_eq!(ensemble.children(PATH).await.len(), 1);

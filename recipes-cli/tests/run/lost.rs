@@ -1,8 +1,11 @@
 //! The lock is lost while the command runs.
 
+use std::process::Stdio;
+
 use recipes_core::Session;
 use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::Instant;
 
@@ -192,14 +195,18 @@ async fn command_goes_on_without_the_lock_where_that_was_asked_for_and_the_code_
     let script = ": > ready; until [ -e granted ]; do sleep 0.05; done; echo on > went_on; exit 3";
     let mut run = family
         .run(&connect, &[LONG, "--on-lost", "ignore", PATH], script)
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap()).lines();
     let ready = async || family.path("ready").exists().then_some(());
     ensemble.until("the command", ready).await;
     let node = ensemble.await_children(PATH, 1).await;
     let (_session, next) = next_in_line(&ensemble).await;
     ensemble.delete(&format!("{PATH}/{}", node[0])).await;
     drop(next.await.unwrap());
+    let told = said.next_line().await.unwrap().unwrap();
+    assert!(told.contains("goes on"), "{told}");
     std::fs::write(family.path("granted"), "").unwrap();
     assert_eq!(ended(&mut run).await, Some(76));
     assert_eq!(family.read("went_on"), "on\n");
