@@ -13,8 +13,8 @@ use crate::inspect::{Contender, Inspection, Standing, cycles};
 /// - **Sessions** stand for those whose nodes say no more: Curator's, nodes with an identity of the
 ///   user's, nodes that several owners take in turn, and those whose record a revocation request has
 ///   replaced. The threads of a process share a session, so that two which have nothing to do with
-///   each other can close a cycle. Such an edge says [`Basis::Session`]. An edge from a session to
-///   itself closes none, so two threads of one such session that wait for each other are not found.
+///   each other can close a cycle. Such an edge says [`Basis::Session`]. What stays within one session
+///   closes none, so two threads of one such session that wait for each other are not found.
 /// - **Owners** are those of our records. An acquire without an [`Owner`](crate::Owner) is its
 ///   task's: branches of one task (`join!`, `select!`) can close a cycle although one of them would
 ///   go on, and a guard that was handed to another task counts for the task that acquired it.
@@ -146,7 +146,7 @@ impl WaitForGraph {
     /// node find; owners are looked at first. Where contenders stand between two of
     /// a cycle who would wait for each other without them, they are left out: one edge leads past
     /// them. Each edge's holder is the waiter of the next one; or somebody of the same session, where
-    /// one of the two is known by no more than that.
+    /// one of the two, or who stands between them, is known by no more than that.
     #[must_use]
     pub fn cycles(&self) -> Vec<Vec<Edge>> {
         let cycles = cycles::cycles(&self.edges).into_iter();
