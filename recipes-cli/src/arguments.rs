@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -113,6 +114,8 @@ pub(crate) enum Task {
     Break(BreakArguments),
     /// Find those who wait for each other
     Deadlocks(DeadlocksArguments),
+    /// Show locks, queues and deadlocks on a page that keeps itself up to date
+    Serve(ServeArguments),
     /// Print the script that completes zklock's arguments in a shell
     Completions {
         /// The shell
@@ -163,6 +166,19 @@ pub(crate) struct DeadlocksArguments {
     pub(crate) dot: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    /// The node below which locks are looked for
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
+    /// Where browsers find the page; whoever reaches the address may read it
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// How often locks are looked at, while somebody looks at the page
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
+    pub(crate) every: Duration,
+}
+
 const RUN_HELP: &str = "\
 The command finds ZKLOCK_PATHS and ZKLOCK_TOKENS in its environment, one a line in the same order. A
 store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
@@ -210,6 +226,15 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{digits:?} is no whole number"))?;
     let milliseconds = number.checked_mul(milliseconds).ok_or("too long")?;
     Ok(Duration::from_millis(milliseconds))
+}
+
+/// A pause between requests.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    match interval.is_zero() {
+        true => Err("a pause is needed, such as 100ms".to_owned()),
+        false => Ok(interval),
+    }
 }
 
 fn auth(text: &str) -> Result<Auth, String> {

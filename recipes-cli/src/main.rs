@@ -12,6 +12,7 @@ mod ensemble;
 mod failure;
 mod output;
 mod run;
+mod serve;
 mod show;
 mod text;
 mod view;
@@ -64,6 +65,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     let on = &ensemble;
     match command {
         Task::Run(run) => return Box::pin(run::run(on, &run)).await,
+        Task::Serve(asked) => Box::pin(serve::serve(on, &asked, json)).await,
         Task::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "zklock", &mut script);

@@ -2,20 +2,17 @@
 
 use std::time::SystemTime;
 
-use recipes_core::{Scan, Session, WaitForGraph};
+use recipes_core::{Session, WaitForGraph};
 
 use crate::arguments::DeadlocksArguments;
-use crate::failure::{Failure, chain, warn};
+use crate::failure::{Failure, warn};
 use crate::output::{print, write};
 use crate::text;
-use crate::view::{DeadlocksView, EdgeView, ListView, LockView, UnreadableView};
+use crate::view::{DeadlocksView, ListView, LockView, UnreadableView};
 
 pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
     let scan = recipes_core::scan(session, root).await?;
-    let view = ListView {
-        locks: scan.locks.iter().map(LockView::from).collect(),
-        unreadable: unreadable(&scan),
-    };
+    let view = ListView::from(&scan);
     warn_of(&view.unreadable);
     print(as_json, &view, || text::list(&scan.locks, now()))
 }
@@ -32,29 +29,13 @@ pub(crate) async fn deadlocks(
 ) -> Result<(), Failure> {
     let scan = recipes_core::scan(session, &arguments.root).await?;
     let graph = WaitForGraph::of(&scan.locks);
-    let unreadable = unreadable(&scan);
-    warn_of(&unreadable);
+    let cycles = graph.cycles();
+    let view = DeadlocksView::new(&graph, &cycles, &scan);
+    warn_of(&view.unreadable);
     if arguments.dot {
         return write(&graph.to_dot());
     }
-    let cycles = graph.cycles();
-    let of_cycle = |cycle: &Vec<_>| cycle.iter().map(EdgeView::from).collect();
-    let view = DeadlocksView {
-        cycles: cycles.iter().map(of_cycle).collect(),
-        waits: graph.edges.iter().map(EdgeView::from).collect(),
-        unreadable,
-    };
     print(as_json, &view, || text::deadlocks(&graph, &cycles))
-}
-
-fn unreadable(scan: &Scan) -> Vec<UnreadableView> {
-    let unreadable = scan.unreadable.iter();
-    unreadable
-        .map(|(path, error)| UnreadableView {
-            path: path.clone(),
-            error: chain(error),
-        })
-        .collect()
 }
 
 fn warn_of(unreadable: &[UnreadableView]) {
@@ -67,6 +48,6 @@ fn warn_of(unreadable: &[UnreadableView]) {
     clippy::disallowed_methods,
     reason = "ages are for people; nothing is decided by them"
 )]
-fn now() -> SystemTime {
+pub(crate) fn now() -> SystemTime {
     SystemTime::now()
 }

@@ -5,8 +5,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use recipes_core::{Contender, Edge, Identity, Inspection, LockKind, Party, Standing};
+use recipes_core::{
+    Contender, Edge, Identity, Inspection, LockKind, Party, Scan, Standing, WaitForGraph,
+};
 use serde::Serialize;
+
+use crate::failure::chain;
 
 /// One lock; all of `inspect`.
 #[derive(Debug, Serialize)]
@@ -113,6 +117,36 @@ pub(crate) struct BrokenView {
     pub(crate) deleted: Vec<String>,
     /// Nodes that were gone by then.
     pub(crate) gone: Vec<String>,
+}
+
+impl From<&Scan> for ListView {
+    fn from(scan: &Scan) -> Self {
+        Self {
+            locks: scan.locks.iter().map(LockView::from).collect(),
+            unreadable: unreadable(scan),
+        }
+    }
+}
+
+impl DeadlocksView {
+    pub(crate) fn new(graph: &WaitForGraph, cycles: &[Vec<Edge>], scan: &Scan) -> Self {
+        let of_cycle = |cycle: &Vec<_>| cycle.iter().map(EdgeView::from).collect();
+        Self {
+            cycles: cycles.iter().map(of_cycle).collect(),
+            waits: graph.edges.iter().map(EdgeView::from).collect(),
+            unreadable: unreadable(scan),
+        }
+    }
+}
+
+fn unreadable(scan: &Scan) -> Vec<UnreadableView> {
+    let unreadable = scan.unreadable.iter();
+    unreadable
+        .map(|(path, error)| UnreadableView {
+            path: path.clone(),
+            error: chain(error),
+        })
+        .collect()
 }
 
 impl From<&Inspection> for LockView {

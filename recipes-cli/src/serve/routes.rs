@@ -1,0 +1,157 @@
+//! What browsers may ask for: the page, and the events that keep it up to date.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderMap, HeaderName};
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use futures::Stream;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::serve::snapshot::Snapshot;
+use crate::serve::watcher::{Latest, Viewers};
+
+const PAGE: &str = include_str!("page.html");
+
+/// Where the page has the word that tells its own script and style from those of others.
+const NONCE: &str = "{nonce}";
+
+/// The routes, for viewers at this address of the listener.
+pub(crate) fn router(viewers: Viewers, address: IpAddr) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/events", get(events))
+        .with_state(viewers)
+        .layer(from_fn_with_state(address, refuse_other_names))
+        .layer(from_fn(confine))
+}
+
+async fn page() -> Response {
+    let nonce = Uuid::new_v4().simple().to_string();
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    let headers = [(header::CONTENT_SECURITY_POLICY, policy)];
+    (headers, Html(PAGE.replace(NONCE, &nonce))).into_response()
+}
+
+async fn events(
+    State(viewers): State<Viewers>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let told = (viewers.join(), None);
+    Sse::new(futures::stream::unfold(told, next_event)).keep_alive(KeepAlive::default())
+}
+
+/// A viewer that reads slowly is told less often, and then of all that has changed since.
+async fn next_event(
+    (mut latest, told): (watch::Receiver<Latest>, Option<Arc<Snapshot>>),
+) -> Option<(
+    Result<Event, Infallible>,
+    (watch::Receiver<Latest>, Option<Arc<Snapshot>>),
+)> {
+    loop {
+        latest.changed().await.ok()?;
+        let Some(snapshot) = latest.borrow_and_update().clone() else {
+            continue;
+        };
+        let news = serde_json::to_string(&snapshot.news_since(told.as_deref())).ok()?;
+        let event = Event::default().data(news);
+        return Some((Ok(event), (latest, Some(snapshot))));
+    }
+}
+
+/// A page of another site can have its own name resolve to this machine, and is then of the same
+/// origin to the browser; but the request names that site.
+async fn refuse_other_names(
+    State(address): State<IpAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if address.is_loopback() && !names_loopback(request.headers()) {
+        let message = "this page is for localhost and loopback addresses\n";
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    next.run(request).await
+}
+
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let Some(authority) = host.and_then(|it| it.parse::<Authority>().ok()) else {
+        return false;
+    };
+    let name = authority.host();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || address.parse().is_ok_and(|it: IpAddr| it.is_loopback())
+}
+
+/// What other sites and caches may do with what is served here: nothing.
+async fn confine(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let rules: [(HeaderName, &str); 5] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    for (name, value) in rules {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::{HOST, HeaderMap, HeaderValue};
+
+    use super::names_loopback;
+
+    fn is_let_in(host: &'static str) -> bool {
+        names_loopback(&HeaderMap::from_iter([(
+            HOST,
+            HeaderValue::from_static(host),
+        )]))
+    }
+
+    #[test]
+    fn names_of_this_machine_are_told_from_others() {
+        for host in [
+            "localhost",
+            "LocalHost:80",
+            "127.0.0.1:4000",
+            "127.9.9.9",
+            "[::1]:1",
+        ] {
+            assert!(is_let_in(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:80",
+        ] {
+            assert!(!is_let_in(host), "{host}");
+        }
+        for host in ["10.0.0.1", "0.0.0.0", "evil@", "[::2]", "a b"] {
+            assert!(!is_let_in(host), "{host}");
+        }
+        assert!(!names_loopback(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,131 @@
+//! Looks at the locks at an interval while somebody looks at the page: one scan for all viewers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recipes_core::{Scan, Session};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use crate::arguments::{EnsembleArguments, ServeArguments};
+use crate::ensemble;
+use crate::failure::{Failure, code};
+use crate::serve::snapshot::Snapshot;
+use crate::show::now;
+use crate::view::unix_ms;
+
+/// What was seen last; nothing while nobody looks.
+pub(crate) type Latest = Option<Arc<Snapshot>>;
+
+/// Lets viewers in.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewers {
+    latest: watch::Sender<Latest>,
+    arrived: Arc<Notify>,
+}
+
+impl Viewers {
+    /// One more, who counts until the receiver is dropped.
+    pub(crate) fn join(&self) -> watch::Receiver<Latest> {
+        let mut receiver = self.latest.subscribe();
+        // What is there already is news to this one.
+        receiver.mark_changed();
+        self.arrived.notify_one();
+        receiver
+    }
+}
+
+/// Who looks at the ensemble.
+#[derive(Debug)]
+pub(crate) struct Watcher<'a> {
+    ensemble: &'a EnsembleArguments,
+    root: &'a str,
+    every: Duration,
+    session: Option<Session>,
+    viewers: Viewers,
+}
+
+impl<'a> Watcher<'a> {
+    pub(crate) fn new(ensemble: &'a EnsembleArguments, arguments: &'a ServeArguments) -> Self {
+        let (latest, _) = watch::channel(None);
+        let arrived = Arc::default();
+        Self {
+            ensemble,
+            root: &arguments.root,
+            every: arguments.every,
+            session: None,
+            viewers: Viewers { latest, arrived },
+        }
+    }
+
+    pub(crate) fn viewers(&self) -> Viewers {
+        self.viewers.clone()
+    }
+
+    /// Looks until something stands in the way that no further look can mend.
+    pub(crate) async fn run(&mut self) -> Failure {
+        // Before anybody looks, so that a wrong connect string is told to whoever wrote it.
+        if let Err(failure) = self.connect().await {
+            if is_final(&failure) {
+                return failure;
+            }
+        }
+        loop {
+            while self.viewers.latest.receiver_count() == 0 {
+                // The next viewer is not to take for new what may be hours old.
+                self.viewers.latest.send_replace(None);
+                self.viewers.arrived.notified().await;
+            }
+            if let Err(failure) = self.look().await {
+                return failure;
+            }
+            sleep(self.every).await;
+        }
+    }
+
+    pub(crate) async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+    }
+
+    /// Shows the viewers what there is, or why it is not known.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let previous = self.viewers.latest.borrow().clone();
+        let next = match self.scan().await {
+            Ok(scan) => {
+                let (root, seen_ms) = (self.root.to_owned(), unix_ms(now()));
+                // A large graph keeps a thread busy for a while.
+                let made = tokio::task::spawn_blocking(move || {
+                    Snapshot::of(&scan, root, seen_ms, previous.as_deref())
+                });
+                made.await
+                    .map_err(std::io::Error::other)
+                    .and_then(|made| made.map_err(std::io::Error::from))
+                    .map_err(|error| Failure::system("show what was seen", &error))?
+            }
+            Err(failure) if is_final(&failure) => return Err(failure),
+            Err(failure) => Snapshot::in_trouble(previous.as_deref(), self.root, &failure),
+        };
+        self.viewers.latest.send_replace(Some(Arc::new(next)));
+        Ok(())
+    }
+
+    async fn scan(&mut self) -> Result<Scan, Failure> {
+        let root = self.root;
+        Ok(recipes_core::scan(self.connect().await?, root).await?)
+    }
+
+    async fn connect(&mut self) -> Result<&Session, Failure> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => ensemble::connect(self.ensemble, "zklock").await?,
+        };
+        Ok(self.session.insert(session))
+    }
+}
+
+/// Whether it comes of the command line.
+fn is_final(failure: &Failure) -> bool {
+    failure.code == code::USAGE
+}
