@@ -51,7 +51,8 @@ async fn address_for_everybody_is_warned_of() {
     stop(&served, Signal::TERM);
     let mut said = String::new();
     let errors = served.process.stderr.as_mut().unwrap();
-    errors.read_to_string(&mut said).await.unwrap();
+    let read = timeout(PATIENCE, errors.read_to_string(&mut said)).await;
+    read.expect("goes on").unwrap();
     assert!(said.contains("anybody who reaches it can read"), "{said}");
 }
 
