@@ -107,9 +107,12 @@ async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
 async fn grant_that_comes_after_its_deadline_is_confirmed_and_keeps_its_node() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT);
     let memory = memory.latency(Duration::from_millis(20)).build();
+    memory.create(PATH, b"").unwrap();
     let session = memory.session();
     let lock = mutex(&session);
-    lock.acquire().await.unwrap().release().await.unwrap();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let is_open = async || session.session_id();
+    ensemble.until("session", is_open).await;
 
     let late = SHORT * 3 / 5;
     memory.reset_requests();
@@ -121,9 +124,10 @@ async fn grant_that_comes_after_its_deadline_is_confirmed_and_keeps_its_node() {
     let mut acquire = pin!(lock.acquire());
     assert!(poll!(acquire.as_mut()).is_pending());
     // The heartbeat that comes with it is as late.
-    while memory.request_count(Operation::Sync) == 0 {
+    for _ in 0..100 {
         tokio::task::yield_now().await;
     }
+    assert_eq!(memory.request_count(Operation::Sync), 1);
     memory.set_faults(Faults::default());
     let granted = acquire.await.unwrap();
     assert!(granted.is_valid(), "{:?}", granted.state());
