@@ -35,6 +35,9 @@ use self::rule::{Act, GateState, Pattern, Turn};
 use self::shared::{Flow, Shared};
 use crate::server::ports;
 
+/// Ports that are tried before giving up.
+const STARTS_MAX: usize = 10;
+
 /// A TCP proxy on loopback, in front of one ZooKeeper server, that understands the frames it hands
 /// on and does harm at those that a test names.
 ///
@@ -87,17 +90,25 @@ impl FaultProxy {
     /// # Errors
     /// Where the operating system gives no port.
     pub async fn start(upstream: &str) -> io::Result<Self> {
-        let port = ports::free(1)?
-            .pop()
-            .ok_or_else(|| io::Error::other("no free port"))?;
-        let proxy = Self {
-            port,
-            shared: Arc::new(Shared::new(upstream)),
-            connections: Arc::default(),
-            acceptor: Mutex::new(None),
-        };
-        proxy.accept_connections().await?;
-        Ok(proxy)
+        let mut tries = 1..STARTS_MAX;
+        loop {
+            let port = ports::free(1)?
+                .pop()
+                .ok_or_else(|| io::Error::other("no free port"))?;
+            let proxy = Self {
+                port,
+                shared: Arc::new(Shared::new(upstream)),
+                connections: Arc::default(),
+                acceptor: Mutex::new(None),
+            };
+            match proxy.accept_connections().await {
+                Ok(()) => return Ok(proxy),
+                // Somebody was faster, another proxy of a test that starts many perhaps.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse && tries.next().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Where clients connect: `127.0.0.1:<port>`.
