@@ -12,6 +12,8 @@ use super::password;
 const CLOSE_SESSION: i32 = -11;
 /// Any number: the connection carries one request.
 const XID: i32 = 1;
+/// Names no session, in a `ConnectRequest` and in its refusal.
+const NEW_SESSION: i64 = 0;
 /// Replies here are tens of bytes; more means that no ZooKeeper is at the other end.
 const FRAME_BYTES_MAX: usize = 1 << 16;
 
@@ -33,8 +35,12 @@ pub(super) async fn end(port: u16, session_id: i64) -> io::Result<Ended> {
     loop {
         match attempt(port, session_id).await {
             Err(error) if lost_race(&error) => first = false,
-            // The close was applied, and only its reply was lost.
-            Ok(Ended::Unknown) if !first => return Ok(Ended::Closed),
+            // The close was committed, and only its reply was lost. The server forgets a session
+            // before it deletes the session's nodes.
+            Ok(Ended::Unknown) if !first => {
+                catch_up(port).await?;
+                return Ok(Ended::Closed);
+            }
             ended => return ended,
         }
     }
@@ -47,9 +53,8 @@ fn lost_race(error: &io::Error) -> bool {
 
 async fn attempt(port: u16, session_id: i64) -> io::Result<Ended> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    let close = [XID.to_be_bytes(), CLOSE_SESSION.to_be_bytes()].concat();
     // Both at once: waiting for the first reply would lose nearly every race.
-    let requests = [frame(&connect_request(session_id))?, frame(&close)?].concat();
+    let requests = [frame(&connect_request(session_id))?, frame(&close())?].concat();
     stream.write_all(&requests).await?;
     let reply = read_frame(&mut stream).await?;
     if accepted_session(&reply).ok_or_else(|| garbled("connect"))? != session_id {
@@ -63,6 +68,15 @@ async fn attempt(port: u16, session_id: i64) -> io::Result<Ended> {
             "closeSession failed with code {code}"
         ))),
     }
+}
+
+/// Returns after the server has applied all that was committed before the call: to open a session
+/// is a transaction, and the reply says that it is applied.
+async fn catch_up(port: u16) -> io::Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let requests = [frame(&connect_request(NEW_SESSION))?, frame(&close())?].concat();
+    stream.write_all(&requests).await?;
+    read_frame(&mut stream).await.map(drop)
 }
 
 fn garbled(request: &str) -> io::Error {
@@ -87,7 +101,11 @@ fn connect_request(session_id: i64) -> Vec<u8> {
     request
 }
 
-/// The session that a `ConnectResponse` grants; zero when the server refused.
+fn close() -> Vec<u8> {
+    [XID.to_be_bytes(), CLOSE_SESSION.to_be_bytes()].concat()
+}
+
+/// The session that a `ConnectResponse` grants; [`NEW_SESSION`] when the server refused.
 fn accepted_session(reply: &[u8]) -> Option<i64> {
     // Protocol version, then timeout.
     let id = reply.get(8..16)?;
@@ -117,4 +135,45 @@ async fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The id of the session that it asks for, once the close has come too.
+    async fn requests(stream: &mut TcpStream) -> i64 {
+        let connect = read_frame(stream).await.unwrap();
+        assert_eq!(read_frame(stream).await.unwrap(), close());
+        i64::from_be_bytes(connect[16..24].try_into().unwrap())
+    }
+
+    async fn answer(stream: &mut TcpStream, session_id: i64) {
+        let reply = [&[0; 8][..], &session_id.to_be_bytes(), &[0; 20]].concat();
+        stream.write_all(&frame(&reply).unwrap()).await.unwrap();
+    }
+
+    // A server that had forgotten the session, but still showed its nodes, was believed.
+    #[tokio::test]
+    async fn end_whose_reply_was_lost_waits_for_the_nodes_to_be_deleted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut ended = tokio::spawn(end(listener.local_addr().unwrap().port(), 7));
+
+        let (mut first, _) = listener.accept().await.unwrap();
+        assert_eq!(requests(&mut first).await, 7);
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        assert_eq!(requests(&mut second).await, 7);
+        answer(&mut second, 0).await;
+        let (mut third, _) = tokio::select! {
+            ended = &mut ended => panic!("{ended:?} before the server has caught up"),
+            accepted = listener.accept() => accepted.unwrap(),
+        };
+        assert_eq!(requests(&mut third).await, NEW_SESSION);
+        answer(&mut third, 8).await;
+
+        assert_eq!(ended.await.unwrap().unwrap(), Ended::Closed);
+    }
 }
