@@ -188,20 +188,16 @@ impl Epoch {
         lock(&self.contenders).values().cloned().collect()
     }
 
-    /// Whether anybody holds a lease.
-    pub(crate) fn is_held(&self) -> bool {
-        !lock(&self.leases).is_empty()
-    }
-
     /// Whether anybody waits or holds; if not, the next one will wake the keeper.
     pub(crate) fn attend(&self) -> bool {
-        let is_in_use = || !lock(&self.contenders).is_empty() || self.is_held();
-        // Looked at once more, for who came before the change and took the keeper for awake.
-        let is_attended = [true, false].into_iter().find(|attended| {
-            self.is_attended.store(*attended, Ordering::SeqCst);
-            is_in_use() == *attended
-        });
-        is_attended.unwrap_or(true)
+        let is_in_use = || !lock(&self.contenders).is_empty() || !lock(&self.leases).is_empty();
+        self.is_attended.store(true, Ordering::SeqCst);
+        if is_in_use() {
+            return true;
+        }
+        self.is_attended.store(false, Ordering::SeqCst);
+        // Looked at once more, for who came before that and took the keeper for awake.
+        is_in_use()
     }
 
     pub(crate) fn new_id(&self) -> u64 {

@@ -313,12 +313,9 @@ impl EpochKeeper {
         let adoption_at = self.unwatched.first().map(|(at, _)| *at);
         let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
         // A lease that arrives from now on is looked at before its grace is over.
-        let look_at = Some(now + OWN_WATCH_GRACE);
-        let next = [loss_at, adoption_at, heartbeat_at, look_at]
-            .into_iter()
-            .flatten()
-            .min();
-        next.unwrap_or(now + IDLE)
+        let look_at = now + OWN_WATCH_GRACE;
+        let others = [loss_at, adoption_at, heartbeat_at].into_iter().flatten();
+        others.fold(look_at, Instant::min)
     }
 
     fn beat(&mut self, now: Instant, is_in_use: bool) {

@@ -62,6 +62,30 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
+    /// Not verified in any connection.
+    fn new(epoch: &Arc<Epoch>, id: u64, lock: &LockPath, made: MadeNode, lapses: u64) -> Self {
+        let state = Self {
+            grant: Grant::default(),
+            id,
+            lock_path: Arc::clone(&lock.path),
+            node_path: made.path,
+            czxid: made.czxid,
+            fencing_token: made.fencing_token,
+            epoch: Arc::clone(epoch),
+            lapses,
+            verified: AtomicU64::new(0),
+            signal: watch::Sender::new(None),
+            revoked: watch::Sender::new(false),
+            is_released: AtomicBool::new(false),
+            ties: AtomicU32::new(0),
+            turn: Mutex::default(),
+        };
+        if made.is_revoked {
+            state.revoke();
+        }
+        state
+    }
+
     pub(crate) fn state(&self) -> GuardState {
         if let Some(reason) = *self.signal.borrow() {
             return GuardState::Lost(reason);
@@ -196,25 +220,10 @@ impl Lease {
             Link::Connected(connection) => connection,
             Link::Disconnected | Link::Ended(_) => 0,
         };
-        let state = Arc::new(LeaseState {
-            grant: Grant::default(),
-            id: epoch.new_id(),
-            lock_path: Arc::clone(&lock.path),
-            node_path: made.path,
-            czxid: made.czxid,
-            fencing_token: made.fencing_token,
-            epoch: Arc::clone(epoch),
-            lapses: epoch.validity().lapses,
-            verified: AtomicU64::new(verified),
-            signal: watch::Sender::new(None),
-            revoked: watch::Sender::new(false),
-            is_released: AtomicBool::new(false),
-            ties: AtomicU32::new(0),
-            turn: Mutex::default(),
-        });
-        if made.is_revoked {
-            state.revoke();
-        }
+        let lapses = epoch.validity().lapses;
+        let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses);
+        state.verified.store(verified, Ordering::Relaxed);
+        let state = Arc::new(state);
         epoch.register(&state, own_watch);
         debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
         Self {
@@ -282,22 +291,14 @@ impl Lease {
     /// A lease on the same node for the next contender of this process.
     fn successor(&self) -> Self {
         let old = &self.state;
-        let state = Arc::new(LeaseState {
-            grant: Grant::default(),
-            id: old.id,
-            lock_path: Arc::clone(&old.lock_path),
-            node_path: old.node_path.clone(),
+        let made = MadeNode {
+            path: old.node_path.clone(),
             czxid: old.czxid,
             fencing_token: old.fencing_token.handed_on(),
-            epoch: Arc::clone(&old.epoch),
-            lapses: old.lapses,
-            verified: AtomicU64::new(0),
-            signal: watch::Sender::new(None),
-            revoked: watch::Sender::new(false),
-            is_released: AtomicBool::new(false),
-            ties: AtomicU32::new(0),
-            turn: Mutex::default(),
-        });
+            is_revoked: false,
+        };
+        let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses);
+        let state = Arc::new(state);
         old.epoch.replace(&state);
         // The keeper may have told the old one until then.
         let verified = old.verified.load(Ordering::Relaxed);

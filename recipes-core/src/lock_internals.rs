@@ -358,7 +358,6 @@ async fn attempt(
     patience: Patience,
 ) -> Result<Attempted, AcquireError> {
     let outcome = match targets.as_slice() {
-        // Several have nodes of their own: who waits in turn for one holds none of the others.
         [target] => match target.lock.local_queue(target.kind) {
             Some(queue) => {
                 // The node is of all whose turn comes while it lasts.
@@ -370,6 +369,7 @@ async fn attempt(
             }
             None => attempt::acquire(&claim.session, &targets, patience).await,
         },
+        // Several have nodes of their own: who waits for a turn must hold none of the others.
         targets => attempt::acquire(&claim.session, targets, patience).await,
     };
     let leases = match outcome? {

@@ -266,6 +266,11 @@ impl NodesError {
         matches!(self, Self::Unknown(_) | Self::Throttled)
     }
 
+    /// Whether nothing definite was said: the request may have been carried out, or be yet.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::SessionEnded)
+    }
+
     /// Whether it would be refused again and again.
     pub(crate) fn is_lasting(&self) -> bool {
         !self.is_transient() && !matches!(self, Self::SessionEnded)

@@ -144,16 +144,8 @@ impl<'a> Transaction<'a> {
             _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
         };
         // Without an answer it may still be on its way, and commit when somebody else holds the node.
-        let is_settled = committed.as_ref().map_or_else(
-            |error| {
-                !matches!(
-                    error.source,
-                    NodesError::Unknown(_) | NodesError::SessionEnded
-                )
-            },
-            |_| true,
-        );
-        if is_settled {
+        let is_open = matches!(&committed, Err(error) if error.source.is_unanswered());
+        if !is_open {
             leases.iter().for_each(|lease| lease.settled());
         }
         match committed {
@@ -176,11 +168,9 @@ fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError
     let MultiError { index, source } = error;
     let path = path.to_owned();
     let Some(index) = index else {
-        return match source {
-            NodesError::Unknown(_) | NodesError::SessionEnded => {
-                TransactionError::Unknown { path, source }
-            }
-            source => TransactionError::Rejected { path, source },
+        return match source.is_unanswered() {
+            true => TransactionError::Unknown { path, source },
+            false => TransactionError::Rejected { path, source },
         };
     };
     match leases.get(index) {
