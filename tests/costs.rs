@@ -199,9 +199,12 @@ async fn set_of_eight_is_two_transactions_and_eight_lists() {
     for _ in 0..TIMES {
         let ((), costs) = stage.costs_of(cycle()).await;
         let mut opcodes = costs.opcodes();
-        // Servers before 3.7.2 and 3.8.2 do not tell a transaction's number: one read does.
-        opcodes.retain(|it| *it != Opcode::GetData);
-        assert!(costs.requests.len() - opcodes.len() <= 1, "{costs:?}");
+        // Servers before 3.7.2 and 3.8.2 do not tell a transaction's number: looks do that leave
+        // with it, so that nothing is asked for afterwards.
+        let looks = [Opcode::Exists, Opcode::Multi, Opcode::Exists];
+        if opcodes.starts_with(&looks) {
+            opcodes.splice(..looks.len(), [Opcode::Multi]);
+        }
         let lists = [Opcode::GetChildren; 8];
         assert_eq!(
             opcodes,
@@ -209,7 +212,7 @@ async fn set_of_eight_is_two_transactions_and_eight_lists() {
         );
         assert_eq!(costs.transactions, 2);
     }
-    println!("set of 8, acquire + release: 2 transactions, 8 lists, at most 1 read");
+    println!("set of 8, acquire + release: 2 transactions, 8 lists, at most 2 looks");
 }
 
 fn seat_path(seat: usize) -> String {

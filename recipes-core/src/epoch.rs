@@ -61,6 +61,7 @@ pub(crate) struct Epoch {
     contenders: Mutex<BTreeMap<u64, Arc<Stakes>>>,
     /// Whether the keeper looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
+    leaves_numbers_out: AtomicBool,
     pub(crate) wake_keeper: Notify,
 }
 
@@ -89,6 +90,7 @@ impl Epoch {
             next_id: AtomicU64::new(0),
             contenders: Mutex::default(),
             is_attended: AtomicBool::new(false),
+            leaves_numbers_out: AtomicBool::new(false),
             wake_keeper: Notify::new(),
         }
     }
@@ -157,6 +159,15 @@ impl Epoch {
         if lapsed {
             self.wake_keeper.notify_one();
         }
+    }
+
+    /// Whether a server of this session was seen not to tell the number of a transaction.
+    pub(crate) fn leaves_numbers_out(&self) -> bool {
+        self.leaves_numbers_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn left_numbers_out(&self) {
+        self.leaves_numbers_out.store(true, Ordering::Relaxed);
     }
 
     /// Waits until the lease's deadline lies ahead, with a heartbeat if need be.

@@ -9,6 +9,7 @@ mod attempt;
 mod backend;
 mod builder;
 mod cleanup;
+mod creation;
 mod epoch;
 mod error;
 mod guard_macro;

@@ -159,6 +159,10 @@ pub struct NodeStat {
     pub ctime_ms: i64,
     /// Number of children.
     pub children: i32,
+    /// Number of changes of the children: nodes made and nodes deleted; wraps.
+    pub cversion: i32,
+    /// Transaction that last changed the children, or created the node.
+    pub pzxid: i64,
 }
 
 impl NodeStat {
@@ -173,6 +177,8 @@ impl NodeStat {
             ephemeral_owner: owner,
             ctime_ms,
             children: 0,
+            cversion: 0,
+            pzxid: czxid,
         }
     }
 }

@@ -4,38 +4,23 @@ use std::sync::Arc;
 
 use futures::future::{self, join_all};
 use futures::{FutureExt, TryFutureExt};
-use thiserror::Error;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::acquire::{Entry, Event, Found, Node};
 use crate::admission::Place;
+use crate::creation::Creation;
 use crate::epoch::Epoch;
 use crate::error::Step;
 use crate::lease::LeaseState;
 use crate::lock_path::LockPath;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{
-    Created, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone, NodeWatch, Nodes,
-    NodesError, Reply,
+    Created, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeWatch, Nodes, NodesError,
 };
 use crate::owner::Contending;
 use crate::retry::{Backoff, persist};
 use crate::revocation;
-
-/// The largest request that servers take unless told otherwise (`jute.maxbuffer`). They answer a
-/// larger one by closing the connection, as if it had been lost, however often it is sent.
-const REQUEST_BYTES_MAX: usize = 0xf_ffff;
-
-/// Of a request and of each operation in it: numbers, flags and the lengths of what varies.
-const OVERHEAD_BYTES: usize = 32;
-
-/// Found before anything is sent.
-#[derive(Debug, Error)]
-#[error("request of {bytes} bytes is larger than the {REQUEST_BYTES_MAX} that servers take")]
-struct RequestTooLarge {
-    bytes: usize,
-}
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
@@ -59,7 +44,7 @@ impl Target {
     }
 
     /// What to create, and what must exist for that.
-    fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
+    pub(crate) fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
         let Some(writer) = &self.beside else {
             let name = node_name::requested(uuid, self.kind);
             return (
@@ -127,20 +112,18 @@ pub(crate) async fn enter(
     nodes: &dyn Nodes,
     asks: &[Ask<'_>],
 ) -> Result<Event, Refused> {
-    let creation = Creation::new(asks);
-    let bytes = creation.bytes();
-    if bytes > REQUEST_BYTES_MAX {
+    let creation = Creation::new(asks).map_err(|too_large| {
         let lock = asks.first().map(|ask| &ask.target.lock);
-        return Err(Refused {
+        Refused {
             path: lock.map_or_else(|| "".into(), |lock| Arc::clone(&lock.path)),
             step: Step::Create,
-            source: NodesError::Refused(Arc::new(RequestTooLarge { bytes })),
-        });
-    }
+            source: NodesError::Refused(Arc::new(too_large)),
+        }
+    })?;
     let mut backoff = Backoff::default();
     loop {
         let sent = Instant::now();
-        let created = creation.send(nodes);
+        let created = creation.send(epoch, nodes);
         let list = |ask: &Ask<'_>| match ask.target.place() {
             Place::Tail => nodes.list(&ask.target.lock.path).map_ok(Some).left_future(),
             Place::Beside { .. } => future::ready(Ok(None)).right_future(),
@@ -160,7 +143,7 @@ pub(crate) async fn enter(
             }
             Err(error) => error,
         };
-        let operation = index.and_then(|index| creation.operations.get(index));
+        let operation = index.and_then(|index| creation.operation(index));
         match (source, operation) {
             (NodesError::NoNode, Some((member, NodeOp::Check { .. }))) => {
                 return Ok(Event::WriterGone(*member));
@@ -178,70 +161,6 @@ pub(crate) async fn enter(
                 return Err(Refused { path, step, source });
             }
         }
-    }
-}
-
-/// What is created together: one plain create where that is enough.
-struct Creation {
-    /// Each with the member that it is for.
-    operations: Vec<(usize, NodeOp)>,
-}
-
-impl Creation {
-    fn new(asks: &[Ask<'_>]) -> Self {
-        let mut operations = Vec::with_capacity(asks.len());
-        for Ask {
-            member,
-            target,
-            uuid,
-        } in asks
-        {
-            let (required, node) = target.creation(*uuid);
-            operations.extend(required.map(|required| (*member, required)));
-            operations.push((*member, NodeOp::Create(node)));
-        }
-        Self { operations }
-    }
-
-    /// What it takes on the wire, rounded up.
-    fn bytes(&self) -> usize {
-        let operations = self
-            .operations
-            .iter()
-            .map(|(_, operation)| match operation {
-                NodeOp::Create(node) => {
-                    let acl = node.acl.iter();
-                    let acl = acl.map(|acl| OVERHEAD_BYTES + acl.scheme().len() + acl.id().len());
-                    OVERHEAD_BYTES + node.path.len() + node.data.len() + acl.sum::<usize>()
-                }
-                NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => {
-                    OVERHEAD_BYTES + path.len()
-                }
-                NodeOp::Set { path, data, .. } => OVERHEAD_BYTES + path.len() + data.len(),
-            });
-        OVERHEAD_BYTES + operations.sum::<usize>()
-    }
-
-    fn send<'a>(&'a self, nodes: &'a dyn Nodes) -> Reply<'a, Vec<Created>, MultiError> {
-        if let [(_, NodeOp::Create(node))] = self.operations.as_slice() {
-            let alone = |source| MultiError {
-                index: Some(0),
-                source,
-            };
-            return nodes
-                .create(node)
-                .map_ok(|created| vec![created])
-                .map_err(alone)
-                .boxed();
-        }
-        let operations: Vec<_> = self.operations.iter().map(|(_, it)| it.clone()).collect();
-        let created = |done| match done {
-            NodeOpDone::Created(created) => Some(created),
-            NodeOpDone::Deleted | NodeOpDone::Set(_) | NodeOpDone::Checked => None,
-        };
-        let done = nodes.multi(operations);
-        done.map_ok(move |done| done.into_iter().filter_map(created).collect())
-            .boxed()
     }
 }
 

@@ -323,6 +323,8 @@ fn node_stat(stat: &Stat) -> NodeStat {
         ephemeral_owner: stat.ephemeral_owner,
         ctime_ms: stat.ctime,
         children: stat.num_children,
+        cversion: stat.cversion,
+        pzxid: stat.pzxid,
     }
 }
 

@@ -45,6 +45,8 @@ impl Node {
         };
         let mut stat = NodeStat::new(self.czxid, self.mzxid, self.version, owner, self.ctime_ms);
         stat.children = self.children;
+        stat.cversion = self.cversion();
+        stat.pzxid = self.pzxid;
         stat
     }
 

@@ -47,6 +47,8 @@ impl Renaming {
             && self.owner(memory.ephemeral_owner, real.ephemeral_owner)
             && self.time(memory.czxid, memory.ctime_ms, real.ctime_ms)
             && (memory.version, memory.children) == (real.version, real.children)
+            && memory.cversion == real.cversion
+            && self.zxid(memory.pzxid, real.pzxid)
     }
 
     /// `None` where a server did not say.
