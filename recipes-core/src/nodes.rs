@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use thiserror::Error;
@@ -24,6 +25,24 @@ pub type Reply<'a, T, E = NodesError> = BoxFuture<'a, Result<T, E>>;
 /// Dropping it removes the watch, on the server too.
 #[doc(hidden)]
 pub type NodeWatch = BoxFuture<'static, NodeEvent>;
+
+/// Names of the children of a node.
+#[doc(hidden)]
+pub type Listing = Result<Vec<String>, NodesError>;
+
+/// Waits for all of these listings.
+pub(crate) fn one_by_one(mut unanswered: Vec<Reply<'_, Vec<String>>>) -> Reply<'_, Vec<Listing>> {
+    async move {
+        let mut listings = Vec::with_capacity(unanswered.len());
+        // Answers come in the order of the requests: who waits for the last is woken once.
+        while let Some(listing) = unanswered.pop() {
+            listings.push(listing.await);
+        }
+        listings.reverse();
+        Ok(listings)
+    }
+    .boxed()
+}
 
 /// The operations of one ZooKeeper session.
 ///
@@ -51,6 +70,12 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
 
     /// Names of the children, in no particular order.
     fn list(&self, path: &str) -> Reply<'_, Vec<String>>;
+
+    /// Names of the children of several nodes, each as by [`list`](Self::list), or the error of
+    /// the whole.
+    fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        one_by_one(paths.iter().map(|path| self.list(path)).collect())
+    }
 
     /// Data and stat of a node, `None` where it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;

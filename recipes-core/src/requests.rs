@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::{self, join_all};
-use futures::{FutureExt, TryFutureExt};
+use futures::future::join_all;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -16,7 +15,8 @@ use crate::lease::LeaseState;
 use crate::lock_path::LockPath;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{
-    Created, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeWatch, Nodes, NodesError,
+    Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeWatch, Nodes,
+    NodesError,
 };
 use crate::owner::Contending;
 use crate::retry::{Backoff, persist};
@@ -124,22 +124,14 @@ pub(crate) async fn enter(
     loop {
         let sent = Instant::now();
         let created = creation.send(epoch, nodes);
-        let list = |ask: &Ask<'_>| match ask.target.place() {
-            Place::Tail => nodes.list(&ask.target.lock.path).map_ok(Some).left_future(),
-            Place::Beside { .. } => future::ready(Ok(None)).right_future(),
-        };
-        let mut unanswered: Vec<_> = asks.iter().map(list).collect();
-        // Answers come in the order of the requests: who waits for the last one is woken once.
-        let mut listings = Vec::with_capacity(asks.len());
-        while let Some(listing) = unanswered.pop() {
-            // One that failed is asked for again, when the node is known.
-            listings.push(listing.await.unwrap_or_default());
-        }
+        let queueing = asks.iter().filter(|ask| ask.target.place() == Place::Tail);
+        let directories: Vec<&str> = queueing.map(|ask| &*ask.target.lock.path).collect();
+        // One that failed is asked for again, when the node is known.
+        let listings = nodes.list_all(&directories).await.unwrap_or_default();
         let MultiError { index, source } = match created.await {
             Ok(created) => {
                 epoch.acknowledged(sent);
-                let listings = listings.into_iter().rev();
-                return Ok(Event::Entered(entries(created, listings)));
+                return Ok(Event::Entered(entries(asks, created, listings)));
             }
             Err(error) => error,
         };
@@ -164,16 +156,17 @@ pub(crate) async fn enter(
     }
 }
 
-fn entries(
-    created: Vec<Created>,
-    listings: impl Iterator<Item = Option<Vec<String>>>,
-) -> Vec<Entry> {
-    let pairs = created.into_iter().zip(listings);
-    let entries = pairs.map(|(Created { path, czxid }, children)| {
+fn entries(asks: &[Ask<'_>], created: Vec<Created>, listings: Vec<Listing>) -> Vec<Entry> {
+    let mut listings = listings.into_iter();
+    let pairs = asks.iter().zip(created);
+    let entries = pairs.map(|(ask, Created { path, czxid })| {
         let name = node_name::last_part(&path).to_owned();
         Entry {
             node: Node { name, czxid },
-            children,
+            children: match ask.target.place() {
+                Place::Tail => listings.next().and_then(Result::ok),
+                Place::Beside { .. } => None,
+            },
         }
     });
     entries.collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{Cut, Direction, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
+use recipes_testing::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 use zookeeper_recipes::{
@@ -38,6 +38,34 @@ async fn session_with_a_password_may_release_and_list_after_a_reconnection() {
     let again = mutex(&session).acquire().await.unwrap();
     again.release().await.unwrap();
     assert_eq!(session.epoch(), 1);
+}
+
+/// To a request that a server does not know it says this, and ends the connection.
+const UNIMPLEMENTED: i32 = -6;
+
+// Not a server before 3.6, which is not at hand: its answer, and the connection cut as it cuts it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_does_not_know_reads_of_many_is_asked_for_one_by_one_from_then_on() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let members = ["/seats/1", "/seats/2", "/seats/3"].map(Member::mutex);
+    let set = MultiLock::new(&session, members).unwrap();
+    let answer = proxy.on(Direction::FromServer).opcode(Opcode::MultiRead);
+    let refused = answer.each().then(Fault::Refuse(UNIMPLEMENTED));
+    let first = set.acquire().await.unwrap();
+    proxy.cut_all(Cut::Fin);
+    first.release().await.unwrap();
+    assert_eq!(refused.count(), 1);
+    let lists = || {
+        proxy
+            .on(Direction::ToServer)
+            .opcode(Opcode::GetChildren)
+            .count()
+    };
+    assert_eq!(lists(), 3);
+    set.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!((refused.count(), lists()), (1, 6));
 }
 
 /// As `setquota` of ZooKeeper's command line does.

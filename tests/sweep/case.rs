@@ -28,6 +28,7 @@ impl Point {
             Opcode::Connect,
             Opcode::Create,
             Opcode::Multi,
+            Opcode::MultiRead,
             Opcode::GetChildren,
             Opcode::GetData,
             Opcode::Delete,

@@ -16,17 +16,11 @@ const LESSONS_MAX: usize = 20;
 /// The frames of a run without a fault.
 pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
     let points = points(&undisturbed(stage, recipe).await);
-    let (entered, left) = match recipe {
-        Recipe::Set => (Opcode::Multi, Opcode::Multi),
-        _ => (Opcode::Create, Opcode::Delete),
+    let (entered, listed, left) = match recipe {
+        Recipe::Set => (Opcode::Multi, Opcode::MultiRead, Opcode::Multi),
+        _ => (Opcode::Create, Opcode::GetChildren, Opcode::Delete),
     };
-    for opcode in [
-        entered,
-        left,
-        Opcode::GetChildren,
-        Opcode::GetData,
-        Opcode::Sync,
-    ] {
+    for opcode in [entered, listed, left, Opcode::GetData, Opcode::Sync] {
         for direction in [Direction::ToServer, Direction::FromServer] {
             let is_it = |it: &Point| it.direction == direction && it.opcode == opcode;
             assert!(

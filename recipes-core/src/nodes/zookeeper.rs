@@ -5,6 +5,7 @@
 //! by the server counts as an unknown outcome.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,15 +14,15 @@ use futures::stream::{self, BoxStream, StreamExt};
 use futures::{FutureExt, TryFutureExt};
 use uuid::Uuid;
 use zookeeper_client::{
-    Acls, Client, CreateMode, CreateOptions, Error, EventType, MultiWriteError, MultiWriteResult,
-    MultiWriter, OneshotWatcher, SessionState, Stat,
+    Acls, Client, CreateMode, CreateOptions, Error, EventType, MultiReadResult, MultiWriteError,
+    MultiWriteResult, MultiWriter, OneshotWatcher, SessionState, Stat,
 };
 
 use crate::backend::Backend;
 use crate::nodes::no_delay::NoDelay;
 use crate::nodes::{
-    Acl, Connection, Created, EndReason, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply,
+    Acl, Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
+    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply, one_by_one,
 };
 use crate::sync::lock;
 
@@ -102,8 +103,7 @@ impl Backend for Ensemble {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = self.open().map_ok(|client| {
             self.no_delay.apply();
-            let no_delay = Some(self.no_delay.clone());
-            Arc::new(Session { client, no_delay }) as Arc<dyn Nodes>
+            Arc::new(Session::new(client, Some(self.no_delay.clone()))) as Arc<dyn Nodes>
         });
         opened.map_err(refusal_of_session).boxed()
     }
@@ -135,10 +135,7 @@ impl fmt::Debug for ExistingClient {
 impl Backend for ExistingClient {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = match lock(&self.client).take() {
-            Some(client) => {
-                let no_delay = None;
-                Ok(Arc::new(Session { client, no_delay }) as Arc<dyn Nodes>)
-            }
+            Some(client) => Ok(Arc::new(Session::new(client, None)) as Arc<dyn Nodes>),
             None => Err(NodesError::SessionEnded),
         };
         future::ready(opened).boxed()
@@ -158,6 +155,18 @@ struct Session {
     client: Client,
     /// `None` where the servers are not known.
     no_delay: Option<NoDelay>,
+    /// Servers before 3.6 do, and end the connection too.
+    refuses_multi_read: AtomicBool,
+}
+
+impl Session {
+    fn new(client: Client, no_delay: Option<NoDelay>) -> Self {
+        Self {
+            client,
+            no_delay,
+            refuses_multi_read: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Nodes for Session {
@@ -218,6 +227,30 @@ impl Nodes for Session {
         self.client.list_children(path).map_err(refusal).boxed()
     }
 
+    fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        let is_refused = self.refuses_multi_read.load(Ordering::Relaxed);
+        if let ([] | [_], _) | (_, true) = (paths, is_refused) {
+            return one_by_one(paths.iter().map(|path| self.list(path)).collect());
+        }
+        let mut reader = self.client.new_multi_reader();
+        for path in paths {
+            if let Err(error) = reader.add_get_children(path) {
+                return future::ready(Err(refusal(error))).boxed();
+            }
+        }
+        let listings = reader
+            .commit()
+            .map_ok(|read| read.into_iter().map(listing).collect());
+        let refused = |error| {
+            let error = refusal(error);
+            if let NodesError::Unsupported = error {
+                self.refuses_multi_read.store(true, Ordering::Relaxed);
+            }
+            error
+        };
+        listings.map_err(refused).boxed()
+    }
+
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
         let read = self
             .client
@@ -261,6 +294,14 @@ impl Nodes for Session {
             .commit()
             .map_ok(|done| done.into_iter().filter_map(op_done).collect());
         done.map_err(multi_error).boxed()
+    }
+}
+
+fn listing(read: MultiReadResult) -> Listing {
+    match read {
+        MultiReadResult::Children { children } => Ok(children),
+        MultiReadResult::Error { err } => Err(refusal(err)),
+        _ => Err(refusal(Error::MarshallingError)),
     }
 }
 

@@ -143,6 +143,11 @@ impl<'a> Pump<'a> {
             Some(Fault::CutAfter(cut)) => (bytes.len(), Some(cut)),
             _ => (bytes.len(), None),
         };
+        let refusal = match fault {
+            Some(Fault::Refuse(code)) => refusal(bytes, code),
+            _ => None,
+        };
+        let bytes = refusal.as_deref().unwrap_or(bytes);
         let part = bytes.get(..end).unwrap_or(bytes);
         match fault {
             Some(Fault::Split { bytes, pause }) => {
@@ -178,6 +183,13 @@ impl<'a> Pump<'a> {
         // The other end is gone, which its own direction tells, unless that is a black hole.
         self.swallows |= to.write_all(bytes).await.is_err();
     }
+}
+
+/// A reply's number and transaction, and this error in place of the answer.
+fn refusal(reply: &[u8], code: i32) -> Option<Vec<u8>> {
+    let length = i32::to_be_bytes(16);
+    let header = reply.get(4..16)?;
+    Some([&length, header, &code.to_be_bytes()].concat())
 }
 
 /// Completes when a network that has swallowed bytes works again: their connection does not.

@@ -33,6 +33,8 @@ pub enum Fault {
     BlackHole,
     /// The frame disappears; those behind it do not.
     Drop,
+    /// A reply becomes a refusal with this error code. The server has carried the request out.
+    Refuse(i32),
     /// The frame is late, and so are those behind it.
     Delay(Duration),
     /// The frame comes in pieces of so many bytes, with a pause after each.
