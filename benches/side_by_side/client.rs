@@ -90,6 +90,16 @@ impl Raw {
         client.mkdir(&path, &directory()).await.unwrap();
         match work {
             Work::Uncontended => cycles(Node { client, path }, length).await,
+            Work::Parallel { locks } => {
+                let mut nodes = Vec::new();
+                for index in 0..locks {
+                    let path = format!("{path}/{index}");
+                    client.mkdir(&path, &directory()).await.unwrap();
+                    let client = client.clone();
+                    nodes.push(Node { client, path });
+                }
+                together(nodes, length).await
+            }
             Work::Read => {
                 let read = move || {
                     let stat = client.check_stat(&path);

@@ -134,7 +134,11 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(UNCONTENDED, Work::Uncontended, &Kind::ALL),
         Case::new(contended(CONTENDERS), sessions_of(CONTENDERS), &with_all),
         Case::new(SET, Work::Set { members: 8 }, &PAIR),
-        Case::new(PARALLEL, Work::Parallel { locks: 32 }, &PAIR),
+        Case::new(
+            PARALLEL,
+            Work::Parallel { locks: 32 },
+            &[Kind::Ours, Kind::Curator, Kind::Raw],
+        ),
     ];
     let mix = Work::ReadWrite {
         sessions: CONTENDERS,

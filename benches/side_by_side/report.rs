@@ -24,6 +24,12 @@ Times depend on the machine, and this one runs the server and all sides; so look
 counts, which depend on no machine.
 ";
 
+/// What no figure of ours can be.
+const LIMITS: &str = "\
+What bounds the ratios: a hand-off of ours takes one round trip, Curator's two (the notification, and a listing \
+behind it), so a slow network makes it 2 times as fast and no more. Where 32 locks go in parallel, server and machine \
+are the limit, and the raw column is what they carry without any lock.\n";
+
 const CURATORS_QUEUES: &str = "\
 Waiters of one session share a lock object, as the threads of a service do; Curator then wakes all of
 its threads for each hand-off. In the rows *an object each* every waiter has its own. Both sides' waiters \
@@ -58,7 +64,7 @@ pub(crate) fn publish(
          {CURATORS_QUEUES}\n{local}\n\
          At 1.5 ms, loopback goes through a proxy that keeps everything for 0.5 ms in each direction; \
          the first row is what that makes of a round trip.\n\n{distant}\n\
-         ## Aims\n\nRatios of the medians above, and counts below.\n\n{aims}\n\
+         ## Aims\n\nRatios of the medians above, and counts below.\n\n{aims}\n{LIMITS}\n\
          ## Costs\n\nPer operation, counted between the sessions and the server. Pings and this \
          library's heartbeats, some for each session in a minute, are left out.\n\n{costs}\n## Plots\n"
     )

@@ -60,8 +60,8 @@ pub use node_name::LockKind;
 pub use nodes::{Acl, NodeStat, NodesError};
 #[doc(hidden)]
 pub use nodes::{
-    Connection, Created, EndReason, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone,
-    NodeWatch, Nodes, Reply,
+    Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
+    NodeOpDone, NodeWatch, Nodes, Reply,
 };
 pub use options::{LockOptions, ParentMode};
 pub use owner::Owner;
