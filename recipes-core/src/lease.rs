@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use futures::future::{self, join_all};
+use futures::future;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -16,7 +16,7 @@ use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
 use crate::meter::Grant;
 use crate::node_name::LockKind;
-use crate::nodes::{MultiError, NodeOp, NodeStat, NodeWatch, NodesError};
+use crate::nodes::{NodeStat, NodeWatch, NodesError};
 use crate::revocation;
 use crate::sync::lock;
 use crate::token::FencingToken;
@@ -418,7 +418,7 @@ impl Lease {
 
     /// Leaves the keeper's care, once; `None` where nothing is left to delete, since the next
     /// contender of this process has taken the node over.
-    fn retire(&self) -> Option<Deletion> {
+    pub(crate) fn retire(&self) -> Option<Deletion> {
         self.state.grant.released();
         if self.state.is_released.swap(true, Ordering::SeqCst) {
             return None;
@@ -437,7 +437,7 @@ impl Lease {
         Some(cleanup.deletion(self.node_path(), self.epoch()))
     }
 
-    fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
+    pub(crate) fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
         debug!(
             lock = self.path(),
             node = self.node_path(),
@@ -459,72 +459,6 @@ impl Lease {
             Some(Deleted::Refused(source)) => Err(ReleaseError::Refused { path, source }),
             None => Err(ReleaseError::Pending { path }),
         }
-    }
-}
-
-/// Deletes the nodes and says whether the locks were held until then; the first error counts.
-///
-/// Several of one session go in one transaction, one by one where that is refused.
-pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
-    let mut releases = Vec::with_capacity(leases.len());
-    for lease in leases {
-        let held = lease.check();
-        releases.extend(lease.retire().map(|deletion| (*lease, held, deletion)));
-    }
-    let together = release_together(&mut releases).await;
-    let released = releases.into_iter().map(|(lease, held, mut deletion)| {
-        let deadline = lease.epoch().validity().until;
-        if let Together::No = together {
-            deletion.send(lease.epoch());
-        }
-        async move {
-            // A lost lease has nothing to wait for: the deletion goes on by itself.
-            held?;
-            let deleted = match together {
-                Together::Done => Some(Deleted::ByUs),
-                Together::No => deletion.finish(deadline).await,
-                Together::Unknown => deletion.pursue(deadline).await,
-            };
-            lease.released(deleted)
-        }
-    });
-    let released: Vec<_> = released.collect();
-    join_all(released).await.into_iter().collect()
-}
-
-/// Whether several nodes were deleted in one transaction.
-#[derive(Clone, Copy)]
-enum Together {
-    Done,
-    No,
-    Unknown,
-}
-
-async fn release_together(releases: &mut [(&Lease, Result<(), LostError>, Deletion)]) -> Together {
-    let [(first, ..), _, ..] = releases else {
-        return Together::No;
-    };
-    let epoch = Arc::clone(first.epoch());
-    let is_one_epoch = releases
-        .iter()
-        .all(|(it, ..)| Arc::ptr_eq(it.epoch(), &epoch));
-    let Some(nodes) = epoch.nodes().ok().filter(|_| is_one_epoch) else {
-        return Together::No;
-    };
-    let deletes = releases.iter().map(|(lease, ..)| NodeOp::Delete {
-        path: lease.node_path().to_owned(),
-        version: None,
-    });
-    let deleted = nodes.multi(deletes.collect());
-    match tokio::time::timeout_at(epoch.validity().until, deleted).await {
-        Ok(Ok(_)) => {
-            releases
-                .iter_mut()
-                .for_each(|(.., deletion)| deletion.done());
-            Together::Done
-        }
-        Ok(Err(MultiError { source, .. })) if source.is_lasting() => Together::No,
-        Ok(Err(_)) | Err(_) => Together::Unknown,
     }
 }
 

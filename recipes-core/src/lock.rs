@@ -9,10 +9,11 @@ use tracing::Instrument;
 
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
 use crate::hold::Entered;
-use crate::lease::{GuardState, Lease, release_all};
+use crate::lease::{GuardState, Lease};
 use crate::lock_internals::{LockInternals, Wait};
 use crate::meter;
 use crate::owner::Owner;
+use crate::release::release_all;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
 

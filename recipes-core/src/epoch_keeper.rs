@@ -1,0 +1,325 @@
+//! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, FuturesUnordered};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::epoch::{Arrival, Epoch, Link};
+use crate::error::LostReason;
+use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
+
+/// A lease that is released within this time costs no watch on its own node. A removal by an
+/// operator in that time is noticed that much later; it grants to the next contender at once
+/// whatever we do.
+const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
+
+/// Attempts that have not seen within this time that the session is being closed are not polled.
+pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
+
+/// Upper bound of a pause with nothing to do; any length would do.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// What was read of a lease's node, and the watch that came with it if it had none.
+type Found = ((Vec<u8>, NodeStat), Option<NodeWatch>);
+
+type Adopted = (u64, u64, Result<Option<Found>, NodesError>);
+
+/// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
+/// as with its runtime.
+struct LinkSender {
+    epoch: Arc<Epoch>,
+    link: watch::Sender<Link>,
+}
+
+impl LinkSender {
+    /// Ends the epoch for everybody; returns how the link was. The first reason stays.
+    fn end(&self, reason: LostReason) -> Link {
+        let was = *self.link.borrow();
+        if !matches!(was, Link::Ended(_)) {
+            self.link.send_replace(Link::Ended(reason));
+        }
+        for lease in self.epoch.leases() {
+            lease.lose(reason);
+        }
+        was
+    }
+}
+
+impl Drop for LinkSender {
+    fn drop(&mut self) {
+        self.end(LostReason::SessionClosed);
+    }
+}
+
+/// Watches over one epoch.
+pub(crate) struct EpochKeeper {
+    epoch: Arc<Epoch>,
+    nodes: Arc<dyn Nodes>,
+    link: LinkSender,
+    connections: u64,
+    heartbeat: Option<BoxFuture<'static, (Instant, Result<(), NodesError>)>>,
+    heartbeat_at: Option<Instant>,
+    /// When to watch the nodes of which leases.
+    unwatched: BTreeSet<(Instant, u64)>,
+    lapses: u64,
+    adoptions: FuturesUnordered<BoxFuture<'static, Adopted>>,
+    own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
+    /// The leases of `own_watches`.
+    followed: BTreeSet<u64>,
+}
+
+impl EpochKeeper {
+    pub(crate) fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
+        Self {
+            link: LinkSender {
+                epoch: Arc::clone(&epoch),
+                link,
+            },
+            epoch,
+            nodes,
+            connections: 1,
+            heartbeat: None,
+            heartbeat_at: None,
+            unwatched: BTreeSet::new(),
+            lapses: 0,
+            adoptions: FuturesUnordered::new(),
+            own_watches: FuturesUnordered::new(),
+            followed: BTreeSet::new(),
+        }
+    }
+
+    /// Runs until the session ends.
+    pub(crate) async fn run(&mut self) -> EndReason {
+        let mut connection = self.nodes.connection();
+        loop {
+            let timer_at = self.plan();
+            let epoch = Arc::clone(&self.epoch);
+            tokio::select! {
+                biased;
+                change = connection.next() => match change {
+                    Some(Connection::Connected) => self.reconnected(),
+                    Some(Connection::Disconnected) => {
+                        self.link.link.send_replace(Link::Disconnected);
+                    }
+                    Some(Connection::Ended(reason)) => return reason,
+                    None => return EndReason::Closed,
+                },
+                (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
+                adopted = next(&mut self.adoptions) => self.adopted(adopted),
+                (sent, answer) = heartbeat(&mut self.heartbeat) => self.answered(sent, answer),
+                () = epoch.wake_keeper.notified() => {}
+                () = tokio::time::sleep_until(timer_at) => {}
+            }
+        }
+    }
+
+    /// Does what is due and says when the next thing is.
+    fn plan(&mut self) -> Instant {
+        let now = Instant::now();
+        let is_in_use = self.epoch.attend();
+        self.take_arrivals();
+        let validity = self.epoch.validity();
+        if validity.until <= now || validity.lapses != self.lapses {
+            self.lapses = validity.lapses;
+            // To ask a lease for its state is what ends it once its deadline has passed.
+            self.epoch.leases().iter().for_each(|lease| {
+                lease.state();
+            });
+        }
+        while self.unwatched.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, id)) = self.unwatched.pop_first() {
+                self.adopt(id);
+            }
+        }
+        self.beat(now, is_in_use);
+        if !is_in_use {
+            return now + IDLE;
+        }
+        let loss_at = Some(validity.until).filter(|until| *until > now);
+        let adoption_at = self.unwatched.first().map(|(at, _)| *at);
+        let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
+        // A lease that arrives from now on is looked at before its grace is over.
+        let look_at = now + OWN_WATCH_GRACE;
+        let others = [loss_at, adoption_at, heartbeat_at].into_iter().flatten();
+        others.fold(look_at, Instant::min)
+    }
+
+    fn beat(&mut self, now: Instant, is_in_use: bool) {
+        let Some(every) = self.epoch.heartbeat_every() else {
+            return;
+        };
+        if !is_in_use {
+            self.heartbeat_at = None;
+            return;
+        }
+        let at = *self.heartbeat_at.get_or_insert(now);
+        if at <= now && self.heartbeat.is_none() {
+            self.heartbeat_at = Some(now + every);
+            let nodes = Arc::clone(&self.nodes);
+            let beat = async move {
+                let answer = nodes.sync("/").await;
+                (now, answer)
+            };
+            self.heartbeat = Some(Box::pin(beat));
+        }
+    }
+
+    fn answered(&mut self, sent: Instant, answer: Result<(), NodesError>) {
+        match answer {
+            Ok(()) => self.epoch.acknowledged(sent),
+            // The next one is due soon; if none gets through, the leases end by their deadline.
+            Err(error) => debug!(%error, "heartbeat failed"),
+        }
+    }
+
+    fn reconnected(&mut self) {
+        self.connections += 1;
+        self.link
+            .link
+            .send_replace(Link::Connected(self.connections));
+        // At once, unless sessions never expire here and no heartbeat is ever due.
+        self.heartbeat_at = self.epoch.heartbeat_every().map(|_| Instant::now());
+        self.epoch
+            .leases()
+            .iter()
+            .for_each(|lease| self.adopt(lease.id));
+    }
+
+    fn take_arrivals(&mut self) {
+        for Arrival { id, at, own_watch } in self.epoch.arrivals() {
+            match own_watch {
+                Some(own_watch) => self.follow(id, own_watch),
+                None if self.epoch.lease(id).is_some() => {
+                    self.unwatched.insert((at + OWN_WATCH_GRACE, id));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Asks whether a lease's node is there and ours, and watches it from then on.
+    fn adopt(&mut self, id: u64) {
+        let Some(lease) = self.epoch.lease(id) else {
+            return;
+        };
+        let (nodes, connection) = (Arc::clone(&self.nodes), self.connections);
+        // A watch lives through reconnections.
+        let is_followed = self.followed.contains(&id);
+        let adoption = async move {
+            let path = &lease.node_path;
+            let found = if is_followed {
+                let read = nodes.read(path).await;
+                read.map(|found| found.map(|read| (read, None)))
+            } else {
+                let watched = nodes.watch(path).await;
+                watched.map(|found| found.map(|(data, stat, it)| ((data, stat), Some(it))))
+            };
+            (id, connection, found)
+        };
+        self.adoptions.push(Box::pin(adoption));
+    }
+
+    fn adopted(&mut self, (id, connection, found): Adopted) {
+        let Some(lease) = self.epoch.lease(id) else {
+            return;
+        };
+        match found {
+            Ok(Some((read, own_watch))) => {
+                self.epoch.observe(id, Some(&read), Some(connection));
+                if let Some(own_watch) = own_watch {
+                    self.follow(id, own_watch);
+                }
+            }
+            Ok(None) => self.epoch.observe(id, None, None),
+            Err(error) => {
+                debug!(node = %lease.node_path, %error, "own node not watched yet");
+                self.unwatched
+                    .insert((Instant::now() + OWN_WATCH_GRACE, id));
+            }
+        }
+    }
+
+    fn follow(&mut self, id: u64, own_watch: NodeWatch) {
+        if self.followed.insert(id) {
+            self.own_watches
+                .push(Box::pin(async move { (id, own_watch.await) }));
+        }
+    }
+
+    fn own_node(&mut self, id: u64, event: NodeEvent) {
+        self.followed.remove(&id);
+        match event {
+            NodeEvent::Deleted => self.epoch.observe(id, None, None),
+            // For example a request to give it up: still ours, look and watch again.
+            NodeEvent::Changed => self.adopt(id),
+            // The connection tells.
+            NodeEvent::SessionEnded => {}
+        }
+    }
+
+    pub(crate) fn end(&self, reason: LostReason) -> Link {
+        self.link.end(reason)
+    }
+
+    /// Completes with the end of the session.
+    pub(crate) fn session_over(&self) -> impl Future<Output = ()> + use<> {
+        session_over(self.nodes.connection())
+    }
+
+    /// Waits until the session is closed, so that its nodes are gone.
+    pub(crate) async fn closed(self, patience: Duration) {
+        let (connection, others) = (self.nodes.connection(), Arc::downgrade(&self.nodes));
+        drop(self);
+        let over = async {
+            while others.strong_count() > 0 {
+                tokio::time::sleep(UNPOLLED_GRACE / 20).await;
+            }
+            session_over(connection).await;
+        };
+        let unused = async {
+            tokio::time::sleep(UNPOLLED_GRACE).await;
+            if others.strong_count() == 0 {
+                tokio::time::sleep(patience).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = over => {}
+            // An acquire that nobody polls keeps the client; what it had made is deleted.
+            () = unused => warn!("session not closed in time; it goes with the last acquire"),
+        }
+    }
+}
+
+/// Waits for the end of a session.
+async fn session_over(mut connection: BoxStream<'static, Connection>) {
+    while let Some(change) = connection.next().await {
+        if let Connection::Ended(_) = change {
+            return;
+        }
+    }
+}
+
+/// The next of a set, which may be empty.
+async fn next<T>(futures: &mut FuturesUnordered<BoxFuture<'static, T>>) -> T {
+    match futures.next().await {
+        Some(output) => output,
+        None => std::future::pending().await,
+    }
+}
+
+async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = running.as_mut() else {
+        return std::future::pending().await;
+    };
+    let output = future.await;
+    *running = None;
+    output
+}

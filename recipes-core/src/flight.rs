@@ -1,0 +1,400 @@
+//! The requests of an attempt that are under way.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::{self, BoxFuture, poll_fn};
+use futures::{FutureExt, TryFutureExt};
+use tokio::sync::oneshot;
+use tracing::{Instrument, debug, debug_span};
+
+use crate::acquire::{Action, Entry, Event, Failure, Node};
+use crate::armed::{Armed, Made, Stakes};
+use crate::attempt::{Served, path_of};
+use crate::cleanup::Deleted;
+use crate::epoch::Epoch;
+use crate::error::{AcquireError, LostReason, Step};
+use crate::lease::{Lease, MadeNode};
+use crate::meter;
+use crate::nodes::{NodeEvent, Nodes, NodesError};
+use crate::requests::{self, OwnNode, Refused, Target};
+use crate::session::Session;
+use crate::token::FencingToken;
+/// What is under way; at most one of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Slot {
+    /// Probing, entering, making parents or searching, for several members.
+    Members,
+    List(usize),
+    Stat(usize),
+    OwnWatch(usize),
+    Blocker(usize, String),
+}
+
+enum Done {
+    Event(Event),
+    OwnWatch(usize, OwnNode),
+}
+
+/// The requests and watches of an attempt in one epoch.
+///
+/// Polled in a fixed order, so that a run can be replayed, with our own nodes first: where our
+/// node and the one before it are both gone, we have lost our place and must not take it.
+pub(crate) struct Flight<'a> {
+    pub(crate) epoch: &'a Arc<Epoch>,
+    nodes: &'a dyn Nodes,
+    pub(crate) targets: &'a [Target],
+    session: &'a Session,
+    own_nodes: Vec<OwnNode>,
+    slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
+    /// The members of the last create, in its order.
+    entering: Vec<usize>,
+    /// With the path of the first lock of each.
+    withdrawn: Vec<(Arc<str>, oneshot::Receiver<Deleted>)>,
+    armed: Armed<'a>,
+}
+
+impl<'a> Flight<'a> {
+    pub(crate) fn new(
+        session: &'a Session,
+        epoch: &'a Arc<Epoch>,
+        nodes: &'a dyn Nodes,
+        targets: &'a [Target],
+        stakes: Arc<Stakes>,
+    ) -> Self {
+        let cleanup = &session.shared.cleanup;
+        Self {
+            epoch,
+            nodes,
+            targets,
+            session,
+            own_nodes: targets.iter().map(|_| OwnNode::default()).collect(),
+            slots: Vec::new(),
+            entering: Vec::new(),
+            withdrawn: Vec::new(),
+            armed: Armed::new(cleanup, epoch, targets, stakes),
+        }
+    }
+
+    /// Sends what an action asks for.
+    pub(crate) fn carry_out(&mut self, action: Action) {
+        let nodes = self.nodes;
+        match action {
+            Action::Probe => self.start(Slot::Members, requests::probe(nodes, self.targets)),
+            Action::Enter(members) => self.enter(members),
+            Action::MakeParents(members) => {
+                let targets: Vec<_> = self.targets_of(&members);
+                self.start(Slot::Members, async move {
+                    requests::make_parents(nodes, &targets).await
+                });
+            }
+            Action::Search(members) => {
+                let asks: Vec<_> = members
+                    .iter()
+                    .filter_map(|it| self.armed.ask(*it))
+                    .collect();
+                self.start(Slot::Members, async move {
+                    requests::search(nodes, &asks).await
+                });
+            }
+            Action::List(member) => {
+                let Some(target) = self.targets.get(member) else {
+                    return;
+                };
+                self.start(Slot::List(member), async move {
+                    let children = requests::list(nodes, &target.lock).await?;
+                    Ok(Event::Listed(member, children))
+                });
+            }
+            Action::Stat(member) => {
+                let Some((target, name)) = self.armed.node(member) else {
+                    return;
+                };
+                self.start(Slot::Stat(member), async move {
+                    let found = requests::stat(nodes, &target.lock, name).await?;
+                    Ok(Event::Stated(member, found))
+                });
+            }
+            Action::WatchOwn(member) => self.watch_own(member),
+            Action::Watch(member, names) => self.watch(member, names),
+            Action::Withdraw(nodes) => {
+                let first = nodes.first().map_or("", |(member, _)| self.path(*member));
+                let target = self.armed.withdraw(&nodes);
+                let deleted = self.session.shared.cleanup.delete(target, self.epoch);
+                self.withdrawn.push((first.into(), deleted));
+                nodes
+                    .into_iter()
+                    .for_each(|(member, _)| self.forget(member));
+            }
+            // Ends of the attempt, which `serve` takes.
+            Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
+        }
+    }
+
+    fn targets_of(&self, members: &[usize]) -> Vec<&'a Target> {
+        members
+            .iter()
+            .filter_map(|member| self.targets.get(*member))
+            .collect()
+    }
+
+    fn start(
+        &mut self,
+        slot: Slot,
+        request: impl Future<Output = Result<Event, Refused>> + Send + 'a,
+    ) {
+        // Not an async block: it would have room for the request twice, for as long as it waits.
+        self.occupy(slot, request.map_ok(Done::Event).boxed());
+    }
+
+    fn occupy(&mut self, slot: Slot, request: BoxFuture<'a, Result<Done, Refused>>) {
+        self.slots.retain(|(other, _)| *other != slot);
+        self.slots.push((slot, request));
+    }
+
+    fn enter(&mut self, members: Vec<usize>) {
+        let mut asks = Vec::with_capacity(members.len());
+        for member in &members {
+            let uuid = self.session.shared.backend.new_uuid();
+            self.armed.set(*member, Made::With(uuid));
+            self.forget(*member);
+            asks.extend(self.armed.ask(*member));
+        }
+        self.entering = members;
+        let (epoch, nodes) = (self.epoch, self.nodes);
+        self.start(Slot::Members, async move {
+            requests::enter(epoch, nodes, &asks).await
+        });
+    }
+
+    /// Drops what was under way for a node that a member has no more.
+    fn forget(&mut self, member: usize) {
+        self.slots.retain(|(slot, _)| match slot {
+            Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
+                *it != member
+            }
+            Slot::Members => true,
+        });
+        if let Some(own) = self.own_nodes.get_mut(member) {
+            *own = OwnNode::default();
+        }
+    }
+
+    fn watch_own(&mut self, member: usize) {
+        let slot = Slot::OwnWatch(member);
+        let own = self.own_nodes.get(member);
+        let is_watched = own.is_some_and(|own| own.watch.is_some());
+        if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
+            return;
+        }
+        let Some((target, name)) = self.armed.node(member) else {
+            return;
+        };
+        let nodes = self.nodes;
+        let watched = async move {
+            let watched = requests::own_watch(nodes, &target.lock, &name).await?;
+            Ok(match watched {
+                Some(own) => Done::OwnWatch(member, own),
+                None => Done::Event(Event::OwnGone(member)),
+            })
+        };
+        self.occupy(slot, watched.boxed());
+    }
+
+    fn watch(&mut self, member: usize, names: Vec<String>) {
+        self.slots.retain(|(slot, _)| match slot {
+            Slot::Blocker(it, name) => *it != member || names.contains(name),
+            _ => true,
+        });
+        let Some(target) = self.targets.get(member) else {
+            return;
+        };
+        let node = self.armed.node(member).map(|(_, name)| name);
+        debug!(lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
+        for name in names {
+            let slot = Slot::Blocker(member, name.clone());
+            if !self.slots.iter().any(|(other, _)| *other == slot) {
+                let wait = debug_span!("wait", lock = %target.lock.path, node, predecessor = %name);
+                let gone = requests::blocker(self.nodes, &target.lock, member, name);
+                self.start(slot, gone.instrument(wait));
+            }
+        }
+    }
+
+    fn own_watched(&mut self, member: usize, seen: OwnNode) {
+        if let Some(own) = self.own_nodes.get_mut(member) {
+            own.watch = seen.watch;
+            // Whatever was written over it.
+            own.is_revoked |= seen.is_revoked;
+        }
+    }
+
+    /// Waits for the next thing that happens.
+    pub(crate) async fn next_event(&mut self) -> Result<Event, AcquireError> {
+        loop {
+            let done = poll_fn(|cx| {
+                while let Poll::Ready(withdrawn) = self.poll_withdrawn(cx) {
+                    if let Err(refused) = withdrawn {
+                        return Poll::Ready(Err(refused));
+                    }
+                }
+                self.poll_done(cx).map(Ok)
+            });
+            match done.await? {
+                Ok(Done::Event(event)) => {
+                    self.note(&event);
+                    return Ok(event);
+                }
+                Ok(Done::OwnWatch(member, own)) => {
+                    self.own_watched(member, own);
+                    return Ok(Event::OwnWatched(member));
+                }
+                // The epoch is told too, and takes the attempt away from here.
+                Err(Refused {
+                    source: NodesError::SessionEnded,
+                    ..
+                }) => future::pending().await,
+                Err(Refused { path, step, source }) => {
+                    if step == Step::Create {
+                        // Refused is not lost: there is nothing to look for.
+                        let armed = &self.armed;
+                        let entering = self.entering.iter();
+                        entering.for_each(|member| armed.set(*member, Made::Nothing));
+                    }
+                    return Err(AcquireError::refused(&path, step, source));
+                }
+            }
+        }
+    }
+
+    fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
+        for (member, own) in self.own_nodes.iter_mut().enumerate() {
+            let Some(watch) = &mut own.watch else {
+                continue;
+            };
+            let Poll::Ready(event) = watch.poll_unpin(cx) else {
+                continue;
+            };
+            own.watch = None;
+            match event {
+                NodeEvent::Deleted => return Poll::Ready(Ok(Done::Event(Event::OwnGone(member)))),
+                NodeEvent::Changed => {
+                    return Poll::Ready(Ok(Done::Event(Event::OwnChanged(member))));
+                }
+                NodeEvent::SessionEnded => {}
+            }
+        }
+        for (index, (_, request)) in self.slots.iter_mut().enumerate() {
+            if let Poll::Ready(done) = request.poll_unpin(cx) {
+                drop(self.slots.remove(index));
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Keeps what stands by up with what is known about our nodes.
+    fn note(&mut self, event: &Event) {
+        let names: Vec<Option<&String>> = match event {
+            Event::NoParent => self.entering.iter().map(|_| None).collect(),
+            Event::Entered(entries) => {
+                self.measure(entries);
+                entries.iter().map(|it| Some(&it.node.name)).collect()
+            }
+            Event::Searched(found) => found
+                .iter()
+                .map(|it| it.as_ref().map(|it| &it.name))
+                .collect(),
+            _ => return,
+        };
+        for (member, name) in self.entering.iter().zip(names) {
+            self.armed.set(
+                *member,
+                name.map_or(Made::Nothing, |name| Made::Node(name.clone())),
+            );
+        }
+    }
+
+    fn measure(&self, entries: &[Entry]) {
+        for (member, entry) in self.entering.iter().zip(entries) {
+            let target = self.targets.get(*member);
+            if let (Some(target), Some(children)) = (target, &entry.children) {
+                meter::enqueued(target.kind, children, &entry.node.name);
+            }
+        }
+    }
+
+    /// Waits until nothing is left of an attempt that found a lock busy.
+    pub(crate) async fn all_withdrawn(&mut self) -> Result<(), AcquireError> {
+        while !self.withdrawn.is_empty() {
+            poll_fn(|cx| self.poll_withdrawn(cx)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ready when a withdrawal is over; an error if it was refused, since the node that stays would
+    /// be in our own way.
+    fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
+        for (index, (path, deleted)) in self.withdrawn.iter_mut().enumerate() {
+            let Poll::Ready(deleted) = deleted.poll_unpin(cx) else {
+                continue;
+            };
+            let path = Arc::clone(path);
+            drop(self.withdrawn.remove(index));
+            return Poll::Ready(match deleted {
+                Ok(Deleted::Refused(source)) => {
+                    Err(AcquireError::refused(&path, Step::Delete, source))
+                }
+                // An error means that the session is over, and the nodes with it.
+                Ok(_) | Err(_) => Ok(()),
+            });
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn failed(&self, failure: Failure) -> Result<Served, AcquireError> {
+        let error = match failure {
+            Failure::SequenceExhausted { member, sequence } => AcquireError::SequenceExhausted {
+                path: self.path(member).to_owned(),
+                sequence,
+            },
+            Failure::ParentsVanish { member } => {
+                AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
+            }
+            Failure::WriterGone { member } => {
+                let target = self.targets.get(member);
+                match target.and_then(|target| target.beside.as_ref()) {
+                    Some(writer) if !writer.is_released() => {
+                        writer.note_loss(LostReason::NodeRemoved).into()
+                    }
+                    _ => return Ok(Served::Stale),
+                }
+            }
+        };
+        Err(error)
+    }
+
+    fn path(&self, member: usize) -> &'a str {
+        path_of(self.targets, member)
+    }
+
+    /// Turns granted nodes into leases, without an await in between.
+    pub(crate) fn leases(self, granted: Vec<Node>) -> Vec<Lease> {
+        let mut leases = Vec::with_capacity(granted.len());
+        let granted = granted.into_iter().zip(self.targets).zip(self.own_nodes);
+        for (member, ((node, target), own)) in granted.enumerate() {
+            let czxid = node.czxid.unwrap_or_default();
+            let own_token = FencingToken::new(czxid);
+            let beside = target.beside.as_ref();
+            let made = MadeNode {
+                path: target.lock.node_path(&node.name),
+                czxid,
+                fencing_token: beside.map_or(own_token, |writer| writer.fencing_token),
+                is_revoked: own.is_revoked,
+            };
+            leases.push(Lease::new(self.epoch, &target.lock, made, own.watch));
+            self.armed.set(member, Made::Nothing);
+        }
+        leases
+    }
+}

@@ -1,0 +1,76 @@
+//! The end of leases: one alone, or several together.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use crate::cleanup::{Deleted, Deletion};
+use crate::error::{LostError, ReleaseError};
+use crate::lease::Lease;
+use crate::nodes::{MultiError, NodeOp};
+
+/// Deletes the nodes and says whether the locks were held until then; the first error counts.
+///
+/// Several of one session go in one transaction, one by one where that is refused.
+pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
+    let mut releases = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let held = lease.check();
+        releases.extend(lease.retire().map(|deletion| (*lease, held, deletion)));
+    }
+    let together = release_together(&mut releases).await;
+    let released = releases.into_iter().map(|(lease, held, mut deletion)| {
+        let deadline = lease.epoch().validity().until;
+        if let Together::No = together {
+            deletion.send(lease.epoch());
+        }
+        async move {
+            // A lost lease has nothing to wait for: the deletion goes on by itself.
+            held?;
+            let deleted = match together {
+                Together::Done => Some(Deleted::ByUs),
+                Together::No => deletion.finish(deadline).await,
+                Together::Unknown => deletion.pursue(deadline).await,
+            };
+            lease.released(deleted)
+        }
+    });
+    let released: Vec<_> = released.collect();
+    join_all(released).await.into_iter().collect()
+}
+
+/// Whether several nodes were deleted in one transaction.
+#[derive(Clone, Copy)]
+enum Together {
+    Done,
+    No,
+    Unknown,
+}
+
+async fn release_together(releases: &mut [(&Lease, Result<(), LostError>, Deletion)]) -> Together {
+    let [(first, ..), _, ..] = releases else {
+        return Together::No;
+    };
+    let epoch = Arc::clone(first.epoch());
+    let is_one_epoch = releases
+        .iter()
+        .all(|(it, ..)| Arc::ptr_eq(it.epoch(), &epoch));
+    let Some(nodes) = epoch.nodes().ok().filter(|_| is_one_epoch) else {
+        return Together::No;
+    };
+    let deletes = releases.iter().map(|(lease, ..)| NodeOp::Delete {
+        path: lease.node_path().to_owned(),
+        version: None,
+    });
+    let deleted = nodes.multi(deletes.collect());
+    match tokio::time::timeout_at(epoch.validity().until, deleted).await {
+        Ok(Ok(_)) => {
+            releases
+                .iter_mut()
+                .for_each(|(.., deletion)| deletion.done());
+            Together::Done
+        }
+        Ok(Err(MultiError { source, .. })) if source.is_lasting() => Together::No,
+        Ok(Err(_)) | Err(_) => Together::Unknown,
+    }
+}
