@@ -28,6 +28,7 @@ mod lock_path;
 mod meter;
 mod node_name;
 mod nodes;
+mod one_line;
 mod options;
 mod owner;
 mod participants;
@@ -67,6 +68,8 @@ pub use nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
     NodeOpDone, NodeWatch, Nodes, Reply,
 };
+#[doc(hidden)]
+pub use one_line::{is_text, one_line};
 pub use options::{LockOptions, ParentMode};
 pub use owner::Owner;
 pub use participants::Participant;

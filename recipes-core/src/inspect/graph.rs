@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use crate::inspect::{Contender, Inspection, Standing, cycles};
+use crate::one_line::one_line;
 
 /// Who waits for whom, over all locks of an inspection or a [`Scan`](super::Scan).
 ///
@@ -169,7 +170,7 @@ impl WaitForGraph {
         for (party, (number, session_id)) in &parties {
             let session = format!("session {session_id:#x}");
             let label = match party.starts_with("owner") {
-                true => format!("{party}\n{session}"),
+                true => format!("{}\n{session}", one_line(party)),
                 false => party.clone(),
             };
             // Writing to a string does not fail, here and below.
@@ -178,7 +179,7 @@ impl WaitForGraph {
         for (index, edge) in self.edges.iter().enumerate() {
             let number = |party: &Party| parties.get(&party.to_string()).map_or(0, |it| it.0);
             let (waiter, holder) = (number(&edge.waiter), number(&edge.holder));
-            let label = quoted(&edge.lock);
+            let label = quoted(&one_line(&edge.lock));
             let color = match in_cycles.contains(&index) {
                 true => ", color=red",
                 false => "",

@@ -3,6 +3,8 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
+use crate::one_line::is_text;
+use crate::path::escape_key;
 use crate::record::REVOKE;
 
 /// A contender: its name, its session, and the owner in its record.
@@ -10,7 +12,10 @@ type Made<'a> = (&'a str, i64, Option<&'a str>);
 
 fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
     let node = |(name, session_id, owner): &Made<'_>| {
-        let record = |owner: &&str| format!("recipes/1 host=a pid=1 app=b since=0 owner={owner}");
+        let record = |owner: &&str| {
+            let owner = escape_key(owner);
+            format!("recipes/1 host=a pid=1 app=b since=0 owner={owner}")
+        };
         let data = owner
             .as_ref()
             .map_or_else(Vec::new, |it| record(it).into_bytes());
@@ -317,4 +322,19 @@ fn graphviz_gets_parties_locks_and_marks() {
 }
 "#
     );
+}
+
+/// Whoever may write into a node would write to the operator's terminal.
+#[test]
+fn graphviz_gets_no_orders_from_owners_and_paths() {
+    let owner = "x\u{1b}]0;y\u{9b}2J\u{202e}z\nsession 0x9";
+    let locks = [mutex("/a\u{2066}", &[(1, Some(owner)), (2, Some("y"))])];
+    let dot = WaitForGraph::of(&locks).to_dot();
+    assert!(dot.chars().all(|c| c == '\n' || is_text(c)), "{dot:?}");
+    let label = r#"[label="owner x ]0;y 2J z session 0x9\nsession 0x1"]"#;
+    assert!(
+        dot.contains(label) && dot.contains(r#"[label="/a "]"#),
+        "{dot}"
+    );
+    assert_eq!(dot.lines().count(), 6, "{dot}");
 }
