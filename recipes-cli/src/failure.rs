@@ -155,7 +155,7 @@ impl From<InspectError> for Failure {
 impl From<RevokeError> for Failure {
     fn from(error: RevokeError) -> Self {
         let code = match &error {
-            RevokeError::SessionClosed { .. } => code::NO_CONNECTION,
+            RevokeError::SessionClosed { .. } | RevokeError::Unknown { .. } => code::NO_CONNECTION,
             RevokeError::Failed { source, .. } => code_of(source),
             _ => code::INTERNAL,
         };

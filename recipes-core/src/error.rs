@@ -329,7 +329,7 @@ pub enum TransactionError {
     },
 }
 
-/// Why nobody was asked to give a lock up.
+/// Why it is not known that somebody was asked to give a lock up.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum RevokeError {
@@ -339,10 +339,18 @@ pub enum RevokeError {
         /// Path of the node.
         path: String,
     },
-    /// The ensemble refused or did not answer; where it did not answer the request may have been
-    /// made.
+    /// The ensemble refused; nobody was asked.
     #[error("holder of {path:?} not asked to give it up")]
     Failed {
+        /// Path of the node.
+        path: String,
+        /// Its answer.
+        #[source]
+        source: NodesError,
+    },
+    /// The ensemble did not answer. The request may have been made; to make it again does no harm.
+    #[error("holder of {path:?} may or may not have been asked to give it up")]
+    Unknown {
         /// Path of the node.
         path: String,
         /// What happened.

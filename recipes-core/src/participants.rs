@@ -43,8 +43,8 @@ impl Participant {
     /// `RevocationListener` in Curator, whose `Revoker.attemptRevoke` this is.
     ///
     /// # Errors
-    /// [`RevokeError::SessionClosed`]; [`RevokeError::Failed`] where the ensemble refuses, or does not
-    /// answer within the session's connect timeout.
+    /// [`RevokeError::SessionClosed`]; [`RevokeError::Failed`] where the ensemble refuses;
+    /// [`RevokeError::Unknown`] where it does not answer within the session's connect timeout.
     ///
     /// # Cancel safety
     /// The request may or may not have been made when the future is dropped.

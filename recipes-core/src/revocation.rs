@@ -34,6 +34,10 @@ pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, Revok
     match written.await {
         Ok(_) => Ok(true),
         Err(Unanswered::Failed(NodesError::NoNode)) => Ok(false),
+        Err(Unanswered::Failed(source)) if source.is_unanswered() => Err(RevokeError::Unknown {
+            path: path(),
+            source,
+        }),
         Err(Unanswered::Failed(source)) => Err(RevokeError::Failed {
             path: path(),
             source,
