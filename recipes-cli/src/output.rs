@@ -1,7 +1,9 @@
 //! What is printed for others to read.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
 
+use recipes_core::is_text;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -15,11 +17,25 @@ pub(crate) fn print(
     let text = match as_json {
         true => {
             let failed = |error| Failure::system("print", &io::Error::from(error));
-            serde_json::to_string_pretty(view).map_err(failed)? + "\n"
+            printable(&serde_json::to_string_pretty(view).map_err(failed)?) + "\n"
         }
         false => text(),
     };
     write(&text)
+}
+
+/// The same JSON, fit for a terminal: it says C1 controls and marks of direction as they are, where
+/// others have written them into a string.
+fn printable(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_text(c) || c == '\n' {
+            true => text.push(c),
+            // Writing to a string does not fail. None of these is beyond U+FFFF.
+            false => drop(write!(text, "\\u{:04x}", u32::from(c))),
+        }
+    }
+    text
 }
 
 /// Prints text.
@@ -32,5 +48,23 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
         // Whoever reads has seen enough, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure::system("print", &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn json_has_no_orders_to_a_terminal_and_says_the_same() {
+        let text = "10.0.0.7\u{9b}2J\u{7f}\u{1b}[2J\u{202e}\u{200f}ü\n";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let printed = printable(&json);
+        assert_eq!(
+            printed,
+            "[\n  \"10.0.0.7\\u009b2J\\u007f\\u001b[2J\\u202e\\u200fü\\n\"\n]"
+        );
+        let read: [String; 1] = serde_json::from_str(&printed).unwrap();
+        assert_eq!(read, [text]);
     }
 }

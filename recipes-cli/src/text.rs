@@ -8,10 +8,13 @@ use recipes_core::{Contender, Edge, Inspection, LockKind, Standing, WaitForGraph
 use crate::failure::one_line;
 use crate::view::session;
 
+/// Characters of a cell that are shown: host, application and a purpose, as long as they may well be.
+/// A node may hold a megabyte, and `--json` has it whole.
+const CELL_MAX: usize = 400;
+
 /// Locks, one a line.
 pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
-    let mut rows =
-        vec![["LOCK", "RECIPE", "HOLD", "WAIT", "HELD FOR", "HOLDER"].map(str::to_owned)];
+    let mut rows = vec![["LOCK", "RECIPE", "HOLD", "WAIT", "HELD FOR", "HOLDER"].map(str::to_owned)];
     for lock in locks {
         let first = lock.holders().next();
         rows.push([
@@ -23,7 +26,7 @@ pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
             first.map_or_else(String::new, who),
         ]);
     }
-    table(&rows)
+    table(rows)
 }
 
 /// One lock and its queue.
@@ -54,7 +57,7 @@ pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {
             ahead,
         ]);
     }
-    text.push_str(&table(&rows));
+    text.push_str(&table(rows));
     text
 }
 
@@ -70,7 +73,7 @@ pub(crate) fn who(contender: &Contender) -> String {
     let Some(identity) = node.identity() else {
         return match String::from_utf8_lossy(&node.data).as_ref() {
             "" => "(says nothing)".to_owned(),
-            text => one_line(text),
+            text => cut(one_line(text)),
         };
     };
     let mut text = format!(
@@ -81,7 +84,7 @@ pub(crate) fn who(contender: &Contender) -> String {
         // Writing into a string does not fail.
         let _ = write!(text, " {purpose:?}");
     }
-    one_line(&text)
+    cut(one_line(&text))
 }
 
 /// The deadlocks, or that there is none.
@@ -122,16 +125,26 @@ fn short(age: Duration) -> String {
     }
 }
 
+/// The beginning of a long text.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(CELL_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Columns as wide as they have to be.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+fn table<const N: usize>(rows: Vec<[String; N]>) -> String {
+    let rows: Vec<_> = rows.into_iter().map(|row| row.map(cut)).collect();
     let mut widths = [0; N];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(widths);
         let line: Vec<_> = cells
             .map(|(cell, width)| format!("{cell:width$}"))
@@ -146,7 +159,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{short, table};
+    use super::{CELL_MAX, short, table};
 
     #[test]
     fn ages_are_short() {
@@ -157,6 +170,18 @@ mod tests {
     #[test]
     fn columns_stand_below_each_other() {
         let rows = [["a", "bb", ""], ["ccc", "d", "e"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), "a    bb\nccc  d   e\n");
+        assert_eq!(table(rows.into()), "a    bb\nccc  d   e\n");
+    }
+
+    #[test]
+    fn long_cells_are_cut() {
+        let rows = ["x".repeat(100_000), "ü".repeat(CELL_MAX)].map(|it| [it, "y".to_owned()]);
+        let text = table(rows.into());
+        let widths: Vec<_> = text.lines().map(|it| it.chars().count()).collect();
+        assert_eq!(widths, [CELL_MAX + 4; 2]);
+        assert!(
+            text.contains("x…  y\n") && text.contains("ü   y\n"),
+            "{text}"
+        );
     }
 }

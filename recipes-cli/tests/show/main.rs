@@ -10,6 +10,7 @@
 mod bad_input;
 mod change;
 mod list;
+mod text_of_others;
 #[path = "../common/zklock.rs"]
 mod zklock;
 
