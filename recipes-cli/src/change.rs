@@ -2,35 +2,41 @@
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
-use recipes_core::{Contender, InspectError, Inspection, Nodes, NodesError, Session, Standing};
+use recipes_core::{
+    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing,
+};
+use tokio::time::timeout;
 
 use crate::arguments::{BreakArguments, EnsembleArguments};
 use crate::ensemble;
-use crate::failure::{Failure, code, one_line};
+use crate::failure::{Failure, code, one_line, warn};
 use crate::output::print;
 use crate::text::who;
-use crate::view::{BrokenView, RevokedView};
+use crate::view::{BrokenView, RevokedView, UnchangedView};
 
 /// Asks the holders of a lock to give it up, or whoever has made one node.
 pub(crate) async fn revoke(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
     let chosen = chosen(session, path).await?;
-    let mut view = RevokedView {
-        path: path.to_owned(),
-        asked: Vec::new(),
-        gone: Vec::new(),
-    };
-    for contender in &chosen {
-        let node = &contender.participant;
-        let list = match node.revoke(session).await? {
-            true => &mut view.asked,
-            false => &mut view.gone,
-        };
-        list.push(node.path.clone());
+    // A request replaces what a node says, which may be anything where it is no contender's.
+    let (asked, strangers): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|it| it.mode.is_some());
+    if let ([], [stranger, ..]) = (asked.as_slice(), strangers.as_slice()) {
+        let node = &stranger.participant.path;
+        let message = format!("nobody contends by {node:?}, which can be asked for nothing");
+        return Err(Failure::new(code::NO_LOCK, message));
     }
+    let changes = Changes::of(&asked, async |it| Ok(it.revoke(session).await?)).await;
+    let view = RevokedView {
+        path: path.to_owned(),
+        asked: changes.made,
+        gone: changes.gone,
+        failed: changes.failed,
+    };
     print(as_json, &view, || {
         said("asked", &view.asked) + &said("gone already", &view.gone)
-    })
+    })?;
+    outcome(&view.failed, changes.first)
 }
 
 /// Deletes the nodes of the holders of a lock, or one node.
@@ -49,69 +55,143 @@ pub(crate) async fn break_lock(
         ));
     }
     let nodes = ensemble::nodes(ensemble).await?;
-    let mut view = BrokenView {
+    let limit = ensemble.connect_timeout;
+    let changes = Changes::of(&chosen, async |it| delete(&nodes, &it.path, limit).await).await;
+    let view = BrokenView {
         path: path.clone(),
-        deleted: Vec::new(),
-        gone: Vec::new(),
+        deleted: changes.made,
+        gone: changes.gone,
+        failed: changes.failed,
     };
-    for contender in &chosen {
-        let node = &contender.participant.path;
-        match delete(&nodes, node).await? {
-            true => view.deleted.push(node.clone()),
-            false => view.gone.push(node.clone()),
-        }
-    }
     print(as_json, &view, || {
         said("deleted", &view.deleted) + &said("gone already", &view.gone)
-    })
+    })?;
+    outcome(&view.failed, changes.first)
+}
+
+/// What became of several nodes.
+#[derive(Default)]
+struct Changes {
+    made: Vec<String>,
+    gone: Vec<String>,
+    failed: Vec<UnchangedView>,
+    /// Why the first of these failed.
+    first: Option<Failure>,
+}
+
+impl Changes {
+    /// Changes each node; false says that it is gone.
+    async fn of(
+        chosen: &[Contender],
+        change: impl AsyncFn(&Participant) -> Result<bool, Failure>,
+    ) -> Self {
+        let mut changes = Self::default();
+        let mut is_silent = false;
+        for node in chosen.iter().map(|it| &it.participant) {
+            let changed = match is_silent {
+                // Each would take as long as the first.
+                true => Err(Failure::new(
+                    code::NO_CONNECTION,
+                    format!("{:?} is left as it is", node.path),
+                )),
+                false => change(node).await,
+            };
+            match changed {
+                Ok(true) => changes.made.push(node.path.clone()),
+                Ok(false) => changes.gone.push(node.path.clone()),
+                Err(failure) => {
+                    is_silent |= failure.code == code::NO_CONNECTION;
+                    changes.failed.push(UnchangedView {
+                        path: node.path.clone(),
+                        error: failure.to_string(),
+                    });
+                    changes.first.get_or_insert(failure);
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// The first failure, when the others have been told.
+fn outcome(failed: &[UnchangedView], first: Option<Failure>) -> Result<(), Failure> {
+    for other in failed.iter().skip(1) {
+        warn(&other.error);
+    }
+    first.map_or(Ok(()), Err)
 }
 
 /// False where it is gone.
-async fn delete(nodes: &Arc<dyn Nodes>, path: &str) -> Result<bool, Failure> {
-    match nodes.delete(path).await {
-        Ok(()) => Ok(true),
-        Err(NodesError::NoNode) => Ok(false),
-        Err(error) => Err(Failure::refused(
+async fn delete(nodes: &Arc<dyn Nodes>, path: &str, limit: Duration) -> Result<bool, Failure> {
+    let unknown = format!("{path:?} may or may not be deleted");
+    match timeout(limit, nodes.delete(path)).await {
+        Ok(Ok(())) => Ok(true),
+        Ok(Err(NodesError::NoNode)) => Ok(false),
+        Ok(Err(error @ (NodesError::Unknown(_) | NodesError::SessionEnded))) => {
+            Err(Failure::refused(&unknown, &error))
+        }
+        Ok(Err(error)) => Err(Failure::refused(
             &format!("{path:?} is not deleted"),
             &error,
+        )),
+        Err(_) => Err(Failure::new(
+            code::NO_CONNECTION,
+            format!("{unknown}: no answer within {limit:?}"),
         )),
     }
 }
 
-/// Those who hold the lock of this path; or the contender whose node it is.
+/// Those who hold the lock of this path, and what is of nobody and in their way; or what is at this
+/// path, if it is one of the two. Not empty.
 async fn chosen(session: &Session, path: &str) -> Result<Vec<Contender>, Failure> {
-    let not_a_lock = match recipes_core::inspect(session, path).await {
-        Ok(lock) => return Ok(in_the_way(lock)),
-        Err(error @ InspectError::NotALock { .. }) => error,
+    let error = match recipes_core::inspect(session, path).await {
+        Ok(lock) => {
+            let chosen = in_the_way(lock);
+            let nobody = || Failure::new(code::NO_LOCK, format!("nobody holds {path:?}"));
+            return Some(chosen).filter(|it| !it.is_empty()).ok_or_else(nobody);
+        }
+        // A node that may not be listed may be a contender's all the same.
+        Err(error @ (InspectError::NotALock { .. } | InspectError::NotAuthorized { .. })) => error,
         Err(error) => return Err(error.into()),
     };
     let directory = path.rsplit_once('/').map(|(directory, _)| directory);
     let Some(directory) = directory.filter(|it| !it.is_empty()) else {
-        return Err(not_a_lock.into());
+        return Err(error.into());
     };
-    let lock = recipes_core::inspect(session, directory).await;
-    let contenders = lock.map_err(|_| not_a_lock.clone())?.contenders;
-    let chosen: Vec<_> = contenders
-        .into_iter()
-        .filter(|it| it.participant.path == path)
-        .collect();
-    match chosen.is_empty() {
-        true => Err(not_a_lock.into()),
-        false => Ok(chosen),
+    let lock = match (recipes_core::inspect(session, directory).await, &error) {
+        (Ok(lock), _) => lock,
+        // Nothing that is to be known about the path.
+        (Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }), _)
+        | (Err(InspectError::NotAuthorized { .. }), InspectError::NotAuthorized { .. }) => {
+            return Err(error.into());
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    let is_awaited = is_awaited(&lock, path);
+    let mut contenders = lock.contenders.into_iter();
+    match contenders.find(|it| it.participant.path == path) {
+        Some(node) if node.mode.is_some() || is_awaited => Ok(vec![node]),
+        Some(_) => Err(Failure::new(
+            code::NO_LOCK,
+            format!("nobody contends by {path:?}, and nobody waits for it"),
+        )),
+        None => Err(error.into()),
     }
+}
+
+fn is_awaited(lock: &Inspection, path: &str) -> bool {
+    lock.contenders.iter().any(|it| match &it.standing {
+        Standing::WaitsFor(ahead) => ahead.iter().any(|it| it == path),
+        Standing::Holds | Standing::Stranger => false,
+    })
 }
 
 /// Holders, and nodes of nobody that somebody waits for.
 fn in_the_way(lock: Inspection) -> Vec<Contender> {
-    let is_awaited = |path: &String| {
-        let mut contenders = lock.contenders.iter();
-        contenders
-            .any(|it| matches!(&it.standing, Standing::WaitsFor(ahead) if ahead.contains(path)))
-    };
     let is_in_the_way = |it: &&Contender| match &it.standing {
         Standing::Holds => true,
         Standing::WaitsFor(_) => false,
-        Standing::Stranger => is_awaited(&it.participant.path),
+        Standing::Stranger => is_awaited(&lock, &it.participant.path),
     };
     lock.contenders
         .iter()

@@ -108,6 +108,7 @@ pub(crate) struct RevokedView {
     pub(crate) asked: Vec<String>,
     /// Nodes that were gone by then.
     pub(crate) gone: Vec<String>,
+    pub(crate) failed: Vec<UnchangedView>,
 }
 
 /// All of `break`.
@@ -117,6 +118,14 @@ pub(crate) struct BrokenView {
     pub(crate) deleted: Vec<String>,
     /// Nodes that were gone by then.
     pub(crate) gone: Vec<String>,
+    pub(crate) failed: Vec<UnchangedView>,
+}
+
+/// A node that could not be changed, or may or may not have been: the error says which.
+#[derive(Debug, Serialize)]
+pub(crate) struct UnchangedView {
+    pub(crate) path: String,
+    pub(crate) error: String,
 }
 
 impl From<&Scan> for ListView {

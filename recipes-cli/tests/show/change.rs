@@ -2,8 +2,9 @@
 
 use std::process::Stdio;
 
-use recipes_core::LostReason;
+use recipes_core::{LockGuard, LostReason};
 use recipes_multilock::Member;
+use recipes_testing::{Direction, Fault, FaultProxy, Opcode};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -19,7 +20,7 @@ async fn holder_is_asked_to_let_go_and_the_queue_says_so() {
     let guard = held(&session, Member::mutex(PATH)).await;
     let _waits = queued(&ensemble, &session, Member::mutex(PATH), (PATH, 2)).await;
     let asked = json(&ensemble, &["revoke", PATH]).await;
-    let expected = json!({"path": PATH, "asked": [node_of(&guard)], "gone": []});
+    let expected = json!({"path": PATH, "asked": [node_of(&guard)], "gone": [], "failed": []});
     assert_eq!(asked, expected);
     guard.revocation_requested().await;
     let shown = json(&ensemble, &["inspect", PATH]).await;
@@ -91,29 +92,98 @@ async fn nothing_is_deleted_without_a_yes() {
     }
 }
 
+/// A configuration may lie beside the nodes of a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_is_told_so_and_changes_nothing() {
-    use recipes_core::{Acls, Session};
-
+async fn what_nobody_contends_by_is_left_as_it_is() {
     let ensemble = start().await;
-    let options = Session::builder()
-        .auth("digest", b"orders:secret")
-        .acl(Acls::creator_all());
-    let session = ensemble.session_with(options).await;
+    let session = ensemble.session().await;
     let guard = held(&session, Member::mutex(PATH)).await;
-    let connect = server(&ensemble).connect_string();
-    for arguments in [
-        vec!["inspect", PATH],
-        vec!["revoke", PATH],
-        vec!["break", "-y", PATH],
-    ] {
-        let ran = output(zklock(&connect, &arguments)).await;
-        assert_eq!(ran.status.code(), Some(77), "{arguments:?}: {ran:?}");
-        assert!(said(&ran).contains(PATH), "{ran:?}");
+    let config = format!("{PATH}/zconfig");
+    ensemble.create(&config, b"limit=5").await;
+    for arguments in [&["revoke", &config][..], &["break", "-y", &config]] {
+        let ran = output(zklock(&server(&ensemble).connect_string(), arguments)).await;
+        assert_eq!(ran.status.code(), Some(66), "{ran:?}");
+        assert_eq!(ran.stdout, b"", "{ran:?}");
+        assert!(said(&ran).contains(&config), "{ran:?}");
     }
+    let (data, _) = ensemble.read(&config).await.unwrap();
+    assert_eq!(data, b"limit=5");
     assert!(guard.is_valid());
-    // With the password it may.
-    let mut command = zklock(&connect, &["inspect", PATH]);
-    command.env("ZKLOCK_AUTH", "digest:orders:secret");
-    assert_eq!(output(command).await.status.code(), Some(0));
+}
+
+/// Curator waits for it too, so that it has to go; but nobody would hear a request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_nobody_that_is_waited_for_is_not_asked_and_can_be_deleted() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let stranger = format!("{PATH}/-config");
+    ensemble.create(&stranger, b"limit=5").await;
+    let waits = queued(&ensemble, &session, Member::mutex(PATH), (PATH, 2)).await;
+    let connect = server(&ensemble).connect_string();
+    for path in [PATH, &stranger] {
+        let ran = output(zklock(&connect, &["revoke", path])).await;
+        assert_eq!(ran.status.code(), Some(66), "{ran:?}");
+        assert!(said(&ran).contains(&stranger), "{ran:?}");
+    }
+    let (data, _) = ensemble.read(&stranger).await.unwrap();
+    assert_eq!(data, b"limit=5");
+    let deleted = printed(&ensemble, &["break", "-y", PATH]).await;
+    assert_eq!(deleted, format!("deleted: {stranger}\n"));
+    assert!(waits.await.unwrap().is_valid());
+}
+
+/// The ensemble is silent from the first change on: what became of that one is not known, and the
+/// others are not tried.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_without_an_answer_is_told_in_time_and_as_what_it_is() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let guards = [
+        held(&session, Member::read(PATH)).await,
+        held(&session, Member::read(PATH)).await,
+    ];
+    for (arguments, opcode) in [
+        (&["break", "-y", PATH][..], Opcode::Delete),
+        (&["revoke", PATH], Opcode::Multi),
+    ] {
+        let proxy = FaultProxy::start(&server(&ensemble).connect_string())
+            .await
+            .unwrap();
+        let changes = proxy.on(Direction::ToServer).opcode(opcode);
+        let silence = changes.each().then(Fault::BlackHole);
+        let mut command = zklock(&proxy.connect_string(), arguments);
+        command.env("ZKLOCK_CONNECT_TIMEOUT", "1s");
+        // Without the deadline it would take the client's.
+        command.env("ZKLOCK_SESSION_TIMEOUT", "1h");
+        let ran = output(command).await;
+        assert_eq!(ran.status.code(), Some(69), "{arguments:?}: {ran:?}");
+        let told = String::from_utf8(ran.stderr).unwrap();
+        let nodes = [node_of(&guards[0]), node_of(&guards[1])];
+        let line = |node: &str| told.lines().find(|it| it.contains(node)).unwrap();
+        assert!(line(&nodes[0]).contains("may or may not"), "{told}");
+        assert!(line(&nodes[1]).contains("left as it is"), "{told}");
+        assert_eq!(told.lines().count(), 2, "{told}");
+        assert_eq!(silence.count(), 1);
+    }
+    assert!(guards.iter().all(LockGuard::is_valid));
+}
+
+/// Not the same as a node that is no lock's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_about_the_directory_of_a_node_is_no_connection() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let guard = held(&session, Member::mutex(PATH)).await;
+    let proxy = FaultProxy::start(&server(&ensemble).connect_string())
+        .await
+        .unwrap();
+    let lists = proxy.on(Direction::ToServer).opcode(Opcode::GetChildren);
+    let silence = lists.nth(2).then(Fault::BlackHole);
+    let node = node_of(&guard);
+    let mut command = zklock(&proxy.connect_string(), &["revoke", &node]);
+    command.env("ZKLOCK_CONNECT_TIMEOUT", "1s");
+    let ran = output(command).await;
+    assert_eq!(ran.status.code(), Some(69), "{ran:?}");
+    assert!(said(&ran).contains("no answer"), "{ran:?}");
+    assert_eq!(silence.count(), 1);
 }

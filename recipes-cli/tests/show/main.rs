@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod access;
 mod bad_input;
 mod change;
 mod list;
