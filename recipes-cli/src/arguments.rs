@@ -95,6 +95,8 @@ pub(crate) enum Task {
     /// Run a command while a lock is held
     Run(RunArguments),
     /// List the locks that somebody holds or waits for
+    ///
+    /// AGE is that of the first holder, since it queued: when it was granted is written nowhere.
     Ls {
         /// The node below which locks are looked for
         #[arg(default_value = "/")]

@@ -14,7 +14,7 @@ const CELL_MAX: usize = 400;
 
 /// Locks, one a line.
 pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
-    let mut rows = vec![["LOCK", "RECIPE", "HOLD", "WAIT", "HELD FOR", "HOLDER"].map(str::to_owned)];
+    let mut rows = vec![["LOCK", "RECIPE", "HOLD", "WAIT", "AGE", "HOLDER"].map(str::to_owned)];
     for lock in locks {
         let first = lock.holders().next();
         rows.push([
@@ -110,7 +110,8 @@ pub(crate) fn deadlocks(graph: &WaitForGraph, cycles: &[Vec<Edge>]) -> String {
     text
 }
 
-/// By the clocks of the ensemble and of this machine, which may differ.
+/// Since it queued, by the clocks of the ensemble and of this machine, which may differ. When it was
+/// granted is written nowhere.
 fn age(contender: &Contender, now: SystemTime) -> String {
     let age = now.duration_since(contender.participant.created_at);
     short(age.unwrap_or_default())
@@ -157,9 +158,16 @@ fn table<const N: usize>(rows: Vec<[String; N]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
-    use super::{CELL_MAX, short, table};
+    use super::{CELL_MAX, list, short, table};
+
+    /// Not for how long it is held: that is not known.
+    #[test]
+    fn list_has_the_age_of_holders() {
+        let header = list(&[], UNIX_EPOCH);
+        assert_eq!(header, "LOCK  RECIPE  HOLD  WAIT  AGE  HOLDER\n");
+    }
 
     #[test]
     fn ages_are_short() {

@@ -34,6 +34,7 @@ pub(crate) struct ContenderView {
     /// Full paths of the nodes whose deletion it needs, nearest first.
     pub(crate) waits_for: Vec<String>,
     pub(crate) session: String,
+    /// When it queued, by the ensemble's clock. When it was granted is written nowhere.
     pub(crate) created_ms: u64,
     /// Somebody has asked for the lock, which replaces what the node said of its maker.
     pub(crate) revocation_requested: bool,
@@ -53,7 +54,7 @@ pub(crate) struct IdentityView {
     pub(crate) application: String,
     pub(crate) owner: Option<String>,
     pub(crate) purpose: Option<String>,
-    /// By the clock of the maker.
+    /// When it queued, by the clock of the maker.
     pub(crate) since_ms: u64,
 }
 
