@@ -42,7 +42,8 @@ pub(crate) struct ContenderView {
     pub(crate) readable: bool,
     /// What the node says of its maker, where this library wrote it.
     pub(crate) identity: Option<IdentityView>,
-    /// What it says otherwise, as text: an address, where Curator wrote it.
+    /// What it says otherwise, as text: an address, where Curator wrote it. Of a stranger the
+    /// beginning.
     pub(crate) data: Option<String>,
 }
 

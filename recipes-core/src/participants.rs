@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::future::join_all;
+use futures::TryStreamExt;
+use futures::stream::{self, StreamExt};
 
 use crate::error::{QueryError, RevokeError};
 use crate::lock_internals::LockInternals;
@@ -13,6 +14,11 @@ use crate::revocation;
 use crate::session::Session;
 use crate::wait_queue;
 
+/// Requests of one list or inspection that are under way at a time: enough to keep one connection
+/// busy, few beside the thousand (`globalOutstandingLimit`) from which a server makes all its clients
+/// wait.
+pub(crate) const REQUESTS_AT_ONCE: usize = 64;
+
 /// A node in a lock directory, as it was when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,7 +27,8 @@ pub struct Participant {
     pub path: String,
     /// The sequence in its name, `None` for a node that no lock recipe made.
     pub sequence: Option<i32>,
-    /// The data that its maker wrote, opaque unless [`identity`](Self::identity) understands it.
+    /// The data that its maker wrote, opaque unless [`identity`](Self::identity) understands it. In an
+    /// inspection the first 1,000 bytes of it, where no lock recipe made the node.
     pub data: Vec<u8>,
     /// The session that it goes with, 0 if it is not ephemeral.
     pub session_id: i64,
@@ -81,7 +88,7 @@ impl LockInternals {
         let lock = &self.target.lock;
         let (directory, kind) = (&*lock.path, self.target.kind);
         let query = async |epoch: std::sync::Arc<crate::epoch::Epoch>| {
-            let nodes = epoch.nodes()?;
+            let nodes = &epoch.nodes()?;
             let mut children = match nodes.list(directory).await {
                 Err(NodesError::NoNode) => Vec::new(),
                 children => children?,
@@ -90,13 +97,16 @@ impl LockInternals {
                 children.retain(|name| name.contains(kind.marker()));
             }
             wait_queue::sort(kind, &mut children);
-            let paths: Vec<_> = children.iter().map(|name| lock.node_path(name)).collect();
-            let reads = join_all(paths.iter().map(|path| nodes.read(path))).await;
-            let mut participants = Vec::with_capacity(paths.len());
-            for (path, read) in paths.into_iter().zip(reads) {
+            let mut participants = Vec::with_capacity(children.len());
+            let reads = stream::iter(children).map(|name| async move {
+                let path = lock.node_path(&name);
+                let read = nodes.read(&path).await?;
+                Ok::<_, NodesError>(read.map(|(data, stat)| Participant::new(path, data, &stat)))
+            });
+            let mut reads = reads.buffered(REQUESTS_AT_ONCE);
+            while let Some(participant) = reads.try_next().await? {
                 // One that has left between the two requests is no participant any more.
-                let Some((data, stat)) = read? else { continue };
-                participants.push(Participant::new(path, data, &stat));
+                participants.extend(participant);
             }
             Ok(participants)
         };

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod bounds;
 mod deadlocks;
 mod one;
 mod refused;
@@ -13,9 +14,13 @@ mod scan;
 
 use std::future::Future;
 
+use peak_alloc::PeakAlloc;
 use recipes_testing::TestEnsemble;
 use tokio::task::JoinHandle;
 use zookeeper_recipes::{Contender, Inspection, Standing};
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
 
 /// The names of nodes, and `holds`, `stranger` or what is waited for.
 fn told(lock: &Inspection) -> Vec<(String, String)> {

@@ -3,6 +3,9 @@
 //! ```sh
 //! SCANNED_LOCKS=10000 cargo test --features testing --test inspect -- thousands --nocapture
 //! ```
+//!
+//! So it says how long the scan took and what it needed on the heap, which is its own where no other
+//! test runs beside it.
 
 #![allow(clippy::print_stderr, reason = "what a scan costs is for people")]
 
@@ -13,8 +16,10 @@ use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer, on_every_ensembl
 use tokio::time::Instant;
 use zookeeper_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, Session, scan};
 
-/// Unless the environment asks for another number.
-const LOCKS: usize = 500;
+use crate::HEAP;
+
+/// Unless the environment asks for another number. Three seconds, most of them to take the locks.
+const LOCKS: usize = 2_000;
 /// How many are acquired together.
 const AT_ONCE: usize = 200;
 
@@ -142,11 +147,18 @@ async fn thousands_of_locks_are_scanned_with_two_requests_for_each() {
         held.extend(join_all(some).await);
     }
     let (before, started) = (received_by(&server).await, Instant::now());
+    let heap = HEAP.current_usage();
+    HEAP.reset_peak_usage();
     let seen = scan(&session, "/").await.unwrap();
     let elapsed = started.elapsed();
+    let (kept, peak) = (HEAP.current_usage(), HEAP.peak_usage());
     let requests = received_by(&server).await - before;
     assert_eq!((seen.locks.len(), seen.unreadable.len()), (count, 0));
-    eprintln!("{count} locks scanned in {elapsed:?} with {requests} requests");
+    let [kept, peak] = [kept, peak].map(|it| it.saturating_sub(heap) / 1024);
+    eprintln!(
+        "{count} locks scanned in {elapsed:?} with {requests} requests; \
+         {peak} KiB at most, {kept} KiB for the result"
+    );
     // A list and a read each; a few pings, heartbeats and watches of guards beside.
     let watches = count;
     assert!(requests >= 2 * count, "{requests}");

@@ -11,16 +11,16 @@ use crate::error::QueryError;
 use crate::inspect::standing::Child;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{NodeStat, NodesError};
-use crate::participants::Participant;
+use crate::participants::{Participant, REQUESTS_AT_ONCE};
 use crate::retry::persist;
 use crate::session::Session;
 
-/// Requests under way at a time: enough to keep one connection busy, few beside the thousand
-/// (`globalOutstandingLimit`) from which a server makes all its clients wait.
-const REQUESTS_AT_ONCE: usize = 64;
-
 /// Nodes of one directory that are read at a time.
 const READS_AT_ONCE: usize = 32;
+
+/// What is kept of what a node of nobody says, for people to know it by. It may be a megabyte, and
+/// there may be thousands of them.
+const STRANGER_BYTES_MAX: usize = 1_000;
 
 /// What the ensemble keeps for itself.
 const OF_THE_ENSEMBLE: &str = "/zookeeper";
@@ -143,10 +143,15 @@ impl<'a> Reader<'a> {
             let is_readable = data.is_some();
             let data = data.unwrap_or_default();
             let participant = Participant::new(path.to_owned(), data, &stat);
-            let node = Node {
+            let mut node = Node {
                 participant,
                 is_readable,
             };
+            if node.child().mode().is_none() {
+                let data = &mut node.participant.data;
+                data.truncate(STRANGER_BYTES_MAX);
+                data.shrink_to_fit();
+            }
             (node, stat.children)
         }))
     }
