@@ -8,6 +8,7 @@
 )]
 
 use std::error::Error;
+use std::time::Duration;
 
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 use zookeeper_recipes::{
@@ -116,6 +117,25 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
         refused,
         Err(ConnectError::Config(ConfigError::IdentityTooLarge { .. }))
     ));
+    // The client would ask for the 32 bits of it that fit: for nothing, or for less than nothing.
+    let longest = Duration::from_millis(0x7fff_ffff);
+    for timeout in [longest + Duration::from_nanos(1), Duration::MAX] {
+        let refused = Session::builder().session_timeout(timeout);
+        let refused = refused.connect(nowhere).await.unwrap_err();
+        let ConnectError::Config(flaw) = &refused else {
+            panic!("{refused}")
+        };
+        let is_it = matches!(flaw, ConfigError::SessionTimeoutTooLong { timeout: it, .. } if *it == timeout);
+        assert!(is_it, "{flaw}");
+        assert!(flaw.to_string().contains(&format!("{longest:?}")), "{flaw}");
+    }
+    let longest = Session::builder().session_timeout(longest);
+    let silent = longest.connect_timeout(Duration::from_millis(100));
+    let refused = silent.connect(nowhere).await.unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::TimedOut { .. }),
+        "{refused}"
+    );
     let refused = Session::builder()
         .connect("host:port:what")
         .await
@@ -127,7 +147,7 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
 
 #[tokio::test]
 async fn an_ensemble_that_does_not_answer_is_named() {
-    let patience = std::time::Duration::from_millis(300);
+    let patience = Duration::from_millis(300);
     let refused = Session::builder()
         .connect_timeout(patience)
         .connect("127.0.0.1:1")

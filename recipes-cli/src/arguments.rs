@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use recipes_core::SESSION_TIMEOUT_MAX;
 use serde::{Deserialize, Serialize};
 
 /// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
@@ -36,7 +37,7 @@ pub(crate) struct EnsembleArguments {
     pub(crate) connect: Option<String>,
     /// How long the ensemble keeps the locks of a process that it does not hear from
     #[arg(long, global = true, env = "ZKLOCK_SESSION_TIMEOUT", value_name = "DURATION",
-        default_value = "12s", value_parser = duration)]
+        default_value = "12s", value_parser = session_timeout)]
     pub(crate) session_timeout: Duration,
     /// How long to wait for the ensemble's answer
     #[arg(long, global = true, env = "ZKLOCK_CONNECT_TIMEOUT", value_name = "DURATION",
@@ -230,6 +231,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(milliseconds))
 }
 
+/// A session timeout that can be asked for.
+fn session_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration(text)?;
+    match timeout > SESSION_TIMEOUT_MAX {
+        true => Err("too long: 596h can be asked for at most".to_owned()),
+        false => Ok(timeout),
+    }
+}
+
 /// A pause between requests.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
@@ -257,7 +267,7 @@ mod tests {
 
     use clap::CommandFactory as _;
 
-    use super::{Arguments, duration};
+    use super::{Arguments, duration, session_timeout};
 
     #[test]
     fn command_line_is_consistent() {
@@ -271,6 +281,19 @@ mod tests {
         assert_eq!(read, expected.map(|it| Ok(Duration::from_millis(it))));
         for wrong in ["", "s", "-1s", "1.5s", "3 s", "5d", "99999999999999999h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn session_timeouts_are_those_that_servers_can_be_asked_for() {
+        let longest = session_timeout("2147483647ms");
+        assert_eq!(longest, Ok(Duration::from_millis(2_147_483_647)));
+        assert!(session_timeout("596h").is_ok());
+        for wrong in ["2147483648ms", "597h", "1000h"] {
+            assert!(
+                session_timeout(wrong).unwrap_err().contains("596h"),
+                "{wrong}"
+            );
         }
     }
 }

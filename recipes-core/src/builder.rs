@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::error::{ConfigError, ConnectError};
 use crate::nodes::Acl;
 use crate::nodes::zookeeper::{Ensemble, Transport};
-use crate::options::{ParentMode, SESSION_TIMEOUT, SessionOptions};
+use crate::options::{ParentMode, SESSION_TIMEOUT, SESSION_TIMEOUT_MAX, SessionOptions};
 use crate::record::NodeData;
 use crate::session::{Phase, Session};
 
@@ -54,12 +54,19 @@ impl Default for SessionBuilder {
 
 impl SessionBuilder {
     /// How long the ensemble keeps the nodes of a process that it does not hear from; the servers
-    /// limit it. Default 12 s.
+    /// limit it. Default 12 s; more than 2,147,483,647 ms (24 days) is refused.
     ///
     /// A lock of a crashed process is free after it; a guard is given up as lost after half of it
     /// without an answer.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.transport.session_timeout = timeout;
+        let timeout_max = SESSION_TIMEOUT_MAX;
+        match timeout > timeout_max {
+            true => self.note(Err(ConfigError::SessionTimeoutTooLong {
+                timeout,
+                timeout_max,
+            })),
+            false => self.transport.session_timeout = timeout,
+        }
         self
     }
 

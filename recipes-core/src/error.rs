@@ -69,6 +69,17 @@ pub enum ConfigError {
         /// The name.
         name: String,
     },
+    /// The session timeout is beyond what the protocol has room for; servers grant minutes at most,
+    /// unless told otherwise.
+    #[error(
+        "session timeout of {timeout:?} is longer than the {timeout_max:?} that can be asked for"
+    )]
+    SessionTimeoutTooLong {
+        /// As given.
+        timeout: Duration,
+        /// The most that is accepted.
+        timeout_max: Duration,
+    },
     /// A list of access control entries is empty, which ZooKeeper refuses.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,

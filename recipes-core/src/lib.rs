@@ -70,6 +70,8 @@ pub use nodes::{
 };
 #[doc(hidden)]
 pub use one_line::{is_text, one_line};
+#[doc(hidden)]
+pub use options::SESSION_TIMEOUT_MAX;
 pub use options::{LockOptions, ParentMode};
 pub use owner::Owner;
 pub use participants::Participant;

@@ -14,6 +14,10 @@ use crate::record::{self, NodeData};
 /// lease is given up after half of it), short enough that a crashed holder frees its lock soon.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
 
+/// The most that can be asked for: the protocol counts milliseconds in 31 bits, and the client sends
+/// what is left of more than that.
+pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
+
 /// As Curator: an ensemble that elects a leader answers within it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 

@@ -107,3 +107,20 @@ async fn node_that_vanishes_while_it_is_read() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_timeout_that_nobody_can_be_asked_for() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    for timeout in ["597h", "1000h", "2147483648ms"] {
+        let ran = output(zklock(&connect, &["--session-timeout", timeout, "ls"])).await;
+        assert_eq!(ran.status.code(), Some(64), "{ran:?}");
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(
+            said.contains("--session-timeout") && said.contains("596h"),
+            "{said}"
+        );
+    }
+    let ran = output(zklock(&connect, &["--session-timeout", "596h", "ls"])).await;
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+}
