@@ -188,7 +188,8 @@ store that refuses tokens lower than it has seen is safe from whoever is late, w
 
 Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 69 no
 connection; 70 internal; 75 not acquired in time; 76 lost while the command ran; 77 no permission.
-126 and 127: the command cannot be run, or is not found.";
+126 and 127: the command cannot be run, or is not found. A command that itself ends with one of these
+cannot be told from zklock by the code: let it use others. (zklock also says why, on stderr.)";
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
