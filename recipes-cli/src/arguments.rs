@@ -58,7 +58,7 @@ pub(crate) struct EnsembleArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ensemble")]
 pub(crate) struct TlsArguments {
-    /// Encrypt connections
+    /// Encrypt connections; the other options of TLS say so too
     #[arg(long, global = true, env = "ZKLOCK_TLS")]
     pub(crate) tls: bool,
     /// Certificates of the authorities that sign the servers', as PEM, besides the well-known ones
@@ -82,6 +82,15 @@ pub(crate) struct TlsArguments {
         requires = "tls_cert"
     )]
     pub(crate) tls_key: Option<std::path::PathBuf>,
+}
+
+#[cfg(feature = "tls")]
+impl TlsArguments {
+    /// Whether connections are encrypted. Whoever says how does not want them in the clear.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        self.tls || files.iter().any(|it| it.is_some())
+    }
 }
 
 /// A scheme of ZooKeeper and what it takes.

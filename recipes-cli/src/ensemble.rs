@@ -56,7 +56,7 @@ fn secured(
     use zookeeper_client::TlsOptions;
 
     let tls = &arguments.tls;
-    if !tls.tls {
+    if !tls.is_asked_for() {
         return Ok(builder);
     }
     let read = |path: &std::path::Path| {

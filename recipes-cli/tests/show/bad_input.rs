@@ -124,3 +124,24 @@ async fn session_timeout_that_nobody_can_be_asked_for() {
     let ran = output(zklock(&connect, &["--session-timeout", "596h", "ls"])).await;
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
 }
+
+/// Not in the clear, whatever is left out.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_never_passed_over() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let (ca, files) = (
+        ["--tls-ca", "/no/ca.pem"],
+        ["--tls-cert", "/no/c.pem", "--tls-key", "/no/k.pem"],
+    );
+    for options in [&ca[..], &files] {
+        for arguments in [[options, &["ls"]].concat(), [&["ls"], options].concat()] {
+            for tls in [None, Some("true"), Some("false")] {
+                let mut command = zklock(&connect, &arguments);
+                command.envs(tls.map(|it| ("ZKLOCK_TLS", it)));
+                assert_code(command, 64, "/no/").await;
+            }
+        }
+    }
+}
