@@ -184,6 +184,7 @@ pub(crate) struct ServeArguments {
     #[arg(default_value = "/")]
     pub(crate) root: String,
     /// Where browsers find the page; whoever reaches the address may read it
+#[command(after_help = DEADLOCKS_HELP)]
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// How often locks are looked at, while somebody looks at the page
@@ -207,6 +208,10 @@ pub(crate) enum Mode {
     Mutex,
     /// With other readers of a read/write lock
     Read,
+const DEADLOCKS_HELP: &str = "\
+Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
+commands.";
+
     /// By nobody else, of a read/write lock
     Write,
 }

@@ -35,7 +35,9 @@ pub(crate) async fn deadlocks(
     if arguments.dot {
         return write(&graph.to_dot());
     }
-    print(as_json, &view, || text::deadlocks(&graph, &cycles))
+    print(as_json, &view, || {
+        text::deadlocks(&graph, &cycles, &scan.locks)
+    })
 }
 
 fn warn_of(unreadable: &[UnreadableView]) {

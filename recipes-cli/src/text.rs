@@ -1,5 +1,6 @@
 //! The same for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
@@ -88,11 +89,21 @@ pub(crate) fn who(contender: &Contender) -> String {
 }
 
 /// The deadlocks, or that there is none.
-pub(crate) fn deadlocks(graph: &WaitForGraph, cycles: &[Vec<Edge>]) -> String {
+pub(crate) fn deadlocks(
+    graph: &WaitForGraph,
+    cycles: &[Vec<Edge>],
+    locks: &[Inspection],
+) -> String {
     if cycles.is_empty() {
         let waits = graph.edges.len();
         return format!("no deadlock; {waits} waits seen\n");
     }
+    let contenders = locks.iter().flat_map(|it| &it.contenders);
+    let contenders: BTreeMap<_, _> = contenders.map(|it| (&it.participant.path, it)).collect();
+    let node = |path: &String| {
+        let who = contenders.get(path).map(|it| who(it));
+        format!("{}  {}", one_line(path), who.unwrap_or_default())
+    };
     let mut text = String::new();
     for (number, cycle) in cycles.iter().enumerate() {
         let of = cycles.len();
@@ -103,8 +114,8 @@ pub(crate) fn deadlocks(graph: &WaitForGraph, cycles: &[Vec<Edge>]) -> String {
                 recipes_core::Basis::Session => " (as far as sessions tell)",
             };
             let _ = writeln!(text, "  {}{basis}", one_line(&edge.to_string()));
-            let _ = writeln!(text, "    waits {}", one_line(&edge.waiting_node));
-            let _ = writeln!(text, "    held  {}", one_line(&edge.holding_node));
+            let _ = writeln!(text, "    waits {}", node(&edge.waiting_node));
+            let _ = writeln!(text, "    held  {}", node(&edge.holding_node));
         }
     }
     text

@@ -10,6 +10,7 @@
 mod access;
 mod bad_input;
 mod change;
+mod deadlock;
 mod list;
 mod text_of_others;
 #[path = "../common/zklock.rs"]
