@@ -1,11 +1,13 @@
 //! Looking at locks.
 
+use std::process::Stdio;
+
 use recipes_core::Owner;
 use recipes_multilock::Member;
 use serde_json::{Value, json};
 
-use crate::zklock::{output, zklock};
-use crate::{held, json, lock, node_of, printed, queued, start};
+use crate::zklock::{output, said, zklock};
+use crate::{held, json, lock, node_of, printed, queued, server, start};
 
 fn contenders(lock: &Value) -> Vec<(&str, &str, &str)> {
     let all = lock["contenders"].as_array().unwrap().iter();
@@ -139,6 +141,52 @@ async fn deadlock_is_found_and_named() {
     // Only one of the two locks is below it.
     let part = printed(&ensemble, &["deadlocks", "/locks/a"]).await;
     assert!(part.starts_with("no deadlock"), "{part}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_holds_a_lock_for_is_shown_while_it_runs() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let run = |path, purpose: &str| {
+        let arguments = ["run", "--purpose", purpose, path, "--", "cat"];
+        let mut command = zklock(&connect, &arguments);
+        command.stdin(Stdio::piped());
+        command
+    };
+    for (path, purpose, shown) in [
+        (
+            "/locks/a",
+            "nightly export, für alle",
+            "\"nightly export, für alle\"",
+        ),
+        (
+            "/locks/b",
+            "a=1 \"b\"\n\u{1b}[2J",
+            r#""a=1 \"b\"\n\u{1b}[2J""#,
+        ),
+        ("/locks/c", &"x".repeat(256), &"x".repeat(256)),
+    ] {
+        // Goes on until its input ends.
+        let mut command = run(path, purpose).spawn().unwrap();
+        ensemble.await_children(path, 1).await;
+        let who = format!(" pid {} ", command.id().unwrap());
+        let lock = json(&ensemble, &["inspect", path]).await;
+        let listed = json(&ensemble, &["ls", path]).await;
+        assert_eq!(listed["locks"], json!([lock]));
+        assert_eq!(lock["contenders"][0]["identity"]["purpose"], json!(purpose));
+        for task in ["ls", "inspect"] {
+            let text = printed(&ensemble, &[task, path]).await;
+            let line = text.lines().find(|it| it.contains(&who)).unwrap();
+            assert!(line.contains(shown), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
+        drop(command.stdin.take());
+        assert_eq!(command.wait().await.unwrap().code(), Some(0));
+        ensemble.await_children(path, 0).await;
+    }
+    let ran = output(run("/locks/d", &"x".repeat(257))).await;
+    assert_eq!(ran.status.code(), Some(64), "{ran:?}");
+    assert!(said(&ran).contains("256"), "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
