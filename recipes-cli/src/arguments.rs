@@ -213,6 +213,9 @@ Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; othe
 commands.";
 
     /// By nobody else, of a read/write lock
+Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
+lost, and the command is killed when the job goes on.
+
     Write,
 }
 

@@ -12,16 +12,26 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A command line; killed when its process is dropped.
 pub(crate) fn zklock(connect: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    set_environment(&mut command, connect);
+    command.args(arguments);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// What `zklock` is told by the environment: the ensemble, and nothing that is set by chance.
+pub(crate) fn set_environment(command: &mut Command, connect: &str) {
     for variable in [
         "ZKLOCK_AUTH",
         "ZKLOCK_SESSION_TIMEOUT",
         "ZKLOCK_CONNECT_TIMEOUT",
+        "ZKLOCK_TLS",
+        "ZKLOCK_TLS_CA",
+        "ZKLOCK_TLS_CERT",
+        "ZKLOCK_TLS_KEY",
     ] {
         command.env_remove(variable);
     }
-    command.env("ZKLOCK_CONNECT", connect).args(arguments);
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    command
+    command.env("ZKLOCK_CONNECT", connect);
 }
 
 /// Runs it to its end.

@@ -12,7 +12,7 @@ use crate::zklock::zklock;
 
 /// A shell with a child, a grandchild that ignores SIGTERM, and one that has left the process group,
 /// the session and its parent. Each writes down who it is, and the shell its token first.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 echo "$ZKLOCK_TOKENS" > token
 sleep 1000 & echo "child $!" >> family
 sh -c 'trap "" TERM HUP; echo "stubborn $$" >> family; exec sleep 1000' &
@@ -129,6 +129,11 @@ impl Member {
     pub(crate) fn parent(&self) -> i32 {
         stat(self.pid).unwrap().parent
     }
+}
+
+/// Whether a signal or a terminal has halted it.
+pub(crate) fn is_halted(pid: i32) -> bool {
+    stat(pid).is_some_and(|it| it.state == "T")
 }
 
 pub(crate) fn alive(members: &[Member]) -> Vec<&Member> {

@@ -11,6 +11,7 @@
 mod codes;
 mod contention;
 mod family;
+mod job;
 mod killed;
 mod lost;
 mod process;
