@@ -45,9 +45,15 @@ pub(crate) struct EnsembleArguments {
     pub(crate) connect_timeout: Duration,
     /// Credentials, such as digest:user:password; better in the environment, where others do not
     /// see them
-    #[arg(long, global = true, env = "ZKLOCK_AUTH", hide_env_values = true,
-        value_name = "SCHEME:CREDENTIALS", value_parser = auth)]
-    pub(crate) auth: Option<Auth>,
+    // Taken apart later: a value that is refused here is printed.
+    #[arg(
+        long,
+        global = true,
+        env = "ZKLOCK_AUTH",
+        hide_env_values = true,
+        value_name = "SCHEME:CREDENTIALS"
+    )]
+    pub(crate) auth: Option<String>,
     #[cfg(feature = "tls")]
     #[command(flatten)]
     pub(crate) tls: TlsArguments,
@@ -178,13 +184,13 @@ pub(crate) struct DeadlocksArguments {
     pub(crate) dot: bool,
 }
 
+#[command(after_help = DEADLOCKS_HELP)]
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
     /// The node below which locks are looked for
     #[arg(default_value = "/")]
     pub(crate) root: String,
     /// Where browsers find the page; whoever reaches the address may read it
-#[command(after_help = DEADLOCKS_HELP)]
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// How often locks are looked at, while somebody looks at the page
@@ -202,20 +208,20 @@ connection; 70 internal; 75 not acquired in time; 76 lost while the command ran;
 cannot be told from zklock by the code: let it use others. (zklock also says why, on stderr.)";
 
 /// How a lock is held.
+const DEADLOCKS_HELP: &str = "\
+Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
+commands.";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
+lost, and the command is killed when the job goes on.
+
 pub(crate) enum Mode {
     /// By nobody else
     Mutex,
     /// With other readers of a read/write lock
     Read,
-const DEADLOCKS_HELP: &str = "\
-Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
-commands.";
-
     /// By nobody else, of a read/write lock
-Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
-lost, and the command is killed when the job goes on.
-
     Write,
 }
 
@@ -267,7 +273,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn auth(text: &str) -> Result<Auth, String> {
+pub(crate) fn auth(text: &str) -> Result<Auth, String> {
     // Not repeated in the message: it is a secret.
     let parts = text
         .split_once(':')

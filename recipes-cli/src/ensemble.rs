@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recipes_core::{Nodes, Session, SessionBuilder};
 use tokio::time::timeout;
 
-use crate::arguments::EnsembleArguments;
+use crate::arguments::{self, EnsembleArguments};
 use crate::failure::{Failure, code};
 
 /// Opens a session; `application` is what its nodes say of their maker.
@@ -38,6 +38,8 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
         builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
+        let refused = |what| Failure::new(code::USAGE, format!("--auth or ZKLOCK_AUTH: {what}"));
+        let auth = arguments::auth(auth).map_err(refused)?;
     }
     secured(builder, arguments)
 }

@@ -10,6 +10,7 @@
 mod access;
 mod bad_input;
 mod change;
+mod credentials;
 mod deadlock;
 mod list;
 mod text_of_others;
