@@ -8,6 +8,7 @@
 )]
 
 mod events;
+mod failures;
 mod http;
 mod lifecycle;
 #[path = "../common/zklock.rs"]

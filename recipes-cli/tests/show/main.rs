@@ -12,6 +12,7 @@ mod bad_input;
 mod change;
 mod credentials;
 mod deadlock;
+mod gone;
 mod list;
 mod text_of_others;
 #[path = "../common/zklock.rs"]
