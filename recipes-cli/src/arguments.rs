@@ -67,7 +67,7 @@ pub(crate) struct TlsArguments {
     /// Encrypt connections; the other options of TLS say so too
     #[arg(long, global = true, env = "ZKLOCK_TLS")]
     pub(crate) tls: bool,
-    /// Certificates of the authorities that sign the servers', as PEM, besides the well-known ones
+    /// Certificates of the authorities that sign the servers', as PEM; no others are trusted
     #[arg(long, global = true, env = "ZKLOCK_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<std::path::PathBuf>,
     /// Certificate of this client, as PEM
@@ -175,6 +175,7 @@ pub(crate) struct BreakArguments {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = DEADLOCKS_HELP)]
 pub(crate) struct DeadlocksArguments {
     /// The node below which locks are looked for
     #[arg(default_value = "/")]
@@ -184,7 +185,6 @@ pub(crate) struct DeadlocksArguments {
     pub(crate) dot: bool,
 }
 
-#[command(after_help = DEADLOCKS_HELP)]
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
     /// The node below which locks are looked for
@@ -198,7 +198,14 @@ pub(crate) struct ServeArguments {
     pub(crate) every: Duration,
 }
 
+const DEADLOCKS_HELP: &str = "\
+Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
+commands.";
+
 const RUN_HELP: &str = "\
+Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
+lost, and the command is killed when the job goes on.
+
 The command finds ZKLOCK_PATHS and ZKLOCK_TOKENS in its environment, one a line in the same order. A
 store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
 
@@ -208,14 +215,7 @@ connection; 70 internal; 75 not acquired in time; 76 lost while the command ran;
 cannot be told from zklock by the code: let it use others. (zklock also says why, on stderr.)";
 
 /// How a lock is held.
-const DEADLOCKS_HELP: &str = "\
-Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
-commands.";
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
-lost, and the command is killed when the job goes on.
-
 pub(crate) enum Mode {
     /// By nobody else
     Mutex,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recipes_core::{Nodes, Session, SessionBuilder};
+use recipes_core::{ConnectError, Nodes, Session, SessionBuilder};
 use tokio::time::timeout;
 
 use crate::arguments::{self, EnsembleArguments};
@@ -14,7 +14,8 @@ pub(crate) async fn connect(
     application: &str,
 ) -> Result<Session, Failure> {
     let builder = builder(arguments)?.application(application);
-    Ok(builder.connect(servers(arguments)?).await?)
+    let session = builder.connect(servers(arguments)?).await;
+    session.map_err(|error| hinted(error, arguments))
 }
 
 /// The operations of a session of its own, for what no lock does.
@@ -37,11 +38,30 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
         .session_timeout(arguments.session_timeout)
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
-        builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
         let refused = |what| Failure::new(code::USAGE, format!("--auth or ZKLOCK_AUTH: {what}"));
         let auth = arguments::auth(auth).map_err(refused)?;
+        builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
     }
     secured(builder, arguments)
+}
+
+#[cfg(not(feature = "tls"))]
+fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
+    error.into()
+}
+
+/// A handshake that fails is silence to those who wait for an answer.
+#[cfg(feature = "tls")]
+fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
+    let is_silence = matches!(error, ConnectError::TimedOut { .. });
+    let failure = Failure::from(error);
+    match is_silence && arguments.tls.is_asked_for() {
+        true => failure.with(
+            "over TLS: is that their secure port, are their certificates for these names and of \
+             the authorities in --tls-ca, do they ask for --tls-cert?",
+        ),
+        false => failure,
+    }
 }
 
 #[cfg(not(feature = "tls"))]
@@ -66,15 +86,27 @@ fn secured(
             |error| Failure::new(code::USAGE, format!("cannot read {path:?}: {error}"));
         std::fs::read_to_string(path).map_err(unreadable)
     };
-    let refused = |error: zookeeper_client::Error| Failure::new(code::USAGE, error.to_string());
     let mut options = TlsOptions::new();
     if let Some(authorities) = &tls.tls_ca {
+        let refused = |error| unusable(&format!("authorities of {authorities:?}"), &error);
         options = options.with_pem_ca(&read(authorities)?).map_err(refused)?;
     }
     if let Some((certificate, key)) = tls.tls_cert.as_ref().zip(tls.tls_key.as_ref()) {
+        let refused = |error| unusable(&format!("identity of {certificate:?} and {key:?}"), &error);
         options = options
             .with_pem_identity(&read(certificate)?, &read(key)?)
             .map_err(refused)?;
     }
-    Ok(builder.tls(options))
+    match tls.tls_ca {
+        Some(_) => Ok(builder.tls(options)),
+        None => Err(Failure::new(
+            code::USAGE,
+            "whom to trust? TLS takes --tls-ca",
+        )),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn unusable(what: &str, error: &zookeeper_client::Error) -> Failure {
+    Failure::new(code::USAGE, format!("cannot use the {what}: {error}"))
 }

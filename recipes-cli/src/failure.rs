@@ -60,6 +60,12 @@ impl Failure {
         Self::new(code, chain(error))
     }
 
+    /// With something to think of.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with(self, hint: &str) -> Self {
+        Self::new(self.code, format!("{}; {hint}", self.message))
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         warn(&self.message);
         ExitCode::from(self.code)

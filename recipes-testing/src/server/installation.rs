@@ -13,6 +13,9 @@ const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
 /// package.
 const DEBIAN_LOG_JAR: &str = "/usr/share/java/slf4j-simple.jar";
 
+/// What Netty needs of itself for connections that are encrypted, and the manifest does not name.
+const DEBIAN_CODEC_JAR: &str = "/usr/share/java/netty-codec.jar";
+
 /// What is needed to start a server.
 #[derive(Clone, Debug)]
 pub(super) struct Installation {
@@ -70,7 +73,8 @@ fn class_path(zookeeper_home: Option<&OsStr>) -> Result<OsString, ServerError> {
     match zookeeper_home.map(Path::new) {
         Some(home) => release(home),
         None if Path::new(DEBIAN_JAR).is_file() => {
-            Ok(OsString::from(format!("{DEBIAN_JAR}:{DEBIAN_LOG_JAR}")))
+            let jars = [DEBIAN_JAR, DEBIAN_LOG_JAR, DEBIAN_CODEC_JAR];
+            Ok(OsString::from(jars.join(":")))
         }
         None => Err(ServerError::ServerMissing {
             looked_in: PathBuf::from(DEBIAN_JAR),
