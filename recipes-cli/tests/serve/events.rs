@@ -27,7 +27,7 @@ async fn first_event_has_what_the_commands_print_and_later_ones_what_has_changed
     let _held = lock(&curator, "/locks/curator").acquire().await.unwrap();
     // As someone's script would queue: no protection id, no record.
     ensemble.create("/locks/hand/lock-0000000003", b"").await;
-    let _deadlock = deadlock(&ensemble, &session, ["/locks/a", "/locks/b"]).await;
+    let _deadlock = deadlock(&ensemble, [&session; 2], ["/locks/a", "/locks/b"]).await;
 
     let connect = connect(&ensemble);
     let served = Served::start(&connect, &[]).await;

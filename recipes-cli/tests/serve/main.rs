@@ -7,10 +7,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod browser;
 mod events;
 mod failures;
 mod http;
 mod lifecycle;
+mod page;
 #[path = "../common/zklock.rs"]
 mod zklock;
 
@@ -33,11 +35,15 @@ async fn start() -> TestEnsemble {
     TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
 }
 
-fn connect(ensemble: &TestEnsemble) -> String {
+fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
     match ensemble {
-        TestEnsemble::Real(server) => server.connect_string(),
+        TestEnsemble::Real(server) => server,
         TestEnsemble::Memory(_) => panic!("a double has no connect string"),
     }
+}
+
+fn connect(ensemble: &TestEnsemble) -> String {
+    server(ensemble).connect_string()
 }
 
 /// `zklock serve`, killed when it is dropped.
@@ -70,17 +76,21 @@ fn lock(session: &Session, path: &str) -> MultiLock {
 }
 
 /// Two owners, each of whom holds one of the locks and waits for the other.
-async fn deadlock(ensemble: &TestEnsemble, session: &Session, paths: [&str; 2]) -> [LockGuard; 2] {
+async fn deadlock(
+    ensemble: &TestEnsemble,
+    sessions: [&Session; 2],
+    paths: [&str; 2],
+) -> [LockGuard; 2] {
     let owners = [Owner::new(), Owner::new()];
-    let locks = paths.map(|it| lock(session, it));
+    let locks = |at: usize| paths.map(|path| lock(sessions[at], path));
+    let ([one_has, one_wants], [other_wants, other_has]) = (locks(0), locks(1));
     let held = [
-        locks[0].acquire_as(&owners[0]).await.unwrap().into(),
-        locks[1].acquire_as(&owners[1]).await.unwrap().into(),
+        one_has.acquire_as(&owners[0]).await.unwrap().into(),
+        other_has.acquire_as(&owners[1]).await.unwrap().into(),
     ];
-    let [a, b] = locks;
     let [one, other] = owners;
-    tokio::spawn(async move { b.acquire_as(&one).await.map(drop) });
-    tokio::spawn(async move { a.acquire_as(&other).await.map(drop) });
+    tokio::spawn(async move { one_wants.acquire_as(&one).await.map(drop) });
+    tokio::spawn(async move { other_wants.acquire_as(&other).await.map(drop) });
     for path in paths {
         ensemble.await_children(path, 2).await;
     }
