@@ -221,6 +221,40 @@ async fn two_thousand_locks_are_shown_counted_and_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_viewer_is_at_outlives_news() {
+    let path = "/locks/m";
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let held = lock(&session, path).acquire().await.unwrap();
+    let node = &held.members()[0].node_path;
+    let (_served, mut browser) = serve(&ensemble).await;
+    browser.shows(PATHS, json!([path])).await;
+
+    let at = browser.press(&button(path)).await;
+    let _n = lock(&session, "/locks/n").acquire().await.unwrap();
+    browser.shows(PATHS, json!([path, "/locks/n"])).await;
+    browser.release(at).await;
+    browser.shows(QUEUES, json!([["holds", node]])).await;
+
+    let select =
+        "getSelection().selectAllChildren(document.querySelector('.queue').rows[0].cells[3])";
+    browser.value(select).await;
+    let _b = lock(&session, "/locks/b").acquire().await.unwrap();
+    let paths = json!(["/locks/b", path, "/locks/n"]);
+    browser.shows(PATHS, paths).await;
+    let selected = browser.value("getSelection().toString()").await;
+    assert_eq!(selected, json!("lock-0000000000"));
+    // The most contended comes first.
+    let waiting = lock(&ensemble.session().await, path);
+    tokio::spawn(async move { waiting.acquire().await.map(drop) });
+    let paths = json!([path, "/locks/b", "/locks/n"]);
+    browser.shows(PATHS, paths).await;
+    let focused = "document.activeElement.title";
+    browser.has(focused, json!(path)).await;
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_needs_its_server_and_nobody_else() {
     let ensemble = start().await;
     let session = ensemble.session().await;
