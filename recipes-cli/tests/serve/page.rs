@@ -202,6 +202,8 @@ async fn two_thousand_locks_are_shown_counted_and_found() {
     let others = (0..LOCKS).step_by(4).filter(|it| *it != 1200).take(299);
     let rows: Vec<_> = [1200].into_iter().chain(others).map(path).collect();
     browser.has(PATHS, json!(rows)).await;
+    // As many as there is room for, each with somebody to whom a line leads.
+    browser.has(&format!("{GRAPH}.length"), json!(30)).await;
     browser.has(ASTRAY, json!([])).await;
 
     let found = path(LOCKS - 2);
