@@ -12,6 +12,7 @@ mod events;
 mod failures;
 mod http;
 mod lifecycle;
+mod mixed;
 mod page;
 #[path = "../common/zklock.rs"]
 mod zklock;
