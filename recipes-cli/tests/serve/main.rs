@@ -76,22 +76,23 @@ fn lock(session: &Session, path: &str) -> MultiLock {
     MultiLock::new(session, [Member::mutex(path)]).unwrap()
 }
 
-/// Two owners, each of whom holds one of the locks and waits for the other.
-async fn deadlock(
+/// Owners in a ring, each of whom holds one of the locks and waits for the next.
+async fn deadlock<const N: usize>(
     ensemble: &TestEnsemble,
-    sessions: [&Session; 2],
-    paths: [&str; 2],
-) -> [LockGuard; 2] {
-    let owners = [Owner::new(), Owner::new()];
-    let locks = |at: usize| paths.map(|path| lock(sessions[at], path));
-    let ([one_has, one_wants], [other_wants, other_has]) = (locks(0), locks(1));
-    let held = [
-        one_has.acquire_as(&owners[0]).await.unwrap().into(),
-        other_has.acquire_as(&owners[1]).await.unwrap().into(),
-    ];
-    let [one, other] = owners;
-    tokio::spawn(async move { one_wants.acquire_as(&one).await.map(drop) });
-    tokio::spawn(async move { other_wants.acquire_as(&other).await.map(drop) });
+    sessions: [&Session; N],
+    paths: [&str; N],
+) -> Vec<LockGuard> {
+    let mut held = Vec::new();
+    let mut wanted = Vec::new();
+    for (at, session) in sessions.into_iter().enumerate() {
+        let owner = Owner::new();
+        let guard = lock(session, paths[at]).acquire_as(&owner).await;
+        held.push(guard.unwrap().into());
+        wanted.push((lock(session, paths[(at + 1) % N]), owner));
+    }
+    for (lock, owner) in wanted {
+        tokio::spawn(async move { lock.acquire_as(&owner).await.map(drop) });
+    }
     for path in paths {
         ensemble.await_children(path, 2).await;
     }

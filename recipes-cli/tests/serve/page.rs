@@ -35,16 +35,18 @@ const GRAPH: &str = "[...document.querySelectorAll('#graph g:has(rect)')].map(it
 const LINES: &str = "[true, false].map(bad => [...document.querySelectorAll('#graph path')].filter(it => \
     it.getAttribute('d').includes('Q') && it.matches('.bad') === bad).length)";
 
-/// Boxes of the graph that are not within it, or lie over another.
+/// Boxes of the graph that are not within it, or lie over another or a label.
 const ASTRAY: &str = "(() => {
     const frame = document.getElementById('graph').getBoundingClientRect();
-    const boxes = [...document.querySelectorAll('#graph rect')].map(it => it.getBoundingClientRect());
+    const places = what => [...document.querySelectorAll('#graph ' + what)].map(it =>
+        it.getBoundingClientRect());
+    const boxes = places('rect'), labels = places('text.lock');
     const apart = (a, b) => a.right < b.left || b.right < a.left
         || a.bottom < b.top || b.bottom < a.top;
     return boxes.filter(it => it.width < 50 || it.height < 10
         || it.left < frame.left || it.right > frame.right
         || it.top < frame.top || it.bottom > frame.bottom
-        || boxes.some(other => other !== it && !apart(it, other)));
+        || [...boxes, ...labels].some(other => other !== it && !apart(it, other)));
 })()";
 
 /// Locks whose rows are marked.
@@ -141,19 +143,19 @@ async fn deadlock_is_drawn_and_marked_until_it_is_resolved() {
         application(&ensemble, "buyer").await,
     ];
     let _other = lock(&buyer, "/locks/bread").acquire().await.unwrap();
-    let locks = ["/locks/oven", "/locks/sacks"];
+    let locks = ["/locks/oven-of-the-old-mill", "/locks/sacks-of-flour"];
     let held = deadlock(&ensemble, [&baker, &miller], locks).await;
-    let oven = lock(&buyer, "/locks/oven");
-    tokio::spawn(async move { oven.acquire().await.map(drop) });
-    ensemble.await_children("/locks/oven", 3).await;
+    let [oven, sacks] = locks;
+    let third = lock(&buyer, oven);
+    tokio::spawn(async move { third.acquire().await.map(drop) });
+    ensemble.await_children(oven, 3).await;
 
     let (_served, mut browser) = serve(&ensemble).await;
     let [baker, miller, buyer] = ["baker", "miller", "buyer"].map(named);
     let drawn = json!([[baker, true], [buyer, false], [miller, true]]);
     browser.shows(GRAPH, drawn).await;
     browser.has(LINES, json!([2, 1])).await;
-    let told =
-        format!("Deadlock 1 of 1: {miller} waits at /locks/oven, {baker} waits at /locks/sacks");
+    let told = format!("Deadlock 1 of 1: {miller} waits at {oven}, {baker} waits at {sacks}");
     browser.has(&text("deadlocks"), json!(told)).await;
     browser.has(MARKED, json!(locks)).await;
     let paths = [&locks[..], &["/locks/bread"]].concat();
@@ -162,14 +164,36 @@ async fn deadlock_is_drawn_and_marked_until_it_is_resolved() {
     browser.has("document.title", title).await;
     browser.has(ASTRAY, json!([])).await;
 
-    let [oven, _sacks] = held;
-    oven.release().await.unwrap();
+    let mut held = held.into_iter();
+    held.next().unwrap().release().await.unwrap();
     let drawn = json!([[baker, false], [miller, false]]);
     browser.shows(GRAPH, drawn).await;
     browser.has(LINES, json!([0, 1])).await;
     browser.has(&text("deadlocks"), json!("")).await;
     browser.has(MARKED, json!([])).await;
     browser.has("document.title", json!("zklock")).await;
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn longer_deadlocks_are_drawn_beside_each_other() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let triangle = [
+        "/a/first-of-three-locks",
+        "/a/second-of-three-locks",
+        "/a/third-of-three-locks",
+    ];
+    let _three = deadlock(&ensemble, [&session; 3], triangle).await;
+    let _six = deadlock(
+        &ensemble,
+        [&session; 6],
+        ["/b/1", "/b/2", "/b/3", "/b/4", "/b/5", "/b/6"],
+    )
+    .await;
+    let (_served, mut browser) = serve(&ensemble).await;
+    browser.shows(LINES, json!([9, 0])).await;
+    browser.has(ASTRAY, json!([])).await;
     browser.close().await;
 }
 
