@@ -33,6 +33,7 @@
 //! | `wire` | what is said over the socket |
 //! | `supervised` | the supervisor, seen from `zklock` |
 //! | `supervisor` | the supervisor |
+//! | `verdict` | what comes of it: the exit code; pure |
 //! | `execute` | how a process becomes the command |
 //! | `signals` | signals that are passed on |
 
@@ -42,6 +43,7 @@ mod signals;
 mod supervised;
 mod supervisor;
 mod tree;
+mod verdict;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -58,7 +60,8 @@ use crate::failure::{Failure, chain, code, warn};
 
 use signals::Signals;
 use supervised::Supervised;
-use wire::{End, Plan};
+use verdict::{Outcome, verdict};
+use wire::Plan;
 
 pub(crate) use execute::{NAME as COMMAND, main as become_command};
 pub(crate) use supervisor::{NAME as SUPERVISOR, main as supervise};
@@ -143,7 +146,7 @@ async fn locked(
     };
     let outcome = command_under(&guard, arguments, signals).await;
     let released = guard.release().await;
-    let (end, mut lost) = outcome?;
+    let (outcome, mut lost) = outcome?;
     match released {
         Ok(()) => {}
         Err(ReleaseError::Lost(error)) => {
@@ -151,7 +154,11 @@ async fn locked(
         }
         Err(error) => warn(&chain(&error)),
     }
-    Ok(verdict(&end, lost))
+    let (code, message) = verdict(&outcome, lost.map(|it| it.to_string()));
+    if let Some(message) = message {
+        warn(&message);
+    }
+    Ok(ExitCode::from(code))
 }
 
 /// Runs the command; when it returns, nothing runs any more that the command has started.
@@ -159,7 +166,7 @@ async fn command_under(
     guard: &LockGuard,
     arguments: &RunArguments,
     signals: &mut Signals,
-) -> Result<(End, Option<LostError>), Failure> {
+) -> Result<(Outcome, Option<LostError>), Failure> {
     let start = |error| Failure::system("start the command's supervisor", &error);
     tree::adopt_orphans().map_err(start)?;
     let plan = Plan {
@@ -169,12 +176,10 @@ async fn command_under(
     let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
     let mut supervised = supervised.map_err(start)?;
     let (end, lost) = supervised.attend(guard, signals).await;
-    let supervisor_ended = supervised.ended();
+    let supervisor = supervised.ended();
     // Nothing is left but where the supervisor was killed.
     tree::end_all().await;
-    supervisor_ended.map_err(start)?;
-    let killed = || Failure::new(code::INTERNAL, "the command's supervisor was killed");
-    Ok((end.ok_or_else(killed)?, lost))
+    Ok((Outcome::of(end, supervisor.map_err(start)?), lost))
 }
 
 /// What the command is told of its locks; paths have no line breaks.
@@ -187,14 +192,4 @@ fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
         ("ZKLOCK_PATHS", paths.join("\n")),
         ("ZKLOCK_TOKENS", tokens.join("\n")),
     ]
-}
-
-fn verdict(end: &End, lost: Option<LostError>) -> ExitCode {
-    let why = match lost {
-        Some(error) => error.to_string(),
-        None if end.for_the_lock => "the ensemble does not answer".to_owned(),
-        None => return ExitCode::from(end.code()),
-    };
-    warn(&format!("{why}; the command {end}"));
-    ExitCode::from(code::LOST)
 }

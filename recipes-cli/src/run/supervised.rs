@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::pin::pin;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use recipes_core::{LockGuard, LostError};
@@ -51,6 +51,8 @@ impl Supervised {
         environment: &[(&'static str, String)],
     ) -> io::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair()?;
+        // Before there is somebody who may have ended by then.
+        wire::hand_over(&ours, io::stdin().as_fd())?;
         let mut supervisor = Command::new(EXECUTABLE);
         supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
         supervisor
@@ -64,7 +66,6 @@ impl Supervised {
         let process = supervisor.spawn()?;
         // Has their socket, whose end is to be noticed.
         drop(supervisor);
-        wire::hand_over(&ours, io::stdin().as_fd())?;
         ours.set_nonblocking(true)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
         Ok(Self {
@@ -79,7 +80,7 @@ impl Supervised {
 
     /// Tells the supervisor what it has to know, until the command has ended.
     ///
-    /// `None` if the supervisor has ended before; and how the lock was lost, if it was.
+    /// `None` if the supervisor has ended without a report; and how the lock was lost, if it was.
     pub(crate) async fn attend(
         &mut self,
         guard: &LockGuard,
@@ -139,7 +140,7 @@ impl Supervised {
     }
 
     /// Closes the socket, which ends what is left, and waits for the end of the supervisor.
-    pub(crate) fn ended(self) -> io::Result<()> {
+    pub(crate) fn ended(self) -> io::Result<ExitStatus> {
         let Self {
             mut process,
             orders,
@@ -147,6 +148,6 @@ impl Supervised {
             ..
         } = self;
         drop((orders, reports));
-        process.wait().map(drop)
+        process.wait()
     }
 }

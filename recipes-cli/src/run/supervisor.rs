@@ -65,10 +65,13 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
         is_asked: false,
         is_killed: false,
     };
-    // Nothing is started before its deadline is known.
+    // Nothing is started before its deadline is known, nor when it has passed.
     let first = next_order(&mut supervisor.orders).await;
+    if !matches!(first, Some(Order::Schedule { .. })) {
+        return Ok(());
+    }
     supervisor.heed(first);
-    if supervisor.is_killed {
+    if supervisor.kill_at.is_some_and(|it| it <= Instant::now()) {
         return Ok(());
     }
     let leader = start(plan, command, input)?;

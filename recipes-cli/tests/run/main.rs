@@ -15,7 +15,9 @@ mod job;
 mod killed;
 mod lost;
 mod process;
+mod refused;
 mod signals;
+mod supervisor;
 #[path = "../common/zklock.rs"]
 mod zklock;
 

@@ -1,0 +1,113 @@
+//! The exit code that says what has become of the command, and a line where there is more to say.
+
+use std::process::ExitStatus;
+
+use super::wire::End;
+use crate::failure::code;
+
+/// What has become of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ended(End),
+    /// The lock was lost, or about to be, before it was started.
+    NotStarted,
+    /// Its supervisor has failed with this exit code, and has said why.
+    Failed(u8),
+    /// Its supervisor was killed, and it with it.
+    Killed,
+}
+
+impl Outcome {
+    /// What the supervisor has reported, and how it has ended itself.
+    pub(crate) fn of(report: Option<End>, supervisor: ExitStatus) -> Self {
+        match (report, supervisor.code()) {
+            (Some(end), _) => Self::Ended(end),
+            (None, Some(0)) => Self::NotStarted,
+            (None, Some(code)) => Self::Failed(u8::try_from(code).unwrap_or(code::INTERNAL)),
+            (None, None) => Self::Killed,
+        }
+    }
+}
+
+/// `lost` says how the lock was lost.
+pub(crate) fn verdict(outcome: &Outcome, lost: Option<String>) -> (u8, Option<String>) {
+    let is_about_to_be_lost = match outcome {
+        Outcome::Ended(end) => end.for_the_lock,
+        Outcome::NotStarted => true,
+        Outcome::Failed(_) | Outcome::Killed => false,
+    };
+    let silent = || "the ensemble does not answer".to_owned();
+    let why = lost.or_else(|| is_about_to_be_lost.then(silent));
+    match (outcome, why) {
+        (Outcome::Ended(end), None) => (end.code(), None),
+        (Outcome::Ended(end), Some(why)) => (code::LOST, Some(format!("{why}; the command {end}"))),
+        (Outcome::NotStarted, why) => {
+            let why = why.unwrap_or_default();
+            let message = format!("{why}; the command was not started");
+            (code::LOST, Some(message))
+        }
+        (Outcome::Failed(code), None) => (*code, None),
+        (Outcome::Failed(_), Some(why)) => (code::LOST, Some(why)),
+        (Outcome::Killed, why) => {
+            let code = why.as_ref().map_or(code::INTERNAL, |_| code::LOST);
+            let why = why.map(|it| it + "; ").unwrap_or_default();
+            let message = format!("{why}the command's supervisor was killed");
+            (code, Some(message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::super::wire::End;
+    use super::{Outcome, verdict};
+
+    fn said(report: Option<End>, wait_status: i32, lost: bool) -> (u8, String) {
+        let outcome = Outcome::of(report, ExitStatus::from_raw(wait_status));
+        let (code, message) = verdict(&outcome, lost.then(|| "gone".to_owned()));
+        (code, message.unwrap_or_default())
+    }
+
+    fn end(code: i32, for_the_lock: bool) -> Option<End> {
+        Some(End {
+            code: Some(code),
+            signal: None,
+            for_the_lock,
+        })
+    }
+
+    fn expected(code: u8, message: &str) -> (u8, String) {
+        (code, message.to_owned())
+    }
+
+    #[test]
+    fn code_of_a_command_is_passed_on_unless_the_lock_was_lost() {
+        assert_eq!(said(end(3, false), 0, false), expected(3, ""));
+        let lost = expected(76, "gone; the command ended with code 3");
+        assert_eq!(said(end(3, false), 0, true), lost);
+        assert_eq!(said(end(3, true), 0, true), lost);
+        let silent = "the ensemble does not answer; the command ended with code 3";
+        assert_eq!(said(end(3, true), 0, false), expected(76, silent));
+    }
+
+    #[test]
+    fn loss_before_the_start_is_a_loss() {
+        let lost = expected(76, "gone; the command was not started");
+        assert_eq!(said(None, 0, true), lost);
+        let silent = "the ensemble does not answer; the command was not started";
+        assert_eq!(said(None, 0, false), expected(76, silent));
+    }
+
+    #[test]
+    fn failed_supervisor_has_spoken_and_a_killed_one_has_not() {
+        assert_eq!(said(None, 70 << 8, false), expected(70, ""));
+        assert_eq!(said(None, 70 << 8, true), expected(76, "gone"));
+        let killed = expected(70, "the command's supervisor was killed");
+        assert_eq!(said(None, 9, false), killed);
+        let lost = expected(76, "gone; the command's supervisor was killed");
+        assert_eq!(said(None, 9, true), lost);
+    }
+}

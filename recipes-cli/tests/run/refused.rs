@@ -1,0 +1,71 @@
+//! What the kernel refuses `zklock`, as container profiles and other users' processes make it do.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+
+use crate::family::Family;
+use crate::zklock::said;
+use crate::{LONG, PATH, server, start};
+
+/// A system call with its first arguments.
+struct Call {
+    number: i64,
+    arguments: [Option<u64>; 2],
+}
+
+/// Takes the descriptor 0 to another place, which of these processes the supervisor alone does.
+fn duplication_of_input() -> Call {
+    const DUPFD_CLOEXEC: u64 = 1030;
+    Call {
+        number: if cfg!(target_arch = "x86_64") { 72 } else { 25 },
+        arguments: [Some(0), Some(DUPFD_CLOEXEC)],
+    }
+}
+
+/// Starts a command that is refused a call, and whatever it starts with it.
+fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
+    let arguments = call.arguments.iter().zip(0..);
+    let conditions = arguments.filter_map(|(value, place)| {
+        let equal = SeccompCmpOp::Eq;
+        SeccompCondition::new(place, SeccompCmpArgLen::Dword, equal, (*value)?).ok()
+    });
+    let rule = SeccompRule::new(conditions.collect()).unwrap();
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(call.number, vec![rule])]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(with.raw_os_error().unsigned_abs()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program = BpfProgram::try_from(filter.unwrap()).unwrap();
+    let runtime = Handle::current();
+    // A filter is of a thread, and of what that starts.
+    let starter = std::thread::spawn(move || {
+        let _inside = runtime.enter();
+        seccompiler::apply_filter(&program).unwrap();
+        command.spawn().unwrap()
+    });
+    starter.join().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn supervisor_that_fails_says_why_and_nobody_says_anything_else() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let mut command = family.run(&connect, &[LONG, PATH], "echo ran > ran");
+    command.stderr(Stdio::piped());
+    let run = start_refused(command, &duplication_of_input(), Errno::MFILE);
+    let ran = run.wait_with_output().await.unwrap();
+    assert!(said(&ran).contains("supervise the command"), "{ran:?}");
+    assert_eq!(ran.status.code(), Some(70));
+    assert_eq!(family.read("ran"), "");
+    ensemble.await_children(PATH, 0).await;
+}
