@@ -24,7 +24,9 @@
 //!
 //! Descendants are found in `/proc`: supervisor and `zklock` are *subreapers*, so that what leaves its
 //! process group, its session or its parent stays below them. What has the privileges of another
-//! user can be found and not killed; that is said.
+//! user can be found and not killed; that is said. A program that becomes `zklock` may have children:
+//! they are left alone. Only what they start meanwhile and leave behind is taken for the command's
+//! where the supervisor was killed, since it has the same parent then.
 //!
 //! | file | noun |
 //! |---|---|
@@ -168,6 +170,7 @@ async fn command_under(
     signals: &mut Signals,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
     let start = |error| Failure::system("start the command's supervisor", &error);
+    let spared = tree::Spared::all();
     tree::adopt_orphans().map_err(start)?;
     let plan = Plan {
         on_lost: arguments.on_lost,
@@ -177,8 +180,10 @@ async fn command_under(
     let mut supervised = supervised.map_err(start)?;
     let (end, lost) = supervised.attend(guard, signals).await;
     let supervisor = supervised.ended();
-    // Nothing is left but where the supervisor was killed.
-    tree::end_all().await;
+    // Its report says that nothing is left. Where it was killed, its processes are ours now.
+    if end.is_none() {
+        tree::end_all(&spared).await;
+    }
     Ok((Outcome::of(end, supervisor.map_err(start)?), lost))
 }
 

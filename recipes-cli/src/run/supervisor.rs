@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::execute;
 use super::signals::Signals;
 use super::supervised::EXECUTABLE;
-use super::tree;
+use super::tree::{self, Spared};
 use super::wire::{self, End, Moment, Order, Plan};
 use crate::arguments::OnLost;
 use crate::failure::Failure;
@@ -126,7 +126,7 @@ impl Supervisor {
         if !self.is_killed {
             self.end_rest().await;
         }
-        let ended = tree::end_all().await;
+        let ended = tree::end_all(&Spared::default()).await;
         let status = status.or_else(|| status_of(leader, ended.into_iter()));
         End {
             code: status.and_then(WaitStatus::exit_status),
@@ -137,13 +137,13 @@ impl Supervisor {
 
     /// Lets what the command has left behind end by itself, for a while.
     async fn end_rest(&mut self) {
-        if tree::descendants().is_empty() {
+        if tree::descendants(&Spared::default()).is_empty() {
             return;
         }
         ask();
         let killed_at = Instant::now() + REST_GRACE;
         // The last of them is a child of this process by then, so that its end is an event.
-        while !self.is_killed && !tree::descendants().is_empty() {
+        while !self.is_killed && !tree::descendants(&Spared::default()).is_empty() {
             tokio::select! {
                 biased;
                 event = self.next_event() => self.act(event),

@@ -27,9 +27,16 @@ struct Entry {
     pid: i32,
     parent: i32,
     is_running: bool,
+    /// Ticks from the start of the machine to that of the process.
+    started: u64,
 }
 
 impl Entry {
+    /// Which process it is; a later one with its number is another.
+    fn identity(&self) -> Identity {
+        (self.pid, self.started)
+    }
+
     /// Reads `pid (name) state parent ...`; the name may have anything in it.
     fn parse(stat: &str) -> Option<Self> {
         let (pid, _) = stat.split_once(" (")?;
@@ -41,7 +48,26 @@ impl Entry {
             pid: pid.parse().ok()?,
             parent: words.next()?.parse().ok()?,
             is_running,
+            started: words.nth(17)?.parse().ok()?,
         })
+    }
+}
+
+type Identity = (i32, u64);
+
+/// Processes below this one that are none of its business, with all that they start.
+///
+/// A program that becomes `zklock` may have children, such as what a shell's `2> >(logger)` started.
+#[derive(Debug, Default)]
+pub(crate) struct Spared(BTreeSet<Identity>);
+
+impl Spared {
+    /// Those that there are now.
+    pub(crate) fn all() -> Self {
+        let own = getpid().as_raw_nonzero().get();
+        let entries = entries();
+        let found = below(own, &entries, &Self::default());
+        Self(found.iter().map(|it| it.identity()).collect())
     }
 }
 
@@ -61,8 +87,8 @@ fn entries() -> Vec<Entry> {
         .collect()
 }
 
-/// Those of the processes that are below `root` and run.
-fn below(root: i32, entries: &[Entry]) -> Vec<i32> {
+/// Those of the processes that are below `root`.
+fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry> {
     let mut children: BTreeMap<i32, Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
         children.entry(entry.parent).or_default().push(entry);
@@ -72,12 +98,10 @@ fn below(root: i32, entries: &[Entry]) -> Vec<i32> {
     let mut parents = vec![root];
     // Each process is visited once.
     while let Some(parent) = parents.pop() {
-        for entry in children.get(&parent).into_iter().flatten() {
-            if seen.insert(entry.pid) {
+        for entry in children.get(&parent).into_iter().flatten().copied() {
+            if !spared.0.contains(&entry.identity()) && seen.insert(entry.pid) {
                 parents.push(entry.pid);
-                if entry.is_running {
-                    found.push(entry.pid);
-                }
+                found.push(entry);
             }
         }
     }
@@ -85,15 +109,17 @@ fn below(root: i32, entries: &[Entry]) -> Vec<i32> {
 }
 
 /// The descendants of this process that run.
-pub(crate) fn descendants() -> Vec<Pid> {
+pub(crate) fn descendants(spared: &Spared) -> Vec<Pid> {
     let own = getpid().as_raw_nonzero().get();
-    let found = below(own, &entries());
-    found.into_iter().filter_map(Pid::from_raw).collect()
+    let entries = entries();
+    let found = below(own, &entries, spared).into_iter();
+    let running = found.filter(|it| it.is_running);
+    running.filter_map(|it| Pid::from_raw(it.pid)).collect()
 }
 
 /// Sends a signal to all of them.
 pub(crate) fn signal_all(signal: Signal) {
-    for pid in descendants() {
+    for pid in descendants(&Spared::default()) {
         // It may have gone, or be another user's.
         let _ = kill_process(pid, signal);
     }
@@ -101,13 +127,13 @@ pub(crate) fn signal_all(signal: Signal) {
 
 /// Kills all of them, and those that they start meanwhile, and returns when none of them runs; with
 /// the children of this process among them.
-pub(crate) async fn end_all() -> Vec<(Pid, WaitStatus)> {
+pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
     let mut ended = Vec::new();
     let mut strangers = BTreeSet::new();
     // Ends with the last of them: what is killed starts no more.
     loop {
         let mut is_one_left = false;
-        for pid in descendants() {
+        for pid in descendants(spared) {
             match kill_process(pid, Signal::KILL) {
                 Err(Errno::PERM) => {
                     if strangers.insert(pid.as_raw_nonzero()) {
@@ -134,28 +160,45 @@ pub(crate) fn reap() -> Option<(Pid, WaitStatus)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, below};
+    use super::{Entry, Spared, below};
 
     fn entry(pid: i32, parent: i32, is_running: bool) -> Entry {
         Entry {
             pid,
             parent,
             is_running,
+            started: 50,
         }
+    }
+
+    fn pids(found: &[&Entry]) -> Vec<i32> {
+        let mut pids: Vec<_> = found.iter().map(|it| it.pid).collect();
+        pids.sort_unstable();
+        pids
     }
 
     #[test]
     fn names_of_processes_may_have_anything_in_them() {
-        let stat = "12 (a) Z 1 (b)) S 7 12 12 0 -1";
-        assert_eq!(Entry::parse(stat), Some(entry(12, 7, true)));
-        assert_eq!(Entry::parse("9 (x) Z 1 9"), Some(entry(9, 1, false)));
-        for broken in ["", "12", "12 (x", "12 (x) S", "x (x) S 1", "1 (x) S y"] {
+        let rest = "12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 50 9";
+        let stat = format!("12 (a) Z 1 (b)) S 7 {rest}");
+        assert_eq!(Entry::parse(&stat), Some(entry(12, 7, true)));
+        let stat = format!("9 (x) Z 1 {rest}");
+        assert_eq!(Entry::parse(&stat), Some(entry(9, 1, false)));
+        for broken in [
+            "",
+            "12",
+            "12 (x",
+            "12 (x) S",
+            "x (x) S 1",
+            "1 (x) S y",
+            "9 (x) S 1 9",
+        ] {
             assert_eq!(Entry::parse(broken), None, "{broken}");
         }
     }
 
     #[test]
-    fn descendants_of_a_zombie_are_found_and_it_is_not() {
+    fn descendants_of_a_zombie_are_found() {
         let all = [
             entry(1, 0, true),
             entry(10, 1, true),
@@ -164,15 +207,26 @@ mod tests {
             entry(13, 12, true),
             entry(20, 1, true),
         ];
-        let mut found = below(10, &all);
-        found.sort_unstable();
-        assert_eq!(found, [12, 13]);
+        assert_eq!(pids(&below(10, &all, &Spared::default())), [11, 12, 13]);
+    }
+
+    #[test]
+    fn spared_processes_are_left_alone_with_theirs_and_later_ones_of_their_number_are_not() {
+        let all = [
+            entry(10, 1, true),
+            entry(11, 10, true),
+            entry(12, 11, true),
+            entry(13, 10, true),
+            entry(14, 13, true),
+        ];
+        let spared = Spared([(11, 50), (13, 49)].into());
+        assert_eq!(pids(&below(10, &all, &spared)), [13, 14]);
     }
 
     #[test]
     fn processes_that_were_read_at_different_moments_end_the_search() {
         // A number was used again between two reads.
         let all = [entry(10, 11, true), entry(11, 10, true)];
-        assert_eq!(below(10, &all), [11]);
+        assert_eq!(pids(&below(10, &all, &Spared::default())), [11]);
     }
 }

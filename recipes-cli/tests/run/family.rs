@@ -64,12 +64,16 @@ impl Family {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// Those that have written themselves down and are there.
+    pub(crate) fn written(&self) -> Vec<Member> {
+        self.read("family").lines().filter_map(member).collect()
+    }
+
     /// Waits until all of them run.
     pub(crate) async fn members(&self, ensemble: &TestEnsemble) -> Vec<Member> {
         ensemble
             .until("a family", async || {
-                let written = self.read("family");
-                let members: Vec<_> = written.lines().filter_map(member).collect();
+                let members = self.written();
                 (members.len() == MEMBERS).then_some(members)
             })
             .await
@@ -84,7 +88,7 @@ impl Family {
 /// What goes on though it should not does not outlive a test that says so.
 impl Drop for Family {
     fn drop(&mut self) {
-        for member in self.read("family").lines().filter_map(member) {
+        for member in self.written() {
             if let Some(pid) = Pid::from_raw(member.pid) {
                 // It has gone, as it should.
                 let _ = kill_process(pid, Signal::KILL);

@@ -17,6 +17,7 @@ mod lost;
 mod process;
 mod refused;
 mod signals;
+mod spared;
 mod supervisor;
 #[path = "../common/zklock.rs"]
 mod zklock;
