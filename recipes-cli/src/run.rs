@@ -170,7 +170,7 @@ async fn command_under(
     signals: &mut Signals,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
     let start = |error| Failure::system("start the command's supervisor", &error);
-    let spared = tree::Spared::all();
+    let spared = tree::Spared::all().map_err(start)?;
     tree::adopt_orphans().map_err(start)?;
     let plan = Plan {
         on_lost: arguments.on_lost,

@@ -137,13 +137,13 @@ impl Supervisor {
 
     /// Lets what the command has left behind end by itself, for a while.
     async fn end_rest(&mut self) {
-        if tree::descendants(&Spared::default()).is_empty() {
+        if !tree::may_have_descendants() {
             return;
         }
         ask();
         let killed_at = Instant::now() + REST_GRACE;
         // The last of them is a child of this process by then, so that its end is an event.
-        while !self.is_killed && !tree::descendants(&Spared::default()).is_empty() {
+        while !self.is_killed && tree::may_have_descendants() {
             tokio::select! {
                 biased;
                 event = self.next_event() => self.act(event),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -12,9 +12,13 @@ use rustix::process::{
 
 use crate::failure::warn;
 
-/// How often the kernel is asked whether a process is gone that is not our child; it tells only
-/// parents, and ends a process within a millisecond.
-const POLL: Duration = Duration::from_millis(2);
+/// How soon the kernel is asked whether a process is gone that is not our child; it tells only
+/// parents, and ends most processes within a millisecond.
+const POLL_MIN: Duration = Duration::from_millis(2);
+/// How often, in the end. Each time all of `/proc` is read.
+const POLL_MAX: Duration = Duration::from_millis(100);
+
+const UNSEEN: &str = "cannot see which processes run";
 
 /// From now on processes whose parents end become children of this one, if they are below it.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
@@ -63,28 +67,39 @@ pub(crate) struct Spared(BTreeSet<Identity>);
 
 impl Spared {
     /// Those that there are now.
-    pub(crate) fn all() -> Self {
+    pub(crate) fn all() -> io::Result<Self> {
         let own = getpid().as_raw_nonzero().get();
-        let entries = entries();
+        let entries = entries()?;
         let found = below(own, &entries, &Self::default());
-        Self(found.iter().map(|it| it.identity()).collect())
+        Ok(Self(found.iter().map(|it| it.identity()).collect()))
     }
 }
 
-/// All processes that can be seen.
-fn entries() -> Vec<Entry> {
-    let Ok(folders) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let is_process = |name: &str| name.bytes().all(|it| it.is_ascii_digit());
-    let folders = folders.filter_map(|it| it.ok()?.file_name().into_string().ok());
-    let stats = folders
-        .filter(|name| is_process(name))
-        // One that has gone meanwhile has no entry any more.
-        .filter_map(|name| fs::read(format!("/proc/{name}/stat")).ok());
-    stats
-        .filter_map(|stat| Entry::parse(&String::from_utf8_lossy(&stat)))
-        .collect()
+/// All processes that can be seen; an error where one that is there may be missing.
+fn entries() -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for folder in fs::read_dir("/proc")? {
+        let name = folder?.file_name();
+        let is_process = |name: &&str| name.bytes().all(|it| it.is_ascii_digit());
+        let Some(name) = name.to_str().filter(is_process) else {
+            continue;
+        };
+        match fs::read(format!("/proc/{name}/stat")) {
+            Ok(stat) => entries.push(Entry::parse(&String::from_utf8_lossy(&stat)).ok_or_else(
+                || io::Error::new(ErrorKind::InvalidData, format!("/proc/{name}/stat is odd")),
+            )?),
+            // It has gone meanwhile. Or /proc hides what is other users', which could not be
+            // signalled either.
+            Err(error) if is_gone(&error) || error.kind() == ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(entries)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::SRCH].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|it| gone.contains(&it))
 }
 
 /// Those of the processes that are below `root`.
@@ -109,19 +124,32 @@ fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry>
 }
 
 /// The descendants of this process that run.
-pub(crate) fn descendants(spared: &Spared) -> Vec<Pid> {
+fn descendants(spared: &Spared) -> io::Result<Vec<Pid>> {
     let own = getpid().as_raw_nonzero().get();
-    let entries = entries();
+    let entries = entries()?;
     let found = below(own, &entries, spared).into_iter();
     let running = found.filter(|it| it.is_running);
-    running.filter_map(|it| Pid::from_raw(it.pid)).collect()
+    Ok(running.filter_map(|it| Pid::from_raw(it.pid)).collect())
+}
+
+/// Whether there may be a descendant that runs.
+pub(crate) fn may_have_descendants() -> bool {
+    descendants(&Spared::default()).map_or(true, |it| !it.is_empty())
 }
 
 /// Sends a signal to all of them.
 pub(crate) fn signal_all(signal: Signal) {
-    for pid in descendants(&Spared::default()) {
-        // It may have gone, or be another user's.
-        let _ = kill_process(pid, signal);
+    match descendants(&Spared::default()) {
+        Ok(descendants) => {
+            for pid in descendants {
+                // It may have gone, or be another user's.
+                let _ = kill_process(pid, signal);
+            }
+        }
+        Err(error) => {
+            let number = signal.as_raw();
+            warn(&format!("{UNSEEN}: {error}; signal {number} is not sent"));
+        }
     }
 }
 
@@ -130,10 +158,19 @@ pub(crate) fn signal_all(signal: Signal) {
 pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
     let mut ended = Vec::new();
     let mut strangers = BTreeSet::new();
+    let mut is_unseen = false;
+    let mut pause = POLL_MIN;
     // Ends with the last of them: what is killed starts no more.
     loop {
         let mut is_one_left = false;
-        for pid in descendants(spared) {
+        let descendants = descendants(spared).unwrap_or_else(|error| {
+            if !std::mem::replace(&mut is_unseen, true) {
+                warn(&format!("{UNSEEN}: {error}; the lock is kept meanwhile"));
+            }
+            is_one_left = true;
+            Vec::new()
+        });
+        for pid in descendants {
             match kill_process(pid, Signal::KILL) {
                 Err(Errno::PERM) => {
                     if strangers.insert(pid.as_raw_nonzero()) {
@@ -148,8 +185,14 @@ pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
         if !is_one_left {
             return ended;
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
     }
+}
+
+/// A process that waits for a device or a file system may take minutes to go.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(POLL_MAX)
 }
 
 /// Takes note of one child that has ended.
@@ -160,7 +203,7 @@ pub(crate) fn reap() -> Option<(Pid, WaitStatus)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Spared, below};
+    use super::{Entry, POLL_MAX, POLL_MIN, Spared, below, longer};
 
     fn entry(pid: i32, parent: i32, is_running: bool) -> Entry {
         Entry {
@@ -228,5 +271,15 @@ mod tests {
         // A number was used again between two reads.
         let all = [entry(10, 11, true), entry(11, 10, true)];
         assert_eq!(pids(&below(10, &all, &Spared::default())), [11]);
+    }
+
+    #[test]
+    fn processes_that_take_their_time_are_asked_for_less_and_less_often() {
+        let pauses: Vec<_> = std::iter::successors(Some(POLL_MIN), |it| Some(longer(*it)))
+            .take(8)
+            .map(|it| it.as_millis())
+            .collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 100, 100]);
+        assert_eq!(longer(POLL_MAX), POLL_MAX);
     }
 }

@@ -4,16 +4,20 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 
 use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
-use crate::family::Family;
-use crate::zklock::said;
-use crate::{LONG, PATH, server, start};
+use crate::family::{Family, alive, named};
+use crate::process::{ended, pid, signal};
+use crate::zklock::{PATIENCE, said};
+use crate::{LONG, PATH, next_in_line, server, start};
 
 /// A system call with its first arguments.
 struct Call {
@@ -68,4 +72,37 @@ async fn supervisor_that_fails_says_why_and_nobody_says_anything_else() {
     assert_eq!(ran.status.code(), Some(70));
     assert_eq!(family.read("ran"), "");
     ensemble.await_children(PATH, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_is_kept_as_long_as_nobody_can_see_what_runs() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let mut command = family.command(&connect, &[LONG, PATH]);
+    let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap()).lines();
+    let members = family.members(&ensemble).await;
+    let (_session, mut next) = next_in_line(&ensemble).await;
+    let files = |current| {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let limit = Rlimit { current, maximum };
+        prlimit(Pid::from_raw(pid(&run)), Resource::Nofile, limit).unwrap()
+    };
+    let before = files(Some(0));
+    signal(named(&members, "shell").parent(), Signal::KILL);
+    let told = async {
+        tokio::select! {
+            line = said.next_line() => line.unwrap().unwrap(),
+            granted = &mut next => panic!("{granted:?} while these run: {:?}", alive(&members)),
+        }
+    };
+    let told = timeout(PATIENCE, told).await.expect("nothing is said");
+    assert!(told.contains("cannot see which processes run"), "{told}");
+    files(before.current);
+    let granted = next.await.unwrap();
+    let left = alive(&members);
+    assert!(left.is_empty(), "granted while these run: {left:?}");
+    assert_eq!(ended(&mut run).await, Some(70));
+    drop(granted);
 }
