@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `zklock` is killed | killed when the socket closes |
 //! | `zklock` is halted | end by the last deadline that was handed down |
+//! | the supervisor is halted | killed with it by `zklock`, just after the loss |
 //! | the supervisor is killed | the command by the kernel, the others by `zklock`, before it releases |
 //! | both are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
@@ -179,12 +180,14 @@ async fn command_under(
     let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
     let mut supervised = supervised.map_err(start)?;
     let (end, lost) = supervised.attend(guard, signals).await;
+    let may_have_started = supervised.may_have_started();
     let supervisor = supervised.ended();
     // Its report says that nothing is left. Where it was killed, its processes are ours now.
     if end.is_none() {
         tree::end_all(&spared).await;
     }
-    Ok((Outcome::of(end, supervisor.map_err(start)?), lost))
+    let outcome = Outcome::of(end, may_have_started, supervisor.map_err(start)?);
+    Ok((outcome, lost))
 }
 
 /// What the command is told of its locks; paths have no line breaks.

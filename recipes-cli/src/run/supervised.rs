@@ -13,7 +13,7 @@ use recipes_core::{LockGuard, LostError};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::schedule::Schedule;
 use super::signals::Signals;
@@ -30,6 +30,11 @@ pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 const LOOKS_PER_LEASE: u32 = 16;
 /// And not more often than this, for leases that are about to end.
 const LOOK_MIN: Duration = Duration::from_millis(5);
+/// After the loss the supervisor has this part of a lease to report that all are gone. As much again
+/// is left then until the ensemble may let the next one in.
+const REPORTS_PER_LEASE: u32 = 12;
+/// An order that takes longer is not read: the supervisor is halted, and its socket full.
+const ORDER_MAX: Duration = Duration::from_millis(50);
 /// Once nothing is to come any more; any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -78,7 +83,8 @@ impl Supervised {
         })
     }
 
-    /// Tells the supervisor what it has to know, until the command has ended.
+    /// Tells the supervisor what it has to know, until the command has ended. One that does not
+    /// report in time that it has ended a command without a lock is killed.
     ///
     /// `None` if the supervisor has ended without a report; and how the lock was lost, if it was.
     pub(crate) async fn attend(
@@ -88,9 +94,11 @@ impl Supervised {
     ) -> (Option<End>, Option<LostError>) {
         let mut loss = pin!(guard.lost());
         let mut lost = None;
+        let mut report_by = None;
         loop {
             let look_again = match self.follow(guard).await {
                 Ok(look_again) => look_again,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => ORDER_MAX,
                 // It has closed the socket: its last words may still be there.
                 Err(_) => IDLE,
             };
@@ -102,8 +110,11 @@ impl Supervised {
                     return (end, lost);
                 }
                 error = &mut loss, if lost.is_none() => {
-                    if self.plan.on_lost == OnLost::Ignore {
-                        warn(&format!("{error}; the command goes on without it"));
+                    match self.plan.on_lost {
+                        OnLost::Ignore if self.told.is_some() => {
+                            warn(&format!("{error}; the command goes on without it"));
+                        }
+                        _ => report_by = Some(Instant::now() + self.lease / REPORTS_PER_LEASE),
                     }
                     lost = Some(error);
                     self.tell(Order::Lost).await.ok();
@@ -112,6 +123,11 @@ impl Supervised {
                     if !signals.came_from_terminal(signal) {
                         self.tell(Order::Signal(signal.as_raw())).await.ok();
                     }
+                }
+                () = at(report_by) => {
+                    // Takes the command with it, and leaves the others to us.
+                    self.process.kill().ok();
+                    return (None, lost);
                 }
                 () = sleep(look_again) => {}
             }
@@ -125,18 +141,24 @@ impl Supervised {
         };
         let left = until.saturating_duration_since(Instant::now());
         if self.told != Some(until) {
-            self.told = Some(until);
             // Only the ensemble knows what session timeout it has granted; this comes near to half of
             // it, from below.
             self.lease = self.lease.max(left);
             let schedule = Schedule::of(self.plan.on_lost, until, self.lease);
             self.tell(schedule.into()).await?;
+            self.told = Some(until);
         }
         Ok((left / LOOKS_PER_LEASE).max(LOOK_MIN))
     }
 
     async fn tell(&mut self, order: Order) -> io::Result<()> {
-        self.orders.write_all(&wire::line(&order)?).await
+        let line = wire::line(&order)?;
+        timeout(ORDER_MAX, self.orders.write_all(&line)).await?
+    }
+
+    /// Whether the supervisor was ever told that it may start the command.
+    pub(crate) fn may_have_started(&self) -> bool {
+        self.told.is_some()
     }
 
     /// Closes the socket, which ends what is left, and waits for the end of the supervisor.
@@ -149,5 +171,13 @@ impl Supervised {
         } = self;
         drop((orders, reports));
         process.wait()
+    }
+}
+
+/// Completes then; never, if that is unknown.
+pub(crate) async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

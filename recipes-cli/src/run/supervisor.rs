@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::execute;
 use super::signals::Signals;
-use super::supervised::EXECUTABLE;
+use super::supervised::{EXECUTABLE, at};
 use super::tree::{self, Spared};
 use super::wire::{self, End, Moment, Order, Plan};
 use crate::arguments::OnLost;
@@ -213,13 +213,6 @@ fn status_of(leader: Pid, ended: impl Iterator<Item = (Pid, WaitStatus)>) -> Opt
         }
     }
     status
-}
-
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn next_order(orders: &mut Option<Orders>) -> Option<Order> {

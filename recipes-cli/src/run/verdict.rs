@@ -19,11 +19,12 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// What the supervisor has reported, and how it has ended itself.
-    pub(crate) fn of(report: Option<End>, supervisor: ExitStatus) -> Self {
+    pub(crate) fn of(report: Option<End>, may_have_started: bool, supervisor: ExitStatus) -> Self {
         match (report, supervisor.code()) {
             (Some(end), _) => Self::Ended(end),
             (None, Some(0)) => Self::NotStarted,
             (None, Some(code)) => Self::Failed(u8::try_from(code).unwrap_or(code::INTERNAL)),
+            (None, None) if !may_have_started => Self::NotStarted,
             (None, None) => Self::Killed,
         }
     }
@@ -66,7 +67,7 @@ mod tests {
     use super::{Outcome, verdict};
 
     fn said(report: Option<End>, wait_status: i32, lost: bool) -> (u8, String) {
-        let outcome = Outcome::of(report, ExitStatus::from_raw(wait_status));
+        let outcome = Outcome::of(report, true, ExitStatus::from_raw(wait_status));
         let (code, message) = verdict(&outcome, lost.then(|| "gone".to_owned()));
         (code, message.unwrap_or_default())
     }
@@ -99,6 +100,8 @@ mod tests {
         assert_eq!(said(None, 0, true), lost);
         let silent = "the ensemble does not answer; the command was not started";
         assert_eq!(said(None, 0, false), expected(76, silent));
+        let killed = Outcome::of(None, false, ExitStatus::from_raw(9));
+        assert_eq!(killed, Outcome::NotStarted);
     }
 
     #[test]

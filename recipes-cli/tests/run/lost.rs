@@ -1,6 +1,7 @@
 //! The lock is lost while the command runs.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use recipes_core::Session;
 use recipes_testing::{Direction, FaultProxy, TestEnsemble};
@@ -13,8 +14,14 @@ use crate::family::{Family, Member, alive, gone, named};
 use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, SHORT, SOON, next_in_line, server, start, token};
 
+#[derive(Debug)]
+enum Supervisor {
+    Runs,
+    Halted,
+}
+
 /// A family that runs under the lock, and who waits behind it.
-async fn cut_off(ensemble: &TestEnsemble, on_lost: &str) {
+async fn cut_off(ensemble: &TestEnsemble, on_lost: &str, supervisor: Supervisor) {
     let proxy = FaultProxy::start(&server(ensemble).connect_string())
         .await
         .unwrap();
@@ -28,6 +35,9 @@ async fn cut_off(ensemble: &TestEnsemble, on_lost: &str) {
         .unwrap();
     let members = family.members(ensemble).await;
     let (_session, next) = next_in_line(ensemble).await;
+    if let Supervisor::Halted = supervisor {
+        signal(named(&members, "shell").parent(), Signal::STOP);
+    }
     proxy.black_hole(Direction::ToServer);
     proxy.black_hole(Direction::FromServer);
     let since = Instant::now();
@@ -43,19 +53,28 @@ async fn cut_off(ensemble: &TestEnsemble, on_lost: &str) {
         (granted, since.elapsed())
     };
     let (gone_after, (granted, granted_after)) = tokio::join!(gone_at, granted);
-    println!("--on-lost {on_lost}: gone after {gone_after:?}, granted after {granted_after:?}");
+    println!(
+        "--on-lost {on_lost}, {supervisor:?}: gone after {gone_after:?}, granted after {granted_after:?}"
+    );
     assert!(token(&granted) > family.token());
     assert_eq!(ended(&mut run).await, Some(76));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_any_more_when_a_partition_gives_the_lock_to_the_next() {
-    cut_off(&start().await, "term").await;
+    cut_off(&start().await, "term", Supervisor::Runs).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_any_more_when_a_partition_gives_it_on_without_asking_first() {
-    cut_off(&start().await, "kill").await;
+    cut_off(&start().await, "kill", Supervisor::Runs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_any_more_when_it_is_given_on_while_the_supervisor_is_halted() {
+    for on_lost in ["term", "kill"] {
+        cut_off(&start().await, on_lost, Supervisor::Halted).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,6 +140,29 @@ async fn command_is_killed_at_once_when_its_node_is_deleted() {
     assert!(ordered.elapsed() < SOON);
     assert_eq!(ended(&mut run).await, Some(76));
     ensemble.await_children(PATH, 0).await;
+}
+
+/// It reads nothing any more, whatever it is told meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_is_killed_soon_when_its_node_is_deleted_while_the_supervisor_is_halted() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let mut run = family.command(&connect, &[LONG, PATH]).spawn().unwrap();
+    let members = family.members(&ensemble).await;
+    let node = ensemble.await_children(PATH, 1).await;
+    signal(named(&members, "shell").parent(), Signal::STOP);
+    // Some three hundred fill the socket. Signals that come too fast become one.
+    for _ in 0..1000 {
+        signal(pid(&run), Signal::HUP);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let ordered = Instant::now();
+    ensemble.delete(&format!("{PATH}/{}", node[0])).await;
+    gone(&ensemble, &members).await;
+    println!("halted supervisor: gone after {:?}", ordered.elapsed());
+    assert!(ordered.elapsed() < SOON);
+    assert_eq!(ended(&mut run).await, Some(76));
 }
 
 /// A family whose `zklock` is halted until somebody else has the lock.
