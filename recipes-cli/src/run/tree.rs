@@ -137,18 +137,20 @@ pub(crate) fn may_have_descendants() -> bool {
     descendants(&Spared::default()).map_or(true, |it| !it.is_empty())
 }
 
-/// Sends a signal to all of them.
+/// Sends a signal to all of them, and says whom it cannot reach.
 pub(crate) fn signal_all(signal: Signal) {
-    match descendants(&Spared::default()) {
-        Ok(descendants) => {
-            for pid in descendants {
-                // It may have gone, or be another user's.
-                let _ = kill_process(pid, signal);
-            }
-        }
-        Err(error) => {
-            let number = signal.as_raw();
-            warn(&format!("{UNSEEN}: {error}; signal {number} is not sent"));
+    let number = signal.as_raw();
+    let descendants = match descendants(&Spared::default()) {
+        Ok(descendants) => descendants,
+        Err(error) => return warn(&format!("{UNSEEN}: {error}; signal {number} is not sent")),
+    };
+    for pid in descendants {
+        // Another error: it has gone.
+        if kill_process(pid, signal) == Err(Errno::PERM) {
+            let pid = pid.as_raw_nonzero();
+            warn(&format!(
+                "process {pid} is another user's: signal {number} does not reach it"
+            ));
         }
     }
 }

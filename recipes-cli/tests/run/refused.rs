@@ -34,6 +34,18 @@ fn duplication_of_input() -> Call {
     }
 }
 
+/// Asks a process to end, as if it were another user's.
+fn termination() -> Call {
+    Call {
+        number: if cfg!(target_arch = "x86_64") {
+            62
+        } else {
+            129
+        },
+        arguments: [None, Some(Signal::TERM.as_raw().try_into().unwrap())],
+    }
+}
+
 /// Starts a command that is refused a call, and whatever it starts with it.
 fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
     let arguments = call.arguments.iter().zip(0..);
@@ -105,4 +117,24 @@ async fn lock_is_kept_as_long_as_nobody_can_see_what_runs() {
     assert!(left.is_empty(), "granted while these run: {left:?}");
     assert_eq!(ended(&mut run).await, Some(70));
     drop(granted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_that_does_not_reach_a_process_is_said() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let connect = server(&ensemble).connect_string();
+    let script = r#"echo "shell $$" > family; exec sleep 1000"#;
+    let mut command = family.run(&connect, &[LONG, PATH], script);
+    command.stderr(Stdio::piped());
+    let mut run = start_refused(command, &termination(), Errno::PERM);
+    let mut said = BufReader::new(run.stderr.take().unwrap()).lines();
+    let shell = async || family.written().pop();
+    let shell = ensemble.until("the command", shell).await;
+    signal(pid(&run), Signal::TERM);
+    let told = timeout(PATIENCE, said.next_line()).await;
+    let told = told.expect("nothing is said").unwrap().unwrap();
+    let expected = format!("process {} is another user's: signal 15", shell.pid);
+    assert!(told.contains(&expected), "{told}");
+    assert!(shell.is_alive());
 }
