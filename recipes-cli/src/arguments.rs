@@ -147,8 +147,8 @@ pub(crate) struct RunArguments {
     /// How the locks are held
     #[arg(long, value_enum, default_value_t = Mode::Mutex)]
     pub(crate) mode: Mode,
-    /// Give up after so long without the lock (such as 500ms, 30s, 5m); 0s takes a free lock only.
-    /// Without it, wait as long as it takes
+    /// Give up after so long without the lock (such as 500ms, 30s, 5m), the time to connect
+    /// included; 0s takes a free lock only. Without it, wait as long as it takes
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// What becomes of the command when the lock is lost
@@ -209,10 +209,11 @@ lost, and the command is killed when the job goes on.
 The command finds ZKLOCK_PATHS and ZKLOCK_TOKENS in its environment, one a line in the same order. A
 store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
 
-Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 69 no
-connection; 70 internal; 75 not acquired in time; 76 lost while the command ran; 77 no permission.
-126 and 127: the command cannot be run, or is not found. A command that itself ends with one of these
-cannot be told from zklock by the code: let it use others. (zklock also says why, on stderr.)";
+Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 66 no such
+chroot; 69 no connection; 70 internal; 75 others had the lock all the time; 76 lost while the command
+ran, or about to; 77 no permission. 126 and 127: the command cannot be run, or is not found. A command
+that itself ends with one of these cannot be told from zklock by the code: let it use others. (zklock
+also says why, on stderr.)";
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -36,6 +36,7 @@
 //! | `wire` | what is said over the socket |
 //! | `supervised` | the supervisor, seen from `zklock` |
 //! | `supervisor` | the supervisor |
+//! | `waiting` | the way to the locks, in the time that there is |
 //! | `verdict` | what comes of it: the exit code; pure |
 //! | `execute` | how a process becomes the command |
 //! | `signals` | signals that are passed on |
@@ -47,27 +48,34 @@ mod supervised;
 mod supervisor;
 mod tree;
 mod verdict;
+mod waiting;
 mod wire;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use recipes_core::{
     ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, validate_path,
 };
 use recipes_multilock::{Member, MultiLock};
 
+use tokio::time::sleep;
+
 use crate::arguments::{EnsembleArguments, Mode, RunArguments};
-use crate::ensemble;
 use crate::failure::{Failure, chain, code, warn};
 
 use signals::Signals;
 use supervised::Supervised;
 use verdict::{Outcome, verdict};
+use waiting::TimeLimit;
 use wire::Plan;
 
 pub(crate) use execute::{NAME as COMMAND, main as become_command};
 pub(crate) use supervisor::{NAME as SUPERVISOR, main as supervise};
+
+/// An ensemble that has not answered has so long to hear that the session is over.
+const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
 /// Waits for the locks, runs the command, and says how it ended.
 pub(crate) async fn run(
@@ -81,15 +89,20 @@ pub(crate) async fn run(
     };
     let listen = |error| Failure::system("listen to signals", &error);
     let mut signals = Signals::listen().map_err(listen)?;
+    let limit = TimeLimit::starting_now(arguments.timeout);
     let application = application(arguments);
     let session = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        session = ensemble::connect(ensemble, &application) => session?,
+        session = waiting::connect(ensemble, &application, limit) => session?,
     };
-    let outcome = locked(&session, arguments, &options, &mut signals).await;
+    let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
+    let is_unanswered = matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
     // After a failure too: otherwise others wait for our nodes until the session times out.
-    session.close().await;
+    tokio::select! {
+        () = session.close() => {}
+        () = sleep(CLOSE_UNANSWERED_MAX), if is_unanswered => {}
+    }
     outcome
 }
 
@@ -127,6 +140,7 @@ async fn locked(
     session: &Session,
     arguments: &RunArguments,
     options: &LockOptions,
+    limit: TimeLimit,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let member = match arguments.mode {
@@ -136,16 +150,10 @@ async fn locked(
     };
     let members = arguments.paths.iter().map(member);
     let lock = MultiLock::new(session, members.map(|it| it.options(options.clone())))?;
-    let acquired = async {
-        match arguments.timeout {
-            Some(timeout) => lock.acquire_timeout(timeout).await,
-            None => lock.acquire().await,
-        }
-    };
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        guard = acquired => LockGuard::from(guard?),
+        guard = waiting::acquire(session, &lock, limit) => guard?,
     };
     let outcome = command_under(&guard, arguments, signals).await;
     let released = guard.release().await;

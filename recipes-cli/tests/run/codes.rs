@@ -2,11 +2,12 @@
 
 use std::process::Stdio;
 
-use recipes_testing::ZooKeeperServer;
+use recipes_testing::{Cut, Direction, FaultProxy, ZooKeeperServer};
 use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
 
 use crate::family::Family;
-use crate::zklock::{output, said, zklock};
+use crate::zklock::{PATIENCE, output, said, zklock};
 use crate::{LONG, PATH, mutex, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,11 +88,12 @@ async fn lock_that_is_not_free_in_time_is_told_and_nothing_runs() {
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let family = Family::new();
-    for timeout in ["0s", "200ms"] {
+    for (timeout, waited) in [("0s", "within 0ns"), ("3s", "within 3s")] {
         let arguments = [LONG, "--timeout", timeout, PATH];
         let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
         assert_eq!(ran.status.code(), Some(75));
-        assert!(said(&ran).contains(PATH));
+        let said = said(&ran);
+        assert!(said.contains(PATH) && said.contains(waited), "{said}");
     }
     assert_eq!(family.read("ran"), "");
     assert_eq!(ensemble.children(PATH).await.len(), 1);
@@ -109,6 +111,76 @@ async fn without_an_ensemble_nothing_runs() {
     assert_eq!(ran.status.code(), Some(69));
     assert!(said(&ran).contains(&connect));
     assert_eq!(family.read("ran"), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn time_limit_is_for_connecting_too() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let connect = server.connect_string();
+    server.stop().await.unwrap();
+    let arguments = ["--connect-timeout=5m", "--timeout=700ms", PATH];
+    let family = Family::new();
+    let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
+    assert_eq!(ran.status.code(), Some(69));
+    assert!(said(&ran).contains("within 700ms"), "{ran:?}");
+}
+
+/// Whoever takes 75 for "another one does it" would do nothing, and nobody else would.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    for is_silent in [false, true] {
+        let direct = server(&ensemble).connect_string();
+        let proxy = FaultProxy::start(&direct).await.unwrap();
+        let family = Family::new();
+        let arguments = [LONG, "--connect-timeout=5m", "--timeout=3s", PATH];
+        let mut command = family.run(&proxy.connect_string(), &arguments, "echo ran > ran");
+        command.stderr(Stdio::piped());
+        let run = command.spawn().unwrap();
+        ensemble.await_children(PATH, 2).await;
+        if is_silent {
+            proxy.black_hole(Direction::ToServer);
+            proxy.black_hole(Direction::FromServer);
+        } else {
+            proxy.refuse_connections().await;
+            proxy.cut_all(Cut::Reset);
+        }
+        let ended = timeout(PATIENCE, run.wait_with_output()).await;
+        let ran = ended.expect("zklock does not end").unwrap();
+        assert_eq!(ran.status.code(), Some(69), "{is_silent}: {ran:?}");
+        assert!(
+            said(&ran).contains("no answer from the ensemble"),
+            "{ran:?}"
+        );
+        assert_eq!(family.read("ran"), "");
+        // What it has left behind.
+        for node in ensemble.children(PATH).await {
+            let (_, stat) = ensemble.read(&format!("{PATH}/{node}")).await.unwrap();
+            if Some(stat.ephemeral_owner) != session.session_id() {
+                let server = server(&ensemble);
+                server.expire(stat.ephemeral_owner).await.unwrap();
+            }
+        }
+        ensemble.await_children(PATH, 1).await;
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_chroot_has_a_code_and_the_help_names_all() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string() + "/no/such/chroot";
+    let ran = output(zklock(&connect, &["run", PATH, "--", "true"])).await;
+    assert_eq!(ran.status.code(), Some(66), "{ran:?}");
+    said(&ran);
+    let help = output(zklock(&connect, &["run", "--help"])).await.stdout;
+    let help = String::from_utf8(help).unwrap();
+    let (_, codes) = help.split_once("Exit codes:").unwrap();
+    for code in [64, 66, 69, 70, 75, 76, 77, 126, 127, 128] {
+        assert!(codes.contains(&code.to_string()), "{code} not in {codes}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

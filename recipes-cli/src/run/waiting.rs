@@ -1,0 +1,139 @@
+//! The way to the locks: a session, and the wait for them, in the time that there is.
+
+use std::time::Duration;
+
+use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session};
+use recipes_multilock::MultiLock;
+use tokio::time::{Instant, timeout};
+
+use crate::arguments::EnsembleArguments;
+use crate::ensemble;
+use crate::failure::{Failure, code};
+
+/// An ensemble that is there answers within this.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// The shortest wait: none at all is a try, which has its own time for the answer.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// What `--timeout` leaves of the time since the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimit {
+    timeout: Option<Duration>,
+    started: Instant,
+}
+
+impl TimeLimit {
+    pub(crate) fn starting_now(timeout: Option<Duration>) -> Self {
+        let started = Instant::now();
+        Self { timeout, started }
+    }
+
+    /// Zero asks for a lock that is free, and not for an ensemble that answers in no time.
+    fn of_connecting(&self, connect_timeout: Duration) -> Duration {
+        let timeout = self.timeout.filter(|it| !it.is_zero());
+        timeout.map_or(connect_timeout, |it| it.min(connect_timeout))
+    }
+
+    fn of_waiting(&self, now: Instant) -> Option<Duration> {
+        let passed = now.saturating_duration_since(self.started);
+        self.timeout.map(|timeout| match timeout.is_zero() {
+            true => timeout,
+            false => timeout.saturating_sub(passed).max(WAIT_MIN),
+        })
+    }
+}
+
+/// Opens the session.
+pub(crate) async fn connect(
+    arguments: &EnsembleArguments,
+    application: &str,
+    limit: TimeLimit,
+) -> Result<Session, Failure> {
+    let waited = limit.of_connecting(arguments.connect_timeout);
+    let connecting = ensemble::connect(arguments, application);
+    let in_vain = |_| {
+        let connect_string = arguments.connect.clone().unwrap_or_default();
+        ConnectError::TimedOut {
+            connect_string,
+            waited,
+        }
+    };
+    timeout(waited, connecting).await.map_err(in_vain)?
+}
+
+/// Waits for the locks; says whether it was others who had them, or nobody answered, where the time
+/// was too short.
+pub(crate) async fn acquire(
+    session: &Session,
+    lock: &MultiLock,
+    limit: TimeLimit,
+) -> Result<LockGuard, Failure> {
+    let acquired = match limit.of_waiting(Instant::now()) {
+        Some(timeout) => lock.acquire_timeout(timeout).await,
+        None => lock.acquire().await,
+    };
+    match acquired {
+        Ok(guard) => Ok(guard.into()),
+        Err(AcquireError::TimedOut { path, waited }) => {
+            if !is_answered(session, &path).await {
+                let message = format!("no answer from the ensemble; lock {path:?} is not acquired");
+                return Err(Failure::new(code::NO_CONNECTION, message));
+            }
+            let waited = limit.timeout.unwrap_or(waited);
+            Err(AcquireError::TimedOut { path, waited }.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the ensemble is there. The session notices only after a while that it is not.
+async fn is_answered(session: &Session, path: &str) -> bool {
+    match timeout(ANSWER_MAX, session.read(path)).await {
+        Ok(Ok(_)) => true,
+        // A refusal is an answer.
+        Ok(Err(QueryError::Failed { source, .. })) => {
+            Failure::refused(path, &source).code != code::NO_CONNECTION
+        }
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::TimeLimit;
+
+    fn limit(timeout_ms: u64) -> TimeLimit {
+        TimeLimit::starting_now(Some(Duration::from_millis(timeout_ms)))
+    }
+
+    #[test]
+    fn one_limit_is_for_connecting_and_for_waiting() {
+        let connect_timeout = Duration::from_secs(15);
+        let limit = limit(2000);
+        assert_eq!(limit.of_connecting(connect_timeout).as_millis(), 2000);
+        let left = |passed| {
+            let now = limit.started + Duration::from_millis(passed);
+            limit.of_waiting(now).unwrap().as_millis()
+        };
+        assert_eq!(
+            [left(0), left(500), left(2000), left(9000)],
+            [2000, 1500, 1, 1]
+        );
+        let long = self::limit(60_000);
+        assert_eq!(long.of_connecting(connect_timeout), connect_timeout);
+    }
+
+    #[test]
+    fn free_locks_only_and_any_time_at_all_are_no_limits_for_connecting() {
+        let connect_timeout = Duration::from_secs(15);
+        let free_only = limit(0);
+        assert_eq!(free_only.of_connecting(connect_timeout), connect_timeout);
+        let later = free_only.started + connect_timeout;
+        assert_eq!(free_only.of_waiting(later), Some(Duration::ZERO));
+        let unlimited = TimeLimit::starting_now(None);
+        assert_eq!(unlimited.of_connecting(connect_timeout), connect_timeout);
+        assert_eq!(unlimited.of_waiting(later), None);
+    }
+}
