@@ -40,6 +40,7 @@
 //! | `verdict` | what comes of it: the exit code; pure |
 //! | `execute` | how a process becomes the command |
 //! | `signals` | signals that are passed on |
+//! | `witness` | whether the command has got one already; pure |
 
 mod execute;
 mod schedule;
@@ -50,6 +51,7 @@ mod tree;
 mod verdict;
 mod waiting;
 mod wire;
+mod witness;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

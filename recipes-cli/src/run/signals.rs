@@ -5,8 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use rustix::process::{Signal, getpgrp};
-use rustix::termios::tcgetpgrp;
+use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Those that ask a process to end.
@@ -16,8 +15,7 @@ const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    /// The controlling terminal, if there is one.
-    terminal: Option<File>,
+    have_terminal: bool,
 }
 
 impl Signals {
@@ -34,21 +32,17 @@ impl Signals {
                 streams.push((passed_on, signal(kind)?));
             }
         }
-        let terminal = File::open("/dev/tty").ok();
-        Ok(Self { streams, terminal })
+        let have_terminal = File::open("/dev/tty").is_ok();
+        Ok(Self {
+            streams,
+            have_terminal,
+        })
     }
 
     /// Whether a terminal controls this process. Then the command stays in its process group, which
     /// is a job of a shell: it may read from the terminal, and Ctrl-C and Ctrl-Z reach all of it.
     pub(crate) fn have_terminal(&self) -> bool {
-        self.terminal.is_some()
-    }
-
-    /// Whether the terminal has sent it, as far as can be told, and so to the command too.
-    pub(crate) fn came_from_terminal(&self, signal: Signal) -> bool {
-        let is_typed = matches!(signal, Signal::INT | Signal::QUIT);
-        let foreground = self.terminal.as_ref().and_then(|it| tcgetpgrp(it).ok());
-        is_typed && foreground == Some(getpgrp())
+        self.have_terminal
     }
 
     /// The next signal. Nothing is lost when it is dropped.
@@ -63,6 +57,11 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Whether a terminal sends it to all of a job when somebody types Ctrl-C or Ctrl-\.
+pub(crate) fn is_typed(signal: Signal) -> bool {
+    matches!(signal, Signal::INT | Signal::QUIT)
 }
 
 fn bit(signal: Signal) -> u64 {

@@ -120,9 +120,7 @@ impl Supervised {
                     self.tell(Order::Lost).await.ok();
                 }
                 signal = signals.next() => {
-                    if !signals.came_from_terminal(signal) {
-                        self.tell(Order::Signal(signal.as_raw())).await.ok();
-                    }
+                    self.tell(Order::Signal(signal.as_raw())).await.ok();
                 }
                 () = at(report_by) => {
                     // Takes the command with it, and leaves the others to us.

@@ -16,10 +16,11 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::execute;
-use super::signals::Signals;
+use super::signals::{Signals, is_typed};
 use super::supervised::{EXECUTABLE, at};
 use super::tree::{self, Spared};
 use super::wire::{self, End, Moment, Order, Plan};
+use super::witness::Witness;
 use crate::arguments::OnLost;
 use crate::failure::Failure;
 
@@ -48,8 +49,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     tree::adopt_orphans()?;
-    // They come to the whole group where that is a job of a shell, and are meant for the command.
-    let _unheeded = Signals::listen()?;
+    let signals = Signals::listen()?;
     let children = signal(SignalKind::child())?;
     let socket: OwnedFd = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let socket = StdUnixStream::from(socket);
@@ -59,6 +59,8 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     let mut supervisor = Supervisor {
         plan,
         children,
+        signals,
+        witness: Witness::default(),
         orders: Some(BufReader::new(orders).lines()),
         ask_at: None,
         kill_at: None,
@@ -97,6 +99,9 @@ type Orders = Lines<BufReader<OwnedReadHalf>>;
 struct Supervisor {
     plan: Plan,
     children: unix::Signal,
+    /// They come to the whole group where that is a job of a shell, and are meant for the command.
+    signals: Signals,
+    witness: Witness,
     /// `None` once the other end is closed.
     orders: Option<Orders>,
     ask_at: Option<Instant>,
@@ -111,6 +116,9 @@ enum Event {
     ChildEnded,
     AskAt,
     KillAt,
+    /// This process got it.
+    Signal(Signal),
+    WitnessDue,
 }
 
 impl Supervisor {
@@ -162,6 +170,8 @@ impl Supervisor {
             () = at(self.kill_at) => Event::KillAt,
             () = at(ask_at) => Event::AskAt,
             _ = self.children.recv() => Event::ChildEnded,
+            signal = self.signals.next() => Event::Signal(signal),
+            () = at(self.witness.due()) => Event::WitnessDue,
         }
     }
 
@@ -174,6 +184,12 @@ impl Supervisor {
                 ask();
             }
             Event::ChildEnded => {}
+            Event::Signal(signal) => self.witness.see(signal, Instant::now()),
+            Event::WitnessDue => {
+                if let Some(signal) = self.witness.decide(Instant::now()) {
+                    tree::signal_all(signal);
+                }
+            }
         }
     }
 
@@ -184,8 +200,13 @@ impl Supervisor {
                 self.kill_at = kill_at.map(Moment::instant);
             }
             Some(Order::Signal(number)) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
-                    tree::signal_all(signal);
+                let shares_group = !self.plan.own_group;
+                match Signal::from_named_raw(number) {
+                    Some(signal) if shares_group && is_typed(signal) => {
+                        self.witness.ask(signal, Instant::now());
+                    }
+                    Some(signal) => tree::signal_all(signal),
+                    None => {}
                 }
             }
             // Nobody holds the lock any more, or nobody can say so.

@@ -1,6 +1,7 @@
 //! Signals to `zklock`.
 
 use rustix::process::Signal;
+use tokio::process::Command;
 
 use crate::family::Family;
 use crate::process::{ended, pid, signal};
@@ -61,4 +62,32 @@ async fn signal_ends_the_wait_for_the_lock_and_leaves_no_node() {
     assert_eq!(ensemble.children(PATH).await.len(), 1);
     held.release().await.unwrap();
     assert_eq!(family.read("ran"), "");
+}
+
+/// As `docker kill -s INT` does to a container with a terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_that_are_not_typed_reach_a_job_in_the_foreground() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    for (sent, name) in [(Signal::INT, "INT"), (Signal::QUIT, "QUIT")] {
+        let family = Family::new();
+        let script = format!("trap 'exit 9' {name}; : > ready; while :; do sleep 0.05; done");
+        let run = family.run(&connect, &[LONG, PATH], &script);
+        let words = run.as_std().get_args().map(|it| it.to_str().unwrap());
+        let words: Vec<_> = words.map(|it| format!("\"{it}\"")).collect();
+        let program = env!("CARGO_BIN_EXE_zklock");
+        let job = format!("echo $$ > pid; exec {program} {}", words.join(" "));
+        // Gives it a terminal of its own.
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &job, "/dev/null"]);
+        terminal.env("ZKLOCK_CONNECT", &connect);
+        terminal.current_dir(family.path(".")).kill_on_drop(true);
+        terminal.stdin(std::process::Stdio::null());
+        let mut terminal = terminal.spawn().unwrap();
+        let ready = async || family.path("ready").exists().then_some(());
+        ensemble.until("the command", ready).await;
+        signal(family.read("pid").trim().parse().unwrap(), sent);
+        assert_eq!(ended(&mut terminal).await, Some(9), "{name}");
+        ensemble.await_children(PATH, 0).await;
+    }
 }

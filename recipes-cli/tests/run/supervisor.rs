@@ -3,32 +3,54 @@
 use std::fs::File;
 use std::io::{IoSlice, Write as _};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::family::Family;
-use crate::zklock::output;
+use crate::process::{ended, pid, signal};
+use crate::start;
 
-/// Starts it as `zklock` does, tells it this, and closes the socket.
-async fn supervised(family: &Family, on_lost: &str, first: Option<Value>) -> Output {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
-    let plan = json!({"on_lost": on_lost, "own_group": true});
-    command.arg0("zklock-supervise").arg(plan.to_string());
-    command.args(["sh", "-c", "echo ran > ran"]);
-    command.current_dir(family.path("."));
-    command.stdin(Stdio::from(OwnedFd::from(theirs)));
-    hand_over(&ours, &File::open("/dev/null").unwrap());
-    if let Some(order) = first {
-        ours.write_all(format!("{order}\n").as_bytes()).unwrap();
+/// A supervisor and the socket over which it is told.
+struct Alone {
+    socket: UnixStream,
+    process: Child,
+}
+
+impl Alone {
+    /// Starts it as `zklock` does.
+    fn start(family: &Family, on_lost: &str, own_group: bool, script: &str) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+        let plan = json!({"on_lost": on_lost, "own_group": own_group});
+        command.arg0("zklock-supervise").arg(plan.to_string());
+        command.args(["sh", "-c", script]);
+        command.current_dir(family.path(".")).kill_on_drop(true);
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        hand_over(&ours, &File::open("/dev/null").unwrap());
+        let process = command.spawn().unwrap();
+        Self {
+            socket: ours,
+            process,
+        }
     }
-    ours.shutdown(std::net::Shutdown::Write).unwrap();
-    output(command).await
+
+    fn tell(&mut self, order: &Value) {
+        // It may have ended.
+        drop(self.socket.write_all(format!("{order}\n").as_bytes()));
+    }
+
+    /// Tells it no more.
+    async fn ended(mut self) -> Option<i32> {
+        self.socket.shutdown(Shutdown::Write).unwrap();
+        ended(&mut self.process).await
+    }
 }
 
 fn hand_over(socket: &UnixStream, input: &File) {
@@ -40,26 +62,60 @@ fn hand_over(socket: &UnixStream, input: &File) {
     sendmsg(socket, &hello, &mut control, SendFlags::empty()).unwrap();
 }
 
+fn unending() -> Value {
+    json!({"schedule": {"ask_at": null, "kill_at": null}})
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_started_before_its_deadline_is_known_or_after_it() {
     let passed = json!({"schedule": {"ask_at": null, "kill_at": 0}});
+    let firsts = [
+        None,
+        Some(json!("lost")),
+        Some(json!({"signal": 15})),
+        Some(passed),
+    ];
     for on_lost in ["term", "kill", "ignore"] {
-        for first in [
-            None,
-            Some(json!("lost")),
-            Some(json!({"signal": 15})),
-            Some(passed.clone()),
-        ] {
+        for first in &firsts {
             let family = Family::new();
-            let ended = supervised(&family, on_lost, first.clone()).await;
+            let mut alone = Alone::start(&family, on_lost, true, "echo ran > ran");
+            first.iter().for_each(|order| alone.tell(order));
+            assert_eq!(alone.ended().await, Some(0));
             assert_eq!(family.read("ran"), "", "{on_lost} {first:?}");
-            assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-            assert_eq!(ended.stdout, b"", "{on_lost} {first:?}");
         }
     }
     // It is what is told that makes the difference.
     let family = Family::new();
-    let unending = json!({"schedule": {"ask_at": null, "kill_at": null}});
-    supervised(&family, "ignore", Some(unending)).await;
+    let mut alone = Alone::start(&family, "ignore", true, "echo ran > ran");
+    alone.tell(&unending());
+    assert_eq!(alone.ended().await, Some(0));
     assert_eq!(family.read("ran"), "ran\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_that_all_of_a_job_has_got_is_not_sent_again() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let script = "
+        trap 'echo int >> got' INT; trap 'echo quit >> got' QUIT; trap 'exit 9' TERM
+        : > ready; while :; do sleep 0.05; done
+    ";
+    let mut alone = Alone::start(&family, "term", false, script);
+    alone.tell(&unending());
+    let ready = async || family.path("ready").exists().then_some(());
+    ensemble.until("the command", ready).await;
+    let got = async |text: &str| {
+        let written = async || (family.read("got").contains(text)).then_some(());
+        ensemble.until(text, written).await;
+    };
+    alone.tell(&json!({"signal": Signal::INT.as_raw()}));
+    got("int").await;
+    signal(pid(&alone.process), Signal::INT);
+    alone.tell(&json!({"signal": Signal::INT.as_raw()}));
+    // Decided after it.
+    alone.tell(&json!({"signal": Signal::QUIT.as_raw()}));
+    got("quit").await;
+    alone.tell(&json!({"signal": Signal::TERM.as_raw()}));
+    assert_eq!(ended(&mut alone.process).await, Some(0));
+    assert_eq!(family.read("got"), "int\nquit\n");
 }
