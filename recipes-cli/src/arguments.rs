@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recipes_core::SESSION_TIMEOUT_MAX;
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::filter::Targets;
 
 /// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
 #[derive(Debug, Parser)]
@@ -18,6 +19,10 @@ pub(crate) struct Arguments {
     /// Print JSON; `run` prints nothing of its own
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Log to standard error what happens: error, warn, info, debug, trace, or such as
+    /// recipes_core=debug,zookeeper_client=info
+    #[arg(long, global = true, env = "ZKLOCK_LOG", value_name = "LEVEL")]
+    pub(crate) log: Option<Targets>,
     #[command(subcommand)]
     pub(crate) command: Task,
 }

@@ -10,6 +10,7 @@ mod arguments;
 mod change;
 mod ensemble;
 mod failure;
+mod log;
 mod output;
 mod run;
 mod serve;
@@ -60,8 +61,12 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments {
         ensemble,
         json,
+        log,
         command,
     } = arguments;
+    if let Some(targets) = log {
+        log::start(targets);
+    }
     let on = &ensemble;
     match command {
         Task::Run(run) => return Box::pin(run::run(on, &run)).await,

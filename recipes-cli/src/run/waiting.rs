@@ -1,17 +1,20 @@
 //! The way to the locks: a session, and the wait for them, in the time that there is.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session};
+use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, SessionHealth};
 use recipes_multilock::MultiLock;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::arguments::EnsembleArguments;
 use crate::ensemble;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, code, warn};
 
 /// An ensemble that is there answers within this.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Whoever waits for an ensemble so long is told that it is not the lock that is waited for.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 /// The shortest wait: none at all is a try, which has its own time for the answer.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
@@ -51,14 +54,17 @@ pub(crate) async fn connect(
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
     let connecting = ensemble::connect(arguments, application);
-    let in_vain = |_| {
-        let connect_string = arguments.connect.clone().unwrap_or_default();
-        ConnectError::TimedOut {
-            connect_string,
-            waited,
-        }
+    let connect_string = arguments.connect.clone().unwrap_or_default();
+    let silence = async {
+        sleep(SILENT_MAX).await;
+        warn(&format!("no server of {connect_string:?} has answered yet"));
     };
-    timeout(waited, connecting).await.map_err(in_vain)?
+    let in_vain = |_| ConnectError::TimedOut {
+        connect_string: connect_string.clone(),
+        waited,
+    };
+    let connected = beside(silence, timeout(waited, connecting)).await;
+    connected.map_err(in_vain)?
 }
 
 /// Waits for the locks; says whether it was others who had them, or nobody answered, where the time
@@ -68,11 +74,13 @@ pub(crate) async fn acquire(
     lock: &MultiLock,
     limit: TimeLimit,
 ) -> Result<LockGuard, Failure> {
-    let acquired = match limit.of_waiting(Instant::now()) {
-        Some(timeout) => lock.acquire_timeout(timeout).await,
-        None => lock.acquire().await,
+    let acquired = async {
+        match limit.of_waiting(Instant::now()) {
+            Some(timeout) => lock.acquire_timeout(timeout).await,
+            None => lock.acquire().await,
+        }
     };
-    match acquired {
+    match beside(first_outage(session), acquired).await {
         Ok(guard) => Ok(guard.into()),
         Err(AcquireError::TimedOut { path, waited }) => {
             if !is_answered(session, &path).await {
@@ -83,6 +91,31 @@ pub(crate) async fn acquire(
             Err(AcquireError::TimedOut { path, waited }.into())
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Does the one until the other is done.
+async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = other => {}
+    }
+    work.await
+}
+
+/// Says that there is no connection, the first time that it lasts.
+async fn first_outage(session: &Session) {
+    let mut watcher = session.watch_health();
+    let mut health = session.health();
+    loop {
+        let is_outage = health != SessionHealth::Connected;
+        let patience = if is_outage { SILENT_MAX } else { Duration::MAX };
+        match timeout(patience, watcher.changed()).await {
+            Ok(changed) => health = changed,
+            Err(_) => return warn("no connection to the ensemble; the wait for it goes on"),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod codes;
 mod contention;
+mod diagnosis;
 mod family;
 mod job;
 mod killed;
