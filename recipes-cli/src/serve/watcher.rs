@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use recipes_core::{Scan, Session};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::arguments::{EnsembleArguments, ServeArguments};
 use crate::ensemble;
-use crate::failure::{Failure, code};
+use crate::failure::{Failure, code, warn};
 use crate::serve::snapshot::Snapshot;
 use crate::show::now;
 use crate::view::unix_ms;
@@ -69,6 +69,7 @@ impl<'a> Watcher<'a> {
             if is_final(&failure) {
                 return failure;
             }
+            warn(&format!("{failure}; the page is there and goes on asking"));
         }
         loop {
             while self.viewers.latest.receiver_count() == 0 {
@@ -76,10 +77,11 @@ impl<'a> Watcher<'a> {
                 self.viewers.latest.send_replace(None);
                 self.viewers.arrived.notified().await;
             }
+            let since = Instant::now();
             if let Err(failure) = self.look().await {
                 return failure;
             }
-            sleep(self.every).await;
+            sleep(pause(self.every, since.elapsed())).await;
         }
     }
 
@@ -125,7 +127,25 @@ impl<'a> Watcher<'a> {
     }
 }
 
+/// What takes the ensemble long is asked for less often: no more than half of the time.
+fn pause(every: Duration, took: Duration) -> Duration {
+    every.max(took)
+}
+
 /// Whether it comes of the command line.
 fn is_final(failure: &Failure) -> bool {
     failure.code == code::USAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::pause;
+
+    #[test]
+    fn looks_that_take_long_are_as_far_apart() {
+        let [short, long] = [2, 7].map(Duration::from_secs);
+        assert_eq!((pause(long, short), pause(short, long)), (long, long));
+    }
 }

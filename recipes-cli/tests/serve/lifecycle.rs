@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use recipes_testing::{Cut, Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::time::{Instant, timeout};
 
 use crate::http::{Events, answer};
@@ -85,7 +85,12 @@ async fn ensemble_that_was_never_there_is_told() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
     server.stop().await.unwrap();
-    let served = Served::start(&connect, &["--connect-timeout", "200ms"]).await;
+    let mut served = Served::start(&connect, &["--connect-timeout", "200ms"]).await;
+    let mut said = String::new();
+    let mut errors = BufReader::new(served.process.stderr.take().unwrap());
+    let read = timeout(PATIENCE, errors.read_line(&mut said)).await;
+    read.expect("nothing is said").unwrap();
+    assert!(said.contains(&connect), "{said}");
     let event = Events::of(&served.address).await.next().await.unwrap();
     assert_eq!(
         (&event["seen_ms"], &event["changed"]),
