@@ -1,5 +1,6 @@
 //! `serve`: a page that shows the locks as they are. No route of it changes anything.
 
+mod connections;
 mod routes;
 mod snapshot;
 mod watcher;
@@ -48,9 +49,7 @@ pub(crate) async fn serve(
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
         failure = watcher.run() => Err(failure),
-        ended = async { axum::serve(listener, router).await } => {
-            ended.map_err(|error| Failure::system("serve", &error))
-        }
+        () = connections::serve(listener, router) => Ok(()),
     };
     watcher.close().await;
     outcome

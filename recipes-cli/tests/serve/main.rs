@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod bounds;
 mod browser;
 mod events;
 mod failures;
