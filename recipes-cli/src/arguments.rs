@@ -198,6 +198,9 @@ pub(crate) struct ServeArguments {
     /// Where browsers find the page; whoever reaches the address may read it
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// A name by which browsers may ask for the page, besides localhost and addresses
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     /// How often locks are looked at, while somebody looks at the page
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     pub(crate) every: Duration,

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::arguments::{EnsembleArguments, ServeArguments};
 use crate::failure::{Failure, warn};
 use crate::output::print;
+use routes::Names;
 use watcher::Watcher;
 
 /// Where the page is.
@@ -38,7 +39,8 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(arguments.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let mut watcher = Watcher::new(ensemble, arguments);
-    let router = routes::router(watcher.viewers(), address.ip());
+    let names = Names::new(address.ip(), &arguments.host);
+    let router = routes::router(watcher.viewers(), names);
 
     let url = format!("http://{address}/");
     print(as_json, &ServingView { url: url.clone() }, || {

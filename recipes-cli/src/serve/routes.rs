@@ -25,13 +25,13 @@ const PAGE: &str = include_str!("page.html");
 /// Where the page has the word that tells its own script and style from those of others.
 const NONCE: &str = "{nonce}";
 
-/// The routes, for viewers at this address of the listener.
-pub(crate) fn router(viewers: Viewers, address: IpAddr) -> Router {
+/// The routes, for viewers who ask for these names.
+pub(crate) fn router(viewers: Viewers, names: Names) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/events", get(events))
         .with_state(viewers)
-        .layer(from_fn_with_state(address, refuse_other_names))
+        .layer(from_fn_with_state(Arc::new(names), refuse_other_names))
         .layer(from_fn(confine))
 }
 
@@ -71,29 +71,53 @@ async fn next_event(
     }
 }
 
+/// The names by which this machine is asked for.
+///
 /// A page of another site can have its own name resolve to this machine, and is then of the same
-/// origin to the browser; but the request names that site.
+/// origin to the browser; but the request names that site. It cannot do so with an address.
+#[derive(Debug)]
+pub(crate) struct Names {
+    is_loopback: bool,
+    hosts: Vec<String>,
+}
+
+impl Names {
+    /// Those of a listener at this address, and others that are known to lead to it.
+    pub(crate) fn new(address: IpAddr, hosts: &[String]) -> Self {
+        Self {
+            is_loopback: address.is_loopback(),
+            hosts: hosts.to_vec(),
+        }
+    }
+
+    fn include(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+        let Some(authority) = host.and_then(|it| it.parse::<Authority>().ok()) else {
+            return false;
+        };
+        let name = authority.host();
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        match address.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || !self.is_loopback,
+            Err(_) => {
+                let hosts = self.hosts.iter().map(String::as_str);
+                let mut names = hosts.chain(["localhost"]);
+                names.any(|it| it.eq_ignore_ascii_case(name))
+            }
+        }
+    }
+}
+
 async fn refuse_other_names(
-    State(address): State<IpAddr>,
+    State(names): State<Arc<Names>>,
     request: Request,
     next: Next,
 ) -> Response {
-    if address.is_loopback() && !names_loopback(request.headers()) {
-        let message = "this page is for localhost and loopback addresses\n";
+    if !names.include(request.headers()) {
+        let message = "this page is for addresses, localhost and names that --host allows\n";
         return (StatusCode::FORBIDDEN, message).into_response();
     }
     next.run(request).await
-}
-
-fn names_loopback(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
-    let Some(authority) = host.and_then(|it| it.parse::<Authority>().ok()) else {
-        return false;
-    };
-    let name = authority.host();
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || address.parse().is_ok_and(|it: IpAddr| it.is_loopback())
 }
 
 /// What other sites and caches may do with what is served here: nothing.
@@ -119,12 +143,15 @@ async fn confine(request: Request, next: Next) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use axum::http::header::{HOST, HeaderMap, HeaderValue};
 
-    use super::names_loopback;
+    use super::Names;
 
-    fn is_let_in(host: &'static str) -> bool {
-        names_loopback(&HeaderMap::from_iter([(
+    fn is_let_in(address: Ipv4Addr, host: &'static str) -> bool {
+        let names = Names::new(IpAddr::V4(address), &["locks.example".to_owned()]);
+        names.include(&HeaderMap::from_iter([(
             HOST,
             HeaderValue::from_static(host),
         )]))
@@ -138,20 +165,35 @@ mod tests {
             "127.0.0.1:4000",
             "127.9.9.9",
             "[::1]:1",
+            "locks.example",
+            "Locks.Example:8080",
         ] {
-            assert!(is_let_in(host), "{host}");
+            for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
+                assert!(is_let_in(address, host), "{address} {host}");
+            }
         }
         for host in [
             "",
             "evil.example",
             "127.0.0.1.evil.example",
             "localhost.evil.example:80",
+            "locks.example.evil.example",
+            "evil@",
+            "a b",
         ] {
-            assert!(!is_let_in(host), "{host}");
+            for address in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
+                assert!(!is_let_in(address, host), "{address} {host}");
+            }
         }
-        for host in ["10.0.0.1", "0.0.0.0", "evil@", "[::2]", "a b"] {
-            assert!(!is_let_in(host), "{host}");
+        let names = Names::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), &[]);
+        assert!(!names.include(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn other_addresses_are_those_of_listeners_for_others() {
+        for host in ["10.0.0.1", "0.0.0.0:80", "[::2]"] {
+            assert!(!is_let_in(Ipv4Addr::LOCALHOST, host), "{host}");
+            assert!(is_let_in(Ipv4Addr::UNSPECIFIED, host), "{host}");
         }
-        assert!(!names_loopback(&HeaderMap::new()));
     }
 }

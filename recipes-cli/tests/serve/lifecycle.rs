@@ -45,9 +45,20 @@ async fn page_is_confined_and_names_of_other_sites_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn address_for_everybody_is_warned_of() {
+async fn address_for_everybody_is_warned_of_and_is_not_for_every_name() {
     let ensemble = start().await;
-    let mut served = Served::start(&connect(&ensemble), &["--listen", "0.0.0.0:0"]).await;
+    let arguments = ["--listen", "0.0.0.0:0", "--host", "locks.example"];
+    let mut served = Served::start(&connect(&ensemble), &arguments).await;
+    for (host, status) in [
+        ("10.0.0.1", 200),
+        ("localhost", 200),
+        ("locks.example:8080", 200),
+        ("evil.example", 403),
+    ] {
+        let answer = answer(&served.address, "GET /", host).await;
+        let expected = format!("HTTP/1.0 {status}");
+        assert!(answer.starts_with(&expected), "{host}: {answer}");
+    }
     stop(&served, Signal::TERM);
     let mut said = String::new();
     let errors = served.process.stderr.as_mut().unwrap();
