@@ -1,12 +1,16 @@
 //! The command line.
 
+#[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+use clap::ValueEnum;
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use recipes_core::SESSION_TIMEOUT_MAX;
+#[cfg(target_os = "linux")]
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 
@@ -114,6 +118,7 @@ pub(crate) struct Auth {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Run a command while a lock is held
+    #[cfg(target_os = "linux")]
     Run(RunArguments),
     /// List the locks that somebody holds or waits for
     ///
@@ -146,6 +151,7 @@ pub(crate) enum Task {
     },
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Args, Debug)]
 #[command(after_long_help = RUN_HELP)]
 pub(crate) struct RunArguments {
@@ -210,6 +216,8 @@ const DEADLOCKS_HELP: &str = "\
 Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
 commands.";
 
+
+#[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\
 Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
 lost, and the command is killed when the job goes on.
@@ -224,6 +232,7 @@ that itself ends with one of these cannot be told from zklock by the code: let i
 also says why, on stderr.)";
 
 /// How a lock is held.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     /// By nobody else
@@ -235,6 +244,7 @@ pub(crate) enum Mode {
 }
 
 /// What becomes of the command when the lock is lost.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnLost {

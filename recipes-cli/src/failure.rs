@@ -25,10 +25,12 @@ pub(crate) mod code {
     /// The lock was not acquired in time.
     pub(crate) const TIMED_OUT: u8 = 75;
     /// The lock was lost while the command ran.
+    #[cfg(target_os = "linux")]
     pub(crate) const LOST: u8 = 76;
     /// The ensemble does not permit it.
     pub(crate) const NO_PERMISSION: u8 = 77;
     /// A signal ended it: so much and its number, as shells count.
+    #[cfg(target_os = "linux")]
     pub(crate) const SIGNAL: u8 = 128;
 }
 

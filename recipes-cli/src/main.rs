@@ -1,10 +1,8 @@
 //! `zklock`: runs commands under locks, and shows and mends the locks of an ensemble.
 //!
 //! The executable plays three parts. As `zklock` it is what people start. `run` starts it twice
-//! more, under other names: once as the supervisor of the command, once to become the command.
-
-#[cfg(not(target_os = "linux"))]
-compile_error!("zklock relies on Linux to find all processes that a command has started");
+//! more, under other names: once as the supervisor of the command, once to become the command. It
+//! relies on Linux to find all processes that a command has started, and is there only.
 
 mod arguments;
 mod change;
@@ -12,13 +10,13 @@ mod ensemble;
 mod failure;
 mod log;
 mod output;
+#[cfg(target_os = "linux")]
 mod run;
 mod serve;
 mod show;
 mod text;
 mod view;
 
-use std::env;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -28,13 +26,9 @@ use arguments::{Arguments, EnsembleArguments, Task};
 use failure::{Failure, code};
 
 fn main() -> ExitCode {
-    let mut arguments = env::args_os();
-    let name = arguments.next().unwrap_or_default();
-    if name == run::SUPERVISOR {
-        return run::supervise(arguments);
-    }
-    if name == run::COMMAND {
-        return run::become_command(arguments);
+    #[cfg(target_os = "linux")]
+    if let Some(code) = other_part() {
+        return code;
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -57,6 +51,18 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|failure| failure.report())
 }
 
+/// What comes of it where this was started by `run`.
+#[cfg(target_os = "linux")]
+fn other_part() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    match name.to_str()? {
+        run::SUPERVISOR => Some(run::supervise(arguments)),
+        run::COMMAND => Some(run::become_command(arguments)),
+        _ => None,
+    }
+}
+
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments {
         ensemble,
@@ -69,6 +75,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let on = &ensemble;
     match command {
+        #[cfg(target_os = "linux")]
         Task::Run(run) => return Box::pin(run::run(on, &run)).await,
         Task::Serve(asked) => Box::pin(serve::serve(on, &asked, json)).await,
         Task::Completions { shell } => {

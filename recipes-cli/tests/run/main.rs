@@ -1,5 +1,6 @@
 //! `zklock run` on a real server.
 
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
