@@ -216,7 +216,6 @@ const DEADLOCKS_HELP: &str = "\
 Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
 commands.";
 
-
 #[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\
 Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
