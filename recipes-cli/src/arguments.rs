@@ -80,22 +80,10 @@ pub(crate) struct TlsArguments {
     #[arg(long, global = true, env = "ZKLOCK_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<std::path::PathBuf>,
     /// Certificate of this client, as PEM
-    #[arg(
-        long,
-        global = true,
-        env = "ZKLOCK_TLS_CERT",
-        value_name = "FILE",
-        requires = "tls_key"
-    )]
+    #[arg(long, global = true, env = "ZKLOCK_TLS_CERT", value_name = "FILE")]
     pub(crate) tls_cert: Option<std::path::PathBuf>,
     /// Private key of this client, as PEM
-    #[arg(
-        long,
-        global = true,
-        env = "ZKLOCK_TLS_KEY",
-        value_name = "FILE",
-        requires = "tls_cert"
-    )]
+    #[arg(long, global = true, env = "ZKLOCK_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<std::path::PathBuf>,
 }
 

@@ -91,11 +91,20 @@ fn secured(
         let refused = |error| unusable(&format!("authorities of {authorities:?}"), &error);
         options = options.with_pem_ca(&read(authorities)?).map_err(refused)?;
     }
-    if let Some((certificate, key)) = tls.tls_cert.as_ref().zip(tls.tls_key.as_ref()) {
-        let refused = |error| unusable(&format!("identity of {certificate:?} and {key:?}"), &error);
-        options = options
-            .with_pem_identity(&read(certificate)?, &read(key)?)
-            .map_err(refused)?;
+    // clap, if it were told, would not see one before and one behind the command together.
+    match (&tls.tls_cert, &tls.tls_key) {
+        (None, None) => {}
+        (Some(certificate), Some(key)) => {
+            let pair = format!("identity of {certificate:?} and {key:?}");
+            let refused = |error| unusable(&pair, &error);
+            options = options
+                .with_pem_identity(&read(certificate)?, &read(key)?)
+                .map_err(refused)?;
+        }
+        _ => {
+            let message = "--tls-cert and --tls-key are of use together only";
+            return Err(Failure::new(code::USAGE, message));
+        }
     }
     match tls.tls_ca {
         Some(_) => Ok(builder.tls(options)),

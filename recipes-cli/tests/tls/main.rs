@@ -101,8 +101,20 @@ async fn servers_that_ask_for_a_certificate_get_it() {
     let with = |of: &Certificates| [of.path("client.pem"), of.path("client.key")];
     let [certificate, key] = with(&certificates);
     let identity = ["--tls-cert", &certificate, "--tls-key", &key];
-    let ran = output(ls(&server, &[&trusting[..], &identity].concat())).await;
-    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let mut by_both = ls(&server, &[&trusting[..], &identity[..2]].concat());
+    by_both.env("ZKLOCK_TLS_KEY", &key);
+    let mut by_environment = ls(&server, &[]);
+    by_environment
+        .env("ZKLOCK_TLS_CA", &authority)
+        .env("ZKLOCK_TLS_CERT", &certificate)
+        .env("ZKLOCK_TLS_KEY", &key);
+    let by_flags = ls(&server, &[&trusting[..], &identity].concat());
+    let around = [&identity[..2], &["ls"], &trusting, &identity[2..]].concat();
+    let around = zklock(&server.connect_string(), &around);
+    for known in [by_flags, by_environment, by_both, around] {
+        let ran = output(known).await;
+        assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    }
 
     assert_kept_out(&server, &trusting).await;
     let [certificate, key] = with(&others);
@@ -137,6 +149,8 @@ async fn files_that_are_no_certificates_are_told() {
     for arguments in [["--tls-cert", &certificate], ["--tls-key", &key]] {
         let ran = output(zklock(&arguments)).await;
         assert_eq!(ran.status.code(), Some(64), "{arguments:?}: {ran:?}");
+        let said = said(&ran);
+        assert!(said.contains("--tls-cert and --tls-key"), "{said}");
     }
     let mut in_vain = zklock(&["--tls-cert", &certificate, "--tls-key", &key]);
     in_vain.env("ZKLOCK_TLS", "false");
