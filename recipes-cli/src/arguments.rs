@@ -14,6 +14,9 @@ use recipes_core::SESSION_TIMEOUT_MAX;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 
+/// Has credentials.
+pub(crate) const AUTH_VARIABLE: &str = "ZKLOCK_AUTH";
+
 /// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
 #[derive(Debug, Parser)]
 #[command(name = "zklock", version, max_term_width = 100)]
@@ -53,12 +56,12 @@ pub(crate) struct EnsembleArguments {
         default_value = "15s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
     /// Credentials, such as digest:user:password; better in the environment, where others do not
-    /// see them
+    /// see them, and which `run` keeps from the command
     // Taken apart later: a value that is refused here is printed.
     #[arg(
         long,
         global = true,
-        env = "ZKLOCK_AUTH",
+        env = AUTH_VARIABLE,
         hide_env_values = true,
         value_name = "SCHEME:CREDENTIALS"
     )]

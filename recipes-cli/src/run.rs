@@ -57,6 +57,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use recipes_core::{
     ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, validate_path,
 };
@@ -100,10 +101,13 @@ pub(crate) async fn run(
     };
     let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
     let is_unanswered = matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
+    // Those that came before have had their say.
+    while signals.next().now_or_never().is_some() {}
     // After a failure too: otherwise others wait for our nodes until the session times out.
     tokio::select! {
         () = session.close() => {}
         () = sleep(CLOSE_UNANSWERED_MAX), if is_unanswered => {}
+        _ = signals.next() => warn("the session is not closed; what is left of it goes when it times out"),
     }
     outcome
 }

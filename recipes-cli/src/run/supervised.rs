@@ -19,7 +19,7 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::supervisor::NAME;
 use super::wire::{self, End, Order, Plan};
-use crate::arguments::OnLost;
+use crate::arguments::{AUTH_VARIABLE, OnLost};
 use crate::failure::warn;
 
 /// This executable, also where its file was replaced meanwhile.
@@ -60,6 +60,8 @@ impl Supervised {
         wire::hand_over(&ours, io::stdin().as_fd())?;
         let mut supervisor = Command::new(EXECUTABLE);
         supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
+        // Who may take locks is not who may run under one.
+        supervisor.env_remove(AUTH_VARIABLE);
         supervisor
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)));

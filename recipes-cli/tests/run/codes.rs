@@ -57,6 +57,19 @@ async fn input_output_and_environment_are_the_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_are_not_the_commands() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let mut command = zklock(&connect, &["run", PATH, "--", "env"]);
+    command.env("ZKLOCK_AUTH", "digest:nightly:secret");
+    let ran = output(command).await;
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let environment = String::from_utf8(ran.stdout).unwrap();
+    let has = |what: &str| environment.lines().any(|it| it.contains(what));
+    assert!(has("ZKLOCK_CONNECT=") && !has("ZKLOCK_AUTH") && !has("digest:nightly"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modes_are_those_of_the_recipes() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();

@@ -1,5 +1,6 @@
 //! Signals to `zklock`.
 
+use recipes_testing::{Direction, FaultProxy, Opcode};
 use rustix::process::Signal;
 use tokio::process::Command;
 
@@ -62,6 +63,26 @@ async fn signal_ends_the_wait_for_the_lock_and_leaves_no_node() {
     assert_eq!(ensemble.children(PATH).await.len(), 1);
     held.release().await.unwrap();
     assert_eq!(family.read("ran"), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_ends_the_wait_for_the_end_of_the_session() {
+    let ensemble = start().await;
+    let direct = server(&ensemble).connect_string();
+    let proxy = FaultProxy::start(&direct).await.unwrap();
+    let close = proxy.on(Direction::ToServer).opcode(Opcode::CloseSession);
+    let gate = close.hold();
+    let family = Family::new();
+    let arguments = [LONG, "--connect-timeout=5m", PATH];
+    let mut run = family
+        .run(&proxy.connect_string(), &arguments, "exit 4")
+        .spawn()
+        .unwrap();
+    gate.reached().await;
+    signal(pid(&run), Signal::INT);
+    assert_eq!(ended(&mut run).await, Some(4));
+    assert!(ensemble.children(PATH).await.is_empty());
+    gate.release();
 }
 
 /// As `docker kill -s INT` does to a container with a terminal.
