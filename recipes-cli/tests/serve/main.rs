@@ -9,6 +9,7 @@
 
 mod bounds;
 mod browser;
+mod economy;
 mod events;
 mod failures;
 mod http;
