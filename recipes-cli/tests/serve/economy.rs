@@ -1,7 +1,12 @@
 //! What the page costs the browser, and the ensemble.
 
-use crate::page::serve;
-use crate::start;
+use recipes_testing::{Direction, FaultProxy, Opcode};
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::lifecycle::settled;
+use crate::page::{PATHS, serve};
+use crate::{Served, connect, lock, start};
 
 /// Whoever waits in a queue.
 const CONTENDERS: usize = 2000;
@@ -41,4 +46,37 @@ async fn long_queue_is_looked_through_once_and_not_for_each_of_its_nodes() {
     browser.has("part('graph-part').hidden", false.into()).await;
     assert!(looks < 20 * CONTENDERS as u64, "{looks}");
     browser.close().await;
+}
+
+/// Tells the page that it can be seen, or cannot.
+async fn set_hidden(browser: &mut Browser, is_hidden: bool) {
+    let event = "document.dispatchEvent(new Event('visibilitychange'))";
+    let hidden = format!("{{ value: {is_hidden}, configurable: true }}");
+    let set = format!("Object.defineProperty(document, 'hidden', {hidden}); {event}");
+    browser.value(&set).await;
+}
+
+/// Each scan begins with a `sync`, and nothing else here needs one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hidden_page_asks_nothing_of_the_ensemble_until_it_is_seen_again() {
+    let ensemble = start().await;
+    let proxy = FaultProxy::start(&connect(&ensemble)).await.unwrap();
+    let scans = || proxy.on(Direction::ToServer).opcode(Opcode::Sync).count();
+    let served = Served::start(&proxy.connect_string(), &[]).await;
+    let mut browser = Browser::open(&served.address).await;
+    browser.until("seen !== null").await;
+
+    set_hidden(&mut browser, true).await;
+    settled(&ensemble, scans).await;
+    let session = ensemble.session().await;
+    let _held = lock(&session, "/locks/a").acquire().await.unwrap();
+    browser.shows(PATHS, json!([])).await;
+
+    set_hidden(&mut browser, false).await;
+    browser.shows(PATHS, json!(["/locks/a"])).await;
+    // It is listened to once, however often it is seen.
+    set_hidden(&mut browser, false).await;
+    let seen = browser.close().await;
+    let listened = seen.requests.iter().filter(|it| it.ends_with("/events"));
+    assert_eq!(listened.count(), 2);
 }

@@ -143,7 +143,7 @@ async fn viewers_share_their_scans_and_the_last_to_leave_ends_them() {
 }
 
 /// Ten times as long as it takes to scan again, nothing was asked.
-async fn settled(ensemble: &TestEnsemble, scans: impl Fn() -> usize) {
+pub(crate) async fn settled(ensemble: &TestEnsemble, scans: impl Fn() -> usize) {
     let mut last = (scans(), Instant::now());
     let is_quiet = async || {
         if scans() != last.0 {
