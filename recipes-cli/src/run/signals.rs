@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Those that ask a process to end.
-const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+pub(crate) const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// The signals of this process.
 #[derive(Debug)]

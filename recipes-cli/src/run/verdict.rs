@@ -1,7 +1,10 @@
 //! The exit code that says what has become of the command, and a line where there is more to say.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
+use super::signal_code;
+use super::signals::PASSED_ON;
 use super::wire::End;
 use crate::failure::code;
 
@@ -11,6 +14,8 @@ pub(crate) enum Outcome {
     Ended(End),
     /// The lock was lost, or about to be, before it was started.
     NotStarted,
+    /// Somebody asked for the end, such as by Ctrl-C, before it was started.
+    Interrupted(i32),
     /// Its supervisor has failed with this exit code, and has said why.
     Failed(u8),
     /// Its supervisor was killed, and it with it.
@@ -20,12 +25,15 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// What the supervisor has reported, and how it has ended itself.
     pub(crate) fn of(report: Option<End>, may_have_started: bool, supervisor: ExitStatus) -> Self {
+        let is_asked = |signal: &i32| PASSED_ON.iter().any(|it| it.as_raw() == *signal);
+        // It dies of such a signal only as long as it is not ready to start anything.
+        let asked = supervisor.signal().filter(is_asked);
         match (report, supervisor.code()) {
             (Some(end), _) => Self::Ended(end),
             (None, Some(0)) => Self::NotStarted,
             (None, Some(code)) => Self::Failed(u8::try_from(code).unwrap_or(code::INTERNAL)),
             (None, None) if !may_have_started => Self::NotStarted,
-            (None, None) => Self::Killed,
+            (None, None) => asked.map_or(Self::Killed, Self::Interrupted),
         }
     }
 }
@@ -35,7 +43,7 @@ pub(crate) fn verdict(outcome: &Outcome, lost: Option<String>) -> (u8, Option<St
     let is_about_to_be_lost = match outcome {
         Outcome::Ended(end) => end.for_the_lock,
         Outcome::NotStarted => true,
-        Outcome::Failed(_) | Outcome::Killed => false,
+        Outcome::Interrupted(_) | Outcome::Failed(_) | Outcome::Killed => false,
     };
     let silent = || "the ensemble does not answer".to_owned();
     let why = lost.or_else(|| is_about_to_be_lost.then(silent));
@@ -47,6 +55,14 @@ pub(crate) fn verdict(outcome: &Outcome, lost: Option<String>) -> (u8, Option<St
             let message = format!("{why}; the command was not started");
             (code::LOST, Some(message))
         }
+        (Outcome::Interrupted(signal), None) => {
+            let message = format!("ended by signal {signal} before the command was started");
+            (signal_code(*signal), Some(message))
+        }
+        (Outcome::Interrupted(_), Some(why)) => (
+            code::LOST,
+            Some(format!("{why}; the command was not started")),
+        ),
         (Outcome::Failed(code), None) => (*code, None),
         (Outcome::Failed(_), Some(why)) => (code::LOST, Some(why)),
         (Outcome::Killed, why) => {
@@ -102,6 +118,14 @@ mod tests {
         assert_eq!(said(None, 0, false), expected(76, silent));
         let killed = Outcome::of(None, false, ExitStatus::from_raw(9));
         assert_eq!(killed, Outcome::NotStarted);
+    }
+
+    #[test]
+    fn signal_before_the_start_is_no_fault_of_the_supervisor() {
+        let interrupted = "ended by signal 2 before the command was started";
+        assert_eq!(said(None, 2, false), expected(130, interrupted));
+        let lost = expected(76, "gone; the command was not started");
+        assert_eq!(said(None, 2, true), lost);
     }
 
     #[test]
