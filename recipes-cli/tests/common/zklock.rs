@@ -24,6 +24,7 @@ pub(crate) fn set_environment(command: &mut Command, connect: &str) {
         "ZKLOCK_AUTH",
         "ZKLOCK_SESSION_TIMEOUT",
         "ZKLOCK_CONNECT_TIMEOUT",
+        "ZKLOCK_LOG",
         "ZKLOCK_TLS",
         "ZKLOCK_TLS_CA",
         "ZKLOCK_TLS_CERT",
