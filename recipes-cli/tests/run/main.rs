@@ -21,6 +21,7 @@ mod refused;
 mod signals;
 mod spared;
 mod supervisor;
+mod unstarted;
 #[path = "../common/zklock.rs"]
 mod zklock;
 

@@ -1,0 +1,63 @@
+//! The lock is lost between the grant and the start.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use tokio::time::timeout;
+
+use crate::family::Family;
+use crate::process::{pid, signal};
+use crate::zklock::PATIENCE;
+use crate::{PATH, SHORT, next_in_line, server, start};
+
+/// How often the moment may be missed.
+const MISSES_MAX: usize = 10;
+
+/// What a `zklock` says that is halted as soon as it has a supervisor, and resumed when another has
+/// the lock; and whether the command ran.
+async fn halted_at_the_start(on_lost: &str) -> (Option<i32>, String, bool) {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let family = Family::new();
+    let arguments = [SHORT, "--on-lost", on_lost, PATH];
+    // Whenever it is halted, it is there.
+    let script = "echo ran > ran; until [ -e granted ]; do sleep 0.05; done";
+    let mut command = family.run(&connect, &arguments, script);
+    let run = command.stderr(Stdio::piped()).spawn().unwrap();
+    let zklock = pid(&run);
+    // It has its first child from before that is executed, and tells it what to do after that.
+    let children = format!("/proc/{zklock}/task/{zklock}/children");
+    let caught = tokio::task::spawn_blocking(move || {
+        while std::fs::read_to_string(&children).unwrap().is_empty() {}
+        signal(zklock, Signal::STOP);
+    });
+    caught.await.unwrap();
+    let (_session, next) = next_in_line(&ensemble).await;
+    let granted = next.await.unwrap();
+    std::fs::write(family.path("granted"), "").unwrap();
+    signal(zklock, Signal::CONT);
+    let ended = timeout(PATIENCE, run.wait_with_output()).await;
+    let ended = ended.expect("zklock does not end").unwrap();
+    drop(granted);
+    let said = String::from_utf8(ended.stderr).unwrap();
+    (ended.status.code(), said, !family.read("ran").is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_whose_lock_was_lost_meanwhile_is_not_started_and_that_is_said() {
+    for on_lost in ["term", "ignore"] {
+        let mut misses = 0;
+        loop {
+            let (code, said, has_run) = halted_at_the_start(on_lost).await;
+            assert_eq!(code, Some(76), "{on_lost}: {said}");
+            if !has_run {
+                assert!(said.ends_with("the command was not started\n"), "{said}");
+                assert_eq!(said.lines().count(), 1, "{said}");
+                break;
+            }
+            misses += 1;
+            println!("--on-lost {on_lost}: started before zklock was halted");
+            assert!(misses < MISSES_MAX, "it starts before it is told to");
+        }
+    }
+}
