@@ -156,6 +156,9 @@ pub(crate) struct RunArguments {
     /// What becomes of the command when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
+    /// What becomes of it when somebody asks for the lock, as `zklock revoke` does
+    #[arg(long, value_enum, default_value_t = OnRevoke::Tell)]
+    pub(crate) on_revoke: OnRevoke,
     /// What the lock is held for, shown to people who look at it; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) purpose: Option<String>,
@@ -244,6 +247,16 @@ pub(crate) enum OnLost {
     Kill,
     /// It goes on without the lock; the exit code tells
     Ignore,
+}
+
+/// What becomes of the command when somebody asks for the lock.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnRevoke {
+    /// It goes on; zklock says on stderr that it was asked
+    Tell,
+    /// SIGTERM, and it may take as long as it wants
+    Term,
 }
 
 /// A number of seconds, or a number with a unit.

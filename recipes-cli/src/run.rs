@@ -193,7 +193,7 @@ async fn command_under(
     };
     let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
     let mut supervised = supervised.map_err(start)?;
-    let (end, lost) = supervised.attend(guard, signals).await;
+    let (end, lost) = supervised.attend(guard, arguments.on_revoke, signals).await;
     let may_have_started = supervised.may_have_started();
     let supervisor = supervised.ended();
     // Its report says that nothing is left. Where it was killed, its processes are ours now.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use recipes_core::{LockGuard, LostError};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,7 +20,7 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::supervisor::NAME;
 use super::wire::{self, End, Order, Plan};
-use crate::arguments::{AUTH_VARIABLE, OnLost};
+use crate::arguments::{AUTH_VARIABLE, OnLost, OnRevoke};
 use crate::failure::warn;
 
 /// This executable, also where its file was replaced meanwhile.
@@ -92,9 +93,12 @@ impl Supervised {
     pub(crate) async fn attend(
         &mut self,
         guard: &LockGuard,
+        on_revoke: OnRevoke,
         signals: &mut Signals,
     ) -> (Option<End>, Option<LostError>) {
         let mut loss = pin!(guard.lost());
+        let mut request = pin!(guard.revocation_requested());
+        let mut is_asked = false;
         let mut lost = None;
         let mut report_by = None;
         loop {
@@ -120,6 +124,13 @@ impl Supervised {
                     }
                     lost = Some(error);
                     self.tell(Order::Lost).await.ok();
+                }
+                () = &mut request, if !is_asked => {
+                    is_asked = true;
+                    warn("somebody asks for the lock");
+                    if on_revoke == OnRevoke::Term {
+                        self.tell(Order::Signal(Signal::TERM.as_raw())).await.ok();
+                    }
                 }
                 signal = signals.next() => {
                     self.tell(Order::Signal(signal.as_raw())).await.ok();

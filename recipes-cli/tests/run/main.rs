@@ -18,6 +18,7 @@ mod killed;
 mod lost;
 mod process;
 mod refused;
+mod revoked;
 mod signals;
 mod spared;
 mod supervisor;
