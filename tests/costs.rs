@@ -145,10 +145,10 @@ async fn list_leaves_with_the_create_and_not_after_its_reply() {
     let session = stage.session().await;
     let set = MultiLock::new(&session, (0..8).map(|seat| Member::mutex(seat_path(seat)))).unwrap();
     let locks: [(&dyn DistributedLock, _, _); 2] = [
-        (&mutex(&session), Opcode::Create, 1),
-        (&set, Opcode::Multi, 8),
+        (&mutex(&session), Opcode::Create, Opcode::GetChildren),
+        (&set, Opcode::Multi, Opcode::MultiRead),
     ];
-    for (lock, create, lists) in locks {
+    for (lock, create, list) in locks {
         lock.acquire().await.unwrap().release().await.unwrap();
         stage.quiet().await;
         stage.proxy.clear_log();
@@ -156,9 +156,8 @@ async fn list_leaves_with_the_create_and_not_after_its_reply() {
         let listed = async {
             reply.reached().await;
             // On the connection that waits: on another one it would look for the lost create.
-            let list = stage.proxy.on(Direction::ToServer).connection(1);
-            let list = list.opcode(Opcode::GetChildren);
-            list.nth(lists).seen().await;
+            let requests = stage.proxy.on(Direction::ToServer).connection(1);
+            requests.opcode(list).nth(1).seen().await;
             reply.release();
         };
         let (held, ()) = tokio::join!(

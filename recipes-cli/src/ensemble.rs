@@ -46,13 +46,13 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
+pub(crate) fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
     error.into()
 }
 
 /// A handshake that fails is silence to those who wait for an answer.
 #[cfg(feature = "tls")]
-fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
+pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
     let is_silence = matches!(error, ConnectError::TimedOut { .. });
     let failure = Failure::from(error);
     match is_silence && arguments.tls.is_asked_for() {

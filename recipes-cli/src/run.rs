@@ -59,7 +59,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use recipes_core::{
-    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, validate_path,
+    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, SessionHealth,
+    validate_path,
 };
 use recipes_multilock::{Member, MultiLock};
 
@@ -100,7 +101,8 @@ pub(crate) async fn run(
         session = waiting::connect(ensemble, &application, limit) => session?,
     };
     let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
-    let is_unanswered = matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
+    let is_unanswered = session.health() != SessionHealth::Connected
+        || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
     // Those that came before have had their say.
     while signals.next().now_or_never().is_some() {}
     // After a failure too: otherwise others wait for our nodes until the session times out.
@@ -194,13 +196,13 @@ async fn command_under(
     let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
     let mut supervised = supervised.map_err(start)?;
     let (end, lost) = supervised.attend(guard, arguments.on_revoke, signals).await;
-    let may_have_started = supervised.may_have_started();
+    let is_lost_before = lost.is_some() && !supervised.may_have_started();
     let supervisor = supervised.ended();
     // Its report says that nothing is left. Where it was killed, its processes are ours now.
     if end.is_none() {
         tree::end_all(&spared).await;
     }
-    let outcome = Outcome::of(end, may_have_started, supervisor.map_err(start)?);
+    let outcome = Outcome::of(end, is_lost_before, supervisor.map_err(start)?);
     Ok((outcome, lost))
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use rustix::process::{Pid, Signal, WaitStatus, getpid};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -76,6 +77,9 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     if supervisor.kill_at.is_some_and(|it| it <= Instant::now()) {
         return Ok(());
     }
+    // What came until now has come to no command. The runtime notes signals between two polls.
+    tokio::task::yield_now().await;
+    while supervisor.signals.next().now_or_never().is_some() {}
     let leader = start(plan, command, input)?;
     let end = supervisor.until_ended(leader).await;
     // Where nobody listens any more there is nobody to tell.

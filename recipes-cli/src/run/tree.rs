@@ -46,13 +46,15 @@ impl Entry {
         let (pid, _) = stat.split_once(" (")?;
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut words = rest.split(' ');
-        // Zombies and the dead run no more.
-        let is_running = !matches!(words.next()?, "Z" | "X" | "x");
+        let state = words.next()?;
+        let parent = words.next()?.parse().ok()?;
+        let threads: u32 = words.nth(15)?.parse().ok()?;
         Some(Self {
             pid: pid.parse().ok()?,
-            parent: words.next()?.parse().ok()?,
-            is_running,
-            started: words.nth(17)?.parse().ok()?,
+            parent,
+            // Zombies and the dead run no more; but a first thread may have ended before others.
+            is_running: threads > 1 || !matches!(state, "Z" | "X" | "x"),
+            started: words.nth(1)?.parse().ok()?,
         })
     }
 }
@@ -229,6 +231,9 @@ mod tests {
         assert_eq!(Entry::parse(&stat), Some(entry(12, 7, true)));
         let stat = format!("9 (x) Z 1 {rest}");
         assert_eq!(Entry::parse(&stat), Some(entry(9, 1, false)));
+        // Its first thread has ended, two others have not.
+        let stat = stat.replace(" 20 0 1 0 50 9", " 20 0 3 0 50 9");
+        assert_eq!(Entry::parse(&stat), Some(entry(9, 1, true)));
         for broken in [
             "",
             "12",

@@ -23,8 +23,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// What the supervisor has reported, and how it has ended itself.
-    pub(crate) fn of(report: Option<End>, may_have_started: bool, supervisor: ExitStatus) -> Self {
+    /// What the supervisor has reported, whether the lock was lost before it could start anything, and
+    /// how it has ended itself.
+    pub(crate) fn of(report: Option<End>, is_lost_before: bool, supervisor: ExitStatus) -> Self {
         let is_asked = |signal: &i32| PASSED_ON.iter().any(|it| it.as_raw() == *signal);
         // It dies of such a signal only as long as it is not ready to start anything.
         let asked = supervisor.signal().filter(is_asked);
@@ -32,7 +33,7 @@ impl Outcome {
             (Some(end), _) => Self::Ended(end),
             (None, Some(0)) => Self::NotStarted,
             (None, Some(code)) => Self::Failed(u8::try_from(code).unwrap_or(code::INTERNAL)),
-            (None, None) if !may_have_started => Self::NotStarted,
+            (None, None) if is_lost_before => Self::NotStarted,
             (None, None) => asked.map_or(Self::Killed, Self::Interrupted),
         }
     }
@@ -83,7 +84,7 @@ mod tests {
     use super::{Outcome, verdict};
 
     fn said(report: Option<End>, wait_status: i32, lost: bool) -> (u8, String) {
-        let outcome = Outcome::of(report, true, ExitStatus::from_raw(wait_status));
+        let outcome = Outcome::of(report, false, ExitStatus::from_raw(wait_status));
         let (code, message) = verdict(&outcome, lost.then(|| "gone".to_owned()));
         (code, message.unwrap_or_default())
     }
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(said(None, 0, true), lost);
         let silent = "the ensemble does not answer; the command was not started";
         assert_eq!(said(None, 0, false), expected(76, silent));
-        let killed = Outcome::of(None, false, ExitStatus::from_raw(9));
+        let killed = Outcome::of(None, true, ExitStatus::from_raw(9));
         assert_eq!(killed, Outcome::NotStarted);
     }
 

@@ -15,8 +15,6 @@ use crate::failure::{Failure, code, warn};
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Whoever waits for an ensemble so long is told that it is not the lock that is waited for.
 const SILENT_MAX: Duration = Duration::from_secs(3);
-/// The shortest wait: none at all is a try, which has its own time for the answer.
-const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// What `--timeout` leaves of the time since the start.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +39,8 @@ impl TimeLimit {
         let passed = now.saturating_duration_since(self.started);
         self.timeout.map(|timeout| match timeout.is_zero() {
             true => timeout,
-            false => timeout.saturating_sub(passed).max(WAIT_MIN),
+            // A free lock is not to be missed for a connection that took long.
+            false => timeout.saturating_sub(passed).max(ANSWER_MAX.min(timeout)),
         })
     }
 }
@@ -59,9 +58,13 @@ pub(crate) async fn connect(
         sleep(SILENT_MAX).await;
         warn(&format!("no server of {connect_string:?} has answered yet"));
     };
-    let in_vain = |_| ConnectError::TimedOut {
-        connect_string: connect_string.clone(),
-        waited,
+    let in_vain = |_| {
+        let connect_string = connect_string.clone();
+        let error = ConnectError::TimedOut {
+            connect_string,
+            waited,
+        };
+        ensemble::hinted(error, arguments)
     };
     let connected = beside(silence, timeout(waited, connecting)).await;
     connected.map_err(in_vain)?
@@ -152,7 +155,7 @@ mod tests {
         };
         assert_eq!(
             [left(0), left(500), left(2000), left(9000)],
-            [2000, 1500, 1, 1]
+            [2000, 1500, 1000, 1000]
         );
         let long = self::limit(60_000);
         assert_eq!(long.of_connecting(connect_timeout), connect_timeout);

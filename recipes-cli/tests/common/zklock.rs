@@ -11,7 +11,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command line; killed when its process is dropped.
 pub(crate) fn zklock(connect: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    let mut command = Command::new("env");
+    // What ignores signals, as `nohup` does, hands that down.
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_zklock")]);
     set_environment(&mut command, connect);
     command.args(arguments);
     command.stdin(Stdio::null()).kill_on_drop(true);

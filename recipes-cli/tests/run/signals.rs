@@ -96,7 +96,7 @@ async fn signals_that_are_not_typed_reach_a_job_in_the_foreground() {
         let run = family.run(&connect, &[LONG, PATH], &script);
         let words = run.as_std().get_args().map(|it| it.to_str().unwrap());
         let words: Vec<_> = words.map(|it| format!("\"{it}\"")).collect();
-        let program = env!("CARGO_BIN_EXE_zklock");
+        let program = run.as_std().get_program().to_str().unwrap();
         let job = format!("echo $$ > pid; exec {program} {}", words.join(" "));
         // Gives it a terminal of its own.
         let mut terminal = Command::new("script");
