@@ -85,7 +85,8 @@ impl TestEnsemble {
         }
     }
 
-    /// Ends the ZooKeeper session behind a session under test, as if it had timed out.
+    /// Ends the ZooKeeper session behind a session under test, as if it had timed out; when this
+    /// returns, the client of a real server knows.
     ///
     /// # Panics
     /// If there is none.
@@ -95,7 +96,13 @@ impl TestEnsemble {
         };
         match self {
             Self::Memory(ensemble) => assert!(ensemble.expire(id), "session has ended already"),
-            Self::Real(server) => must("expire a session", server.expire(id).await),
+            Self::Real(server) => {
+                must("expire a session", server.expire(id).await);
+                // A client that is back before the close is not answered on that connection, and
+                // gives it up after two fifths of the session timeout.
+                let is_over = async || (session.session_id() != Some(id)).then_some(());
+                self.until("the end of a session", is_over).await;
+            }
         }
     }
 
