@@ -30,8 +30,12 @@ pub type NodeWatch = BoxFuture<'static, NodeEvent>;
 #[doc(hidden)]
 pub type Listing = Result<Vec<String>, NodesError>;
 
-/// Waits for all of these listings.
-pub(crate) fn one_by_one(mut unanswered: Vec<Reply<'_, Vec<String>>>) -> Reply<'_, Vec<Listing>> {
+/// Lists these nodes, each by a request of its own.
+pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
+    nodes: &'a N,
+    paths: &[&str],
+) -> Reply<'a, Vec<Listing>> {
+    let mut unanswered: Vec<_> = paths.iter().map(|path| nodes.list(path)).collect();
     async move {
         let mut listings = Vec::with_capacity(unanswered.len());
         // Answers come in the order of the requests: who waits for the last is woken once.
@@ -74,7 +78,7 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Names of the children of several nodes, each as by [`list`](Self::list), or the error of
     /// the whole.
     fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
-        one_by_one(paths.iter().map(|path| self.list(path)).collect())
+        list_each(self, paths)
     }
 
     /// Data and stat of a node, `None` where it does not exist.

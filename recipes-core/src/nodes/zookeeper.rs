@@ -22,7 +22,7 @@ use crate::backend::Backend;
 use crate::nodes::no_delay::NoDelay;
 use crate::nodes::{
     Acl, Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply, one_by_one,
+    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply, list_each,
 };
 use crate::sync::lock;
 
@@ -228,9 +228,8 @@ impl Nodes for Session {
     }
 
     fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
-        let is_refused = self.refuses_multi_read.load(Ordering::Relaxed);
-        if let ([] | [_], _) | (_, true) = (paths, is_refused) {
-            return one_by_one(paths.iter().map(|path| self.list(path)).collect());
+        if paths.len() < 2 || self.refuses_multi_read.load(Ordering::Relaxed) {
+            return list_each(self, paths);
         }
         let mut reader = self.client.new_multi_reader();
         for path in paths {
