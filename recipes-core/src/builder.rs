@@ -104,9 +104,7 @@ impl SessionBuilder {
 
     /// Name of the application in the record that lock nodes carry. Default: the executable's.
     pub fn application(mut self, name: &str) -> Self {
-        self.options.data = NodeData::Record {
-            application: name.to_owned(),
-        };
+        self.options.data = NodeData::of(name);
         self
     }
 

@@ -57,7 +57,7 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeData {
     /// A record of host, process and application.
-    Record { application: String },
+    Record { host: String, application: String },
     /// Bytes that the user chose.
     Custom(Vec<u8>),
 }
@@ -69,8 +69,15 @@ impl NodeData {
         let name = executable
             .as_deref()
             .and_then(|path| path.file_stem()?.to_str());
+        Self::of(name.unwrap_or("unknown"))
+    }
+
+    /// The record of an application on this host.
+    pub(crate) fn of(application: &str) -> Self {
         Self::Record {
-            application: name.unwrap_or("unknown").to_owned(),
+            // Once: it is a file, and a node is made in every acquire.
+            host: host_name(),
+            application: application.to_owned(),
         }
     }
 
@@ -99,8 +106,8 @@ impl NodeData {
     ) -> Vec<u8> {
         match self {
             Self::Custom(bytes) => bytes.clone(),
-            Self::Record { application } => Identity {
-                host: host_name(),
+            Self::Record { host, application } => Identity {
+                host: host.clone(),
                 pid: std::process::id(),
                 application: application.clone(),
                 kind: Some(kind),
