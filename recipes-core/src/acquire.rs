@@ -201,7 +201,10 @@ impl Acquire {
 
     /// Notes the node of a member; true if a listing has to tell whether it is admitted.
     fn place(&mut self, member: usize, node: Node) -> Result<bool, Failure> {
-        if let Some(sequence) = node_name::sequence(&node.name).filter(|it| *it < 0) {
+        // Servers before 3.6 count on from below zero, later ones give the last number again and again:
+        // then a node may come to be before ours.
+        let is_beyond = |it: &i32| *it < 0 || *it == i32::MAX;
+        if let Some(sequence) = node_name::sequence(&node.name).filter(is_beyond) {
             return Err(Failure::SequenceExhausted { member, sequence });
         }
         let creates = self.creates;

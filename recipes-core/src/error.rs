@@ -207,9 +207,9 @@ pub enum AcquireError {
         /// What the releases ended with.
         failures: Vec<ReleaseError>,
     },
-    /// The counter of the lock directory has passed 2^31 - 1, so that names say nothing about
+    /// The counter of the lock directory has come to 2^31 - 1, so that names say nothing about
     /// order any more. Stop all users of the lock and delete the directory; the counter restarts.
-    #[error("sequence numbers of lock {path:?} have overflowed ({sequence}); delete its directory")]
+    #[error("sequence numbers of lock {path:?} are used up ({sequence}); delete its directory")]
     SequenceExhausted {
         /// Path of the lock.
         path: String,

@@ -156,7 +156,8 @@ impl Tree {
             return Err(MemoryError::EphemeralParent(directory.to_string()).into());
         }
         let zxid = transaction.zxid;
-        parent.created = parent.created.wrapping_add(1);
+        // As servers since 3.6 do: the last number is given again and again.
+        parent.created = parent.created.saturating_add(1);
         parent.children += 1;
         parent.pzxid = zxid;
         let node = Node {
