@@ -38,8 +38,10 @@ impl Terminal {
         unlockpt(&keys).unwrap();
         let line: OwnedFd = ioctl_tiocgptpeer(&keys, flags).unwrap();
         let family = Family::new();
-        let mut shell = Command::new("setsid");
-        shell.args(["--ctty", "bash", "--norc", "--noprofile", "-i"]);
+        let mut shell = Command::new("env");
+        // A shell cannot take back that a signal is ignored.
+        shell.args(["--default-signal", "setsid", "--ctty"]);
+        shell.args(["bash", "--norc", "--noprofile", "-i"]);
         set_environment(&mut shell, &server(ensemble).connect_string());
         shell
             .env("zklock", env!("CARGO_BIN_EXE_zklock"))

@@ -30,7 +30,7 @@ impl Alone {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
         let plan = json!({"on_lost": on_lost, "own_group": own_group});
         command.arg0("zklock-supervise").arg(plan.to_string());
-        command.args(["sh", "-c", script]);
+        command.args(["env", "--default-signal", "sh", "-c", script]);
         command.current_dir(family.path(".")).kill_on_drop(true);
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
         hand_over(&ours, &File::open("/dev/null").unwrap());
