@@ -32,9 +32,11 @@ pub(crate) enum Trouble {
     Close,
     /// Empty containers are reaped.
     Reap,
+    /// An operator makes an empty directory anew, and its count comes to where it was.
+    Renew,
 }
 
-const TROUBLES: [Trouble; 10] = [
+const TROUBLES: [Trouble; 11] = [
     Trouble::Disconnect,
     Trouble::Starve,
     Trouble::Expire,
@@ -45,6 +47,7 @@ const TROUBLES: [Trouble; 10] = [
     Trouble::LoseReply,
     Trouble::Close,
     Trouble::Reap,
+    Trouble::Renew,
 ];
 
 /// One world.
@@ -71,6 +74,9 @@ pub(crate) struct Plan {
     pub(crate) asks_always: bool,
     /// How often a node is handed on within its process.
     pub(crate) local_handoffs: u32,
+    /// Whether lock objects are kept, and with them what is known of their directories; and taken
+    /// many times in a row now and then.
+    pub(crate) has_sprees: bool,
 }
 
 impl Plan {
@@ -112,6 +118,7 @@ impl Plan {
             cut_percent: pick(&mut random, &[0, 15, 40]),
             asks_always: random.bool(),
             local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
+            has_sprees: random.bool(),
         }
     }
 

@@ -95,6 +95,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
             tokio::spawn(async move { closing.close().await });
         }
         (Trouble::Reap, _) => drop(world.ensemble.reap_containers()),
+        (Trouble::Renew, _) => renew(world, random),
         (_, None) => {}
     }
 }
@@ -151,6 +152,23 @@ fn delete(world: &World, random: &mut Rng) {
             world.judge().removed(&node);
         }
     }
+}
+
+/// As if others had used the new directory for a while, and are about to.
+fn renew(world: &World, random: &mut Rng) {
+    let path = pick(random, &world.plan.paths);
+    let Some(stat) = world.ensemble.stat(path).filter(|it| it.children == 0) else {
+        return;
+    };
+    // Each node was made and deleted.
+    let count = stat.cversion / 2;
+    world.ensemble.delete(path).unwrap();
+    world.ensemble.create(path, b"").unwrap();
+    let next = (count - random.i32(0..3)).max(0);
+    world.ensemble.set_sequence(path, next).unwrap();
+    world
+        .judge()
+        .tell(|| format!("{path} is new, {next} comes next"));
 }
 
 fn write(world: &World, random: &mut Rng, node: &str) {

@@ -13,9 +13,11 @@ use zookeeper_recipes::{
     SessionHealth, Step, WriteGuard,
 };
 
-use crate::plan::{READ_WRITES, below, pick};
+use crate::plan::{Plan, READ_WRITES, below, pick};
 use crate::world::World;
 
+/// More than a session takes to know that it is alone.
+const SPREE: usize = 12;
 /// Tries wait so long for an ensemble that does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -109,9 +111,29 @@ impl Worker {
         drop(sessions);
         let want = self.want();
         let party = self.party(&want);
+        if self.world.plan.has_sprees && self.random.u8(..4) == 0 {
+            return Box::pin(self.spree(&session, &want)).await;
+        }
         if let Some(held) = Box::pin(self.acquire(&session, &want, &party)).await {
             let held = self.note(held, &session, &party);
             Box::pin(self.hold(held, &session, &want, &party)).await;
+        }
+    }
+
+    /// The same lock again and again, for nobody in particular and in good order.
+    async fn spree(&mut self, session: &Session, want: &Want) {
+        for _ in 0..SPREE {
+            let options = options(&self.world.plan);
+            let Ok(Some(held)) = ask(session, want, &options, None, Wait::Forever).await else {
+                return;
+            };
+            let party = Party {
+                owner: None,
+                number: self.world.next_party(),
+            };
+            let held = self.note(held, session, &party);
+            tokio::task::yield_now().await;
+            self.leave_by(held, &party, Some(Cut::Never)).await;
         }
     }
 
@@ -172,7 +194,7 @@ impl Worker {
     async fn acquire(&mut self, session: &Session, want: &Want, party: &Party) -> Option<Held> {
         let (wait, cut, in_scope) = (self.wait(), self.cut(), self.random.bool());
         let started = Instant::now();
-        let options = LockOptions::new().local_handoffs(self.world.plan.local_handoffs);
+        let options = options(&self.world.plan);
         let asked = ask(session, want, &options, party.owner.as_ref(), wait);
         let asked = match &party.owner {
             // Both ways to name the owner.
@@ -337,6 +359,13 @@ impl Worker {
     }
 
     async fn leave(&mut self, held: Arc<Held>, party: &Party) {
+        let is_released = self.random.u8(..3) > 0;
+        let release = is_released.then(|| self.cut());
+        self.leave_by(held, party, release).await;
+    }
+
+    /// By a release that may be cut short, or none.
+    async fn leave_by(&mut self, held: Arc<Held>, party: &Party, release: Option<Cut>) {
         let guard = held.guard();
         // Another acquire of the same owner may have a share of the node before it has its guard.
         // And another owner of the process may be handed it.
@@ -349,10 +378,9 @@ impl Worker {
         let Some(held) = Arc::into_inner(held) else {
             return;
         };
-        if self.random.u8(..3) == 0 {
+        let Some(cut) = release else {
             return;
-        }
-        let cut = self.cut();
+        };
         match cut_short(held.release(), cut).await {
             Some(Ok(())) if is_last => {
                 nodes
@@ -364,6 +392,26 @@ impl Worker {
             }
             _ => {}
         }
+    }
+}
+
+fn options(plan: &Plan) -> LockOptions {
+    LockOptions::new().local_handoffs(plan.local_handoffs)
+}
+
+/// Some lock of a path.
+pub(crate) fn lock_of(
+    session: &Session,
+    path: &'static str,
+    plan: &Plan,
+) -> Box<dyn DistributedLock> {
+    let options = options(plan);
+    match READ_WRITES.contains(&path) {
+        true => {
+            let lock = InterProcessReadWriteLock::with_options(session, path, &options);
+            Box::new(lock.unwrap().read_lock())
+        }
+        false => Box::new(InterProcessMutex::with_options(session, path, &options).unwrap()),
     }
 }
 

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use recipes_testing::{Faults, MemoryEnsemble, Request};
 use tokio::runtime::RngSeed;
 use tokio::time::timeout;
-use zookeeper_recipes::{Owner, Session};
+use zookeeper_recipes::{DistributedLock, Owner, Session};
 
 use crate::judge::Judge;
 use crate::plan::Plan;
@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) owners: Vec<Owner>,
     judge: Arc<Mutex<Judge>>,
     sessions: Mutex<Vec<Session>>,
+    /// Locks that somebody keeps an object of, where the plan has sprees.
+    kept: Mutex<Vec<Box<dyn DistributedLock>>>,
     /// ZooKeeper sessions that their clients gave up while the ensemble had them alive.
     given_up: Mutex<BTreeSet<i64>>,
     is_calm: AtomicBool,
@@ -69,7 +71,14 @@ impl World {
     /// Puts another session into the place of one, which is returned.
     pub(crate) fn replace(&self, index: usize) -> Session {
         let fresh = self.ensemble.session();
+        self.keep_locks(&fresh);
         std::mem::replace(&mut lock(&self.sessions)[index], fresh)
+    }
+
+    fn keep_locks(&self, session: &Session) {
+        let paths = self.plan.paths.iter().filter(|_| self.plan.has_sprees);
+        let locks = paths.map(|path| worker::lock_of(session, path, &self.plan));
+        lock(&self.kept).extend(locks);
     }
 
     /// A number for an owner that nobody shares.
@@ -217,11 +226,14 @@ async fn live(plan: Plan, judge: Arc<Mutex<Judge>>) {
         ensemble,
         judge,
         sessions: Mutex::new(sessions),
+        kept: Mutex::default(),
         given_up: Mutex::default(),
         is_calm: AtomicBool::new(false),
         next_party: AtomicU64::new(OWNERS as u64),
         plan,
     });
+    let sessions = world.sessions();
+    sessions.iter().for_each(|it| world.keep_locks(it));
     let troubles = tokio::spawn(trouble::make(Arc::clone(&world)));
     let workers: Vec<_> = (0..world.plan.workers)
         .map(|number| tokio::spawn(worker::work(Arc::clone(&world), number)))
@@ -241,6 +253,7 @@ async fn live(plan: Plan, judge: Arc<Mutex<Judge>>) {
     for error in done.into_iter().filter_map(Result::err) {
         world.judge().fail(format!("worker: {error}"));
     }
+    lock(&world.kept).clear();
     world.expect_nothing_left().await;
     let sessions = world.sessions();
     join_all(sessions.iter().map(Session::close)).await;
