@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::poll;
+use futures::{FutureExt as _, poll};
 use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation};
 use zookeeper_recipes::{
     Acl, AcquireError, AuthId, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LostReason,
@@ -136,7 +136,7 @@ async fn earlier_member_of_a_set_is_deleted_before_it_is_watched() {
 async fn wrapped_sequence_is_refused_when_its_reply_was_lost() {
     let ensemble = MemoryEnsemble::new();
     let [s1, s2] = stage(&ensemble, &[PATH]).await;
-    ensemble.set_sequence(PATH, i32::MAX).unwrap();
+    ensemble.set_sequence(PATH, i32::MAX - 1).unwrap();
     let held = mutex(&s1, PATH).acquire().await.unwrap();
     ensemble.lose_reply(s2.session_id(), Operation::Create, Lost::AfterCommit);
     let refused = mutex(&s2, PATH)
@@ -367,6 +367,18 @@ async fn session_closes_beside_an_acquire_that_nobody_polls() {
         matches!(closed, AcquireError::SessionClosed { .. }),
         "{closed}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_closes_beside_a_release_that_nobody_polls() {
+    let latency = Duration::from_millis(10);
+    let ensemble = MemoryEnsemble::builder().latency(latency).build();
+    let [session] = stage(&ensemble, &[PATH]).await;
+    let held = mutex(&session, PATH).acquire().await.unwrap();
+    let mut release = Box::pin(held.release());
+    assert!(release.as_mut().now_or_never().is_none());
+    session.close().await;
+    assert_eq!(ensemble.sessions(), []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,10 +60,12 @@ async fn until_set(probe: &TcpStream) {
 }
 
 /// Of so many acquires, in how many the list came by before the reply to the create went back.
-async fn sent_together(proxy: &FaultProxy, lock: &InterProcessMutex) -> usize {
+async fn sent_together(proxy: &FaultProxy, session: &Session) -> usize {
     let mut together = 0;
     for _ in 0..TRIES {
         proxy.clear_log();
+        // An object that is kept soon knows that nobody else comes, and does not list.
+        let lock = InterProcessMutex::new(session, PATH).unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
         let log = proxy.log();
         let place = |direction, opcode| {
@@ -83,11 +85,12 @@ async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
     let (_server, proxy) = proxied(EACH_WAY).await;
     let probe = TcpStream::connect(proxy.connect_string()).unwrap();
     let session = Session::connect(&proxy.connect_string()).await.unwrap();
-    let lock = InterProcessMutex::new(&session, PATH).unwrap();
     // Makes the directory.
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
+    drop(lock);
     until_set(&probe).await;
-    let together = sent_together(&proxy, &lock).await;
+    let together = sent_together(&proxy, &session).await;
     eprintln!("of {TRIES} acquires, sent together: {together}");
     assert!(together >= TRIES * 9 / 10, "{together}");
     session.close().await;

@@ -187,6 +187,12 @@ fn by_count(counts: &[Counts]) -> Vec<Claim> {
             of_case(LOCAL_HANDED_ON).map(|it| it.transactions),
             0.01,
         ),
+        (
+            "requests of acquire + release, uncontended",
+            of_case(UNCONTENDED).map(|it| it.requests),
+            // The first ones list.
+            2.1,
+        ),
         ("requests of a failed try", a_try.map(|it| it.requests), 1.0),
         (
             "transactions of a failed try",

@@ -298,7 +298,7 @@ impl<'a> Flight<'a> {
         let names: Vec<Option<&String>> = match event {
             Event::NoParent => self.entering.iter().map(|_| None).collect(),
             Event::Entered(entries) => {
-                self.measure(entries);
+                self.look_around(entries);
                 entries.iter().map(|it| Some(&it.node.name)).collect()
             }
             Event::Searched(found) => found
@@ -315,11 +315,17 @@ impl<'a> Flight<'a> {
         }
     }
 
-    fn measure(&self, entries: &[Entry]) {
-        for (member, entry) in self.entering.iter().zip(entries) {
-            let target = self.targets.get(*member);
-            if let (Some(target), Some(children)) = (target, &entry.children) {
-                meter::enqueued(target.kind, children, &entry.node.name);
+    /// Notes who else is in the directories of nodes that were made.
+    fn look_around(&mut self, entries: &[Entry]) {
+        for (member, Entry { node, children }) in self.entering.iter().zip(entries) {
+            let Some(children) = children else {
+                continue;
+            };
+            if let Some(target) = self.targets.get(*member) {
+                meter::enqueued(target.kind, children, &node.name);
+            }
+            if let Some(own) = self.own_nodes.get_mut(*member) {
+                own.was_alone = *children == [node.name.as_str()];
             }
         }
     }
@@ -391,6 +397,7 @@ impl<'a> Flight<'a> {
                 czxid,
                 fencing_token: beside.map_or(own_token, |writer| writer.fencing_token),
                 is_revoked: own.is_revoked,
+                was_alone: own.was_alone,
             };
             leases.push(Lease::new(self.epoch, &target.lock, made, own.watch));
             self.armed.set(member, Made::Nothing);

@@ -15,11 +15,12 @@ use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
 use crate::meter::Grant;
-use crate::node_name::LockKind;
+use crate::node_name::{self, LockKind};
 use crate::nodes::{NodeStat, NodeWatch, NodesError};
 use crate::revocation;
 use crate::sync::lock;
 use crate::token::FencingToken;
+use crate::vacancy::Sole;
 
 /// What a guard knows about its lock, from one moment to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(crate) struct LeaseState {
     lock_path: Arc<str>,
     pub(crate) node_path: String,
     czxid: i64,
+    was_alone: bool,
     pub(crate) fencing_token: FencingToken,
     epoch: Arc<Epoch>,
     lapses: u64,
@@ -70,6 +72,7 @@ impl LeaseState {
             lock_path: Arc::clone(&lock.path),
             node_path: made.path,
             czxid: made.czxid,
+            was_alone: made.was_alone,
             fencing_token: made.fencing_token,
             epoch: Arc::clone(epoch),
             lapses,
@@ -192,6 +195,8 @@ pub(crate) struct MadeNode {
     pub(crate) fencing_token: FencingToken,
     /// Somebody has asked for it while it waited.
     pub(crate) is_revoked: bool,
+    /// Nobody else was in its directory when it was made.
+    pub(crate) was_alone: bool,
 }
 
 /// Proof that one lock is held; deletes the node when dropped.
@@ -242,6 +247,18 @@ impl Lease {
 
     pub(crate) fn node_path(&self) -> &str {
         &self.state.node_path
+    }
+
+    /// Notes that the node is gone.
+    pub(crate) fn left(&self) {
+        let LeaseState {
+            node_path, czxid, ..
+        } = &*self.state;
+        let sequence = node_name::sequence(node_name::last_part(node_path));
+        if let Some(sequence) = sequence.filter(|_| self.state.was_alone) {
+            let czxid = *czxid;
+            lock(&self.lock.vacancy).left(Sole { czxid, sequence });
+        }
     }
 
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
@@ -296,6 +313,7 @@ impl Lease {
             czxid: old.czxid,
             fencing_token: old.fencing_token.handed_on(),
             is_revoked: false,
+            was_alone: old.was_alone,
         };
         let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses);
         let state = Arc::new(state);

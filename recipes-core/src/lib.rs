@@ -42,6 +42,7 @@ mod session;
 mod sync;
 mod token;
 mod transaction;
+mod vacancy;
 mod wait_queue;
 
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! A lock path in a session: what all handles of it share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::error::ConfigError;
 use crate::local_queue::LocalQueue;
@@ -10,6 +10,7 @@ use crate::options::LockOptions;
 use crate::owner::Contending;
 use crate::path;
 use crate::session::Session;
+use crate::vacancy::Vacancy;
 
 /// One lock directory, the same for every handle in the session.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct LockPath {
     reads_and_writes: bool,
     /// Of those who ask to hold it alone, where they share a node.
     local_queue: Option<Arc<LocalQueue>>,
+    pub(crate) vacancy: Mutex<Vacancy>,
 }
 
 impl LockPath {
@@ -40,6 +42,7 @@ impl LockPath {
             options: options.clone(),
             reads_and_writes,
             local_queue: (handoffs_max > 0).then(|| Arc::new(LocalQueue::new(handoffs_max))),
+            vacancy: Mutex::default(),
         });
         let path = || path.to_owned();
         if lock.reads_and_writes != reads_and_writes {

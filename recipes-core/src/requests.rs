@@ -1,5 +1,6 @@
 //! The requests of an attempt, each ending in an event for the state machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -21,6 +22,8 @@ use crate::nodes::{
 use crate::owner::Contending;
 use crate::retry::{Backoff, persist};
 use crate::revocation;
+use crate::sync::lock;
+use crate::vacancy::Watched;
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
@@ -92,6 +95,38 @@ pub(crate) struct Ask<'a> {
     pub(crate) uuid: Uuid,
 }
 
+impl Ask<'_> {
+    fn queues(&self) -> bool {
+        self.target.place() == Place::Tail
+    }
+
+    /// Whether a listing has to tell who is ahead of the node.
+    fn needs_listing(&self) -> bool {
+        self.queues() && !lock(&self.target.lock.vacancy).is_expected()
+    }
+
+    /// Watches the directory, where that may spare the next ones a listing.
+    fn watch<'n>(&self, nodes: &'n dyn Nodes) -> Option<impl Future<Output = ()> + Send + use<'n>> {
+        let known = Arc::clone(&self.target.lock);
+        if !self.queues() || !lock(&known.vacancy).wants_watch() {
+            return None;
+        }
+        let budget = known.session.may_watch(&known.path)?;
+        let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
+        Some(async move {
+            let watched = watched.await.ok().flatten();
+            let watched = watched.map(|it| Watched::new(it, connection, budget));
+            lock(&known.vacancy).watch(watched);
+        })
+    }
+
+    /// Whether all that was made before the node is gone, by its number.
+    fn is_alone(&self, name: &str) -> bool {
+        let sequence = node_name::sequence(name).filter(|_| self.queues());
+        sequence.is_some_and(|it| lock(&self.target.lock.vacancy).judge(it))
+    }
+}
+
 /// Lists every directory; one that does not exist is empty.
 pub(crate) async fn probe(nodes: &dyn Nodes, targets: &[Target]) -> Result<Event, Refused> {
     let listings = targets.iter().map(|target| list(nodes, &target.lock));
@@ -124,14 +159,19 @@ pub(crate) async fn enter(
     loop {
         let sent = Instant::now();
         let created = creation.send(epoch, nodes);
-        let queueing = asks.iter().filter(|ask| ask.target.place() == Place::Tail);
-        let directories: Vec<&str> = queueing.map(|ask| &*ask.target.lock.path).collect();
+        let unknown: Vec<_> = asks.iter().filter(|ask| ask.needs_listing()).collect();
+        let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
+        let listings = nodes.list_all(&directories);
+        let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
+        join_all(watches).await;
         // One that failed is asked for again, when the node is known.
-        let listings = nodes.list_all(&directories).await.unwrap_or_default();
+        let listings = listings.await.unwrap_or_default();
         let MultiError { index, source } = match created.await {
             Ok(created) => {
                 epoch.acknowledged(sent);
-                return Ok(Event::Entered(entries(asks, created, listings)));
+                let members = unknown.iter().map(|ask| ask.member);
+                let listed = members.zip(listings).collect();
+                return Ok(Event::Entered(entries(asks, created, listed)));
             }
             Err(error) => error,
         };
@@ -156,17 +196,21 @@ pub(crate) async fn enter(
     }
 }
 
-fn entries(asks: &[Ask<'_>], created: Vec<Created>, listings: Vec<Listing>) -> Vec<Entry> {
-    let mut listings = listings.into_iter();
+fn entries(
+    asks: &[Ask<'_>],
+    created: Vec<Created>,
+    mut listed: BTreeMap<usize, Listing>,
+) -> Vec<Entry> {
     let pairs = asks.iter().zip(created);
     let entries = pairs.map(|(ask, Created { path, czxid })| {
         let name = node_name::last_part(&path).to_owned();
+        let children = match listed.remove(&ask.member) {
+            Some(listing) => listing.ok(),
+            None => ask.is_alone(&name).then(|| vec![name.clone()]),
+        };
         Entry {
             node: Node { name, czxid },
-            children: match ask.target.place() {
-                Place::Tail => listings.next().and_then(Result::ok),
-                Place::Beside { .. } => None,
-            },
+            children,
         }
     });
     entries.collect()
@@ -300,6 +344,8 @@ pub(crate) struct OwnNode {
     pub(crate) watch: Option<NodeWatch>,
     /// Somebody has asked for it already.
     pub(crate) is_revoked: bool,
+    /// Nobody else was in the directory when it was made, or has stayed there until it was listed.
+    pub(crate) was_alone: bool,
 }
 
 /// Looks at a node of ours and sets a watch on it, `None` if it is gone.
@@ -315,5 +361,6 @@ pub(crate) async fn own_watch(
     Ok(watched.map(|(data, _, watch)| OwnNode {
         watch: Some(watch),
         is_revoked: revocation::is_request(&data),
+        ..OwnNode::default()
     }))
 }

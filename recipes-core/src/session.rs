@@ -19,6 +19,7 @@ use crate::nodes::{NodeStat, NodesError};
 use crate::options::SessionOptions;
 use crate::owner::PathTable;
 use crate::retry;
+use crate::vacancy::{Budget, Budgeted};
 
 /// A connection to a ZooKeeper ensemble that locks are taken through.
 ///
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) paths: PathTable,
     pub(crate) cleanup: Cleanup,
+    directory_watches: Budget,
     phase: watch::Receiver<Phase>,
     close: watch::Sender<bool>,
 }
@@ -161,12 +163,22 @@ impl Session {
             backend,
             paths,
             cleanup,
+            directory_watches: Budget::default(),
             phase,
             close,
         };
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Leave to watch a lock directory, if there is some left.
+    pub(crate) fn may_watch(&self, directory: &str) -> Option<Budgeted> {
+        let shared = &self.shared;
+        // Not where the client is somebody else's: servers of 3.6 to 3.8 take our watch in the place of
+        // a persistent one that it may have there (ZOOKEEPER-4466).
+        let is_ours = shared.backend.reconnects();
+        is_ours.then(|| shared.directory_watches.take(directory.len()))?
     }
 
     /// How the session is doing now.
