@@ -195,7 +195,7 @@ pub(crate) struct MadeNode {
     pub(crate) fencing_token: FencingToken,
     /// Somebody has asked for it while it waited.
     pub(crate) is_revoked: bool,
-    /// Nobody else was in its directory when it was made.
+    /// Nobody else was in its directory when it was made, or has stayed there.
     pub(crate) was_alone: bool,
 }
 

@@ -344,7 +344,7 @@ pub(crate) struct OwnNode {
     pub(crate) watch: Option<NodeWatch>,
     /// Somebody has asked for it already.
     pub(crate) is_revoked: bool,
-    /// Nobody else was in the directory when it was made, or has stayed there until it was listed.
+    /// Nobody else was in its directory when it was made, or has stayed there.
     pub(crate) was_alone: bool,
 }
 
