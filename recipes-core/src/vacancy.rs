@@ -205,6 +205,8 @@ impl Drop for Budgeted {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use futures::future;
     use futures::stream;
