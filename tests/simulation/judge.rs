@@ -18,10 +18,12 @@ use crate::world::{OWNERS, Run};
 const LEARNS_WITHIN: Duration = Duration::from_secs(1);
 /// The same where replies are lost, one after the other if it must be.
 const LEARNS_LATE: Duration = Duration::from_secs(10);
-/// Requests for each worker in one second of virtual time.
+/// Requests for each worker in one second of virtual time, beside those of grants.
 const REQUESTS_MAX: usize = 500;
 /// The same where sessions end a hundred times in it, and each leaves nodes behind to look for.
 const REQUESTS_ROUGH_MAX: usize = 5000;
+/// What a lock may ask for to be granted and released in a queue.
+const REQUESTS_OF_A_GRANT: usize = 10;
 
 /// One member of a guard that a worker has.
 struct Hold {
@@ -195,6 +197,7 @@ impl Judge {
     pub(crate) fn granted(&mut self, held: &Arc<Held>, session: &Session, party: u64) {
         self.asks_soon = true;
         for member in held.guard().members() {
+            self.second.1 = self.second.1.saturating_sub(REQUESTS_OF_A_GRANT);
             let (kind, sequence) = parse(&member.node_path);
             let stat = self.ensemble.stat(&member.node_path);
             let id = stat
