@@ -29,6 +29,15 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
+/// A session that is connected through a proxy.
+async fn proxied() -> (TestEnsemble, FaultProxy, Session) {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
+    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    let session = options.connect(&proxy.connect_string()).await.unwrap();
+    (TestEnsemble::Real(server), proxy, session)
+}
+
 async fn cycle(lock: &dyn DistributedLock) {
     lock.acquire().await.unwrap().release().await.unwrap();
 }
@@ -205,11 +214,7 @@ async fn directory_made_anew_while_cut_off_is_not_the_one_that_was_vacant_in_mem
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_made_anew_while_cut_off_is_not_the_one_that_was_vacant_on_a_real_server() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
-    let ours = options.connect(&proxy.connect_string()).await.unwrap();
+    let (ensemble, proxy, ours) = proxied().await;
     let theirs = ensemble.session().await;
     let (lock, other) = (mutex(&ours), mutex(&theirs));
     ensemble.create(PATH, b"").await;
@@ -290,11 +295,7 @@ async fn node_whose_deletion_is_not_known_of_is_looked_for() {
 /// The node is gone either way, but with the directory that it was in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_next() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
-    let ours = options.connect(&proxy.connect_string()).await.unwrap();
+    let (ensemble, proxy, ours) = proxied().await;
     let theirs = ensemble.session().await;
     let (lock, other) = (mutex(&ours), mutex(&theirs));
     ensemble.create(PATH, b"").await;
@@ -324,10 +325,7 @@ async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_
 /// A client that has more to watch again than a request holds (128 KiB) never gets back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_with_many_locks_for_itself_survives_a_reconnect() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
-    let session = options.connect(&proxy.connect_string()).await.unwrap();
+    let (_ensemble, proxy, session) = proxied().await;
     let long = "x".repeat(900);
     let paths = (0..160).map(|number| format!("/{long}/{number}"));
     let locks = paths.map(|path| InterProcessMutex::new(&session, &path).unwrap());

@@ -249,18 +249,6 @@ impl Lease {
         &self.state.node_path
     }
 
-    /// Notes that the node is gone.
-    pub(crate) fn left(&self) {
-        let LeaseState {
-            node_path, czxid, ..
-        } = &*self.state;
-        let sequence = node_name::sequence(node_name::last_part(node_path));
-        if let Some(sequence) = sequence.filter(|_| self.state.was_alone) {
-            let czxid = *czxid;
-            lock(&self.lock.vacancy).left(Sole { czxid, sequence });
-        }
-    }
-
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
         &self.state.epoch
     }
@@ -468,7 +456,10 @@ impl Lease {
         };
         let path = self.path().to_owned();
         match deleted {
-            Some(Deleted::ByUs) => Ok(()),
+            Some(Deleted::ByUs) => {
+                self.leave_directory();
+                Ok(())
+            }
             Some(Deleted::BySomebody) => lost(LostReason::NodeRemoved),
             Some(Deleted::WithSession) => match self.epoch().link() {
                 Link::Ended(reason) => lost(reason),
@@ -476,6 +467,16 @@ impl Lease {
             },
             Some(Deleted::Refused(source)) => Err(ReleaseError::Refused { path, source }),
             None => Err(ReleaseError::Pending { path }),
+        }
+    }
+
+    /// Notes what the directory is like without the node.
+    fn leave_directory(&self) {
+        let state = &self.state;
+        let sequence = node_name::sequence(node_name::last_part(&state.node_path));
+        if let Some(sequence) = sequence.filter(|_| state.was_alone) {
+            let czxid = state.czxid;
+            lock(&self.lock.vacancy).left(Sole { czxid, sequence });
         }
     }
 }

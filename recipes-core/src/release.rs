@@ -32,9 +32,6 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
                 Together::No => deletion.finish(deadline).await,
                 Together::Unknown => deletion.pursue(deadline).await,
             };
-            if let Some(Deleted::ByUs) = deleted {
-                lease.left();
-            }
             lease.released(deleted)
         }
     });

@@ -120,8 +120,8 @@ impl Ask<'_> {
         })
     }
 
-    /// Whether all that was made before the node is gone, by its number.
-    fn is_alone(&self, name: &str) -> bool {
+    /// Decides by the number of the node whether all that was made before it is gone.
+    fn judge(&self, name: &str) -> bool {
         let sequence = node_name::sequence(name).filter(|_| self.queues());
         sequence.is_some_and(|it| lock(&self.target.lock.vacancy).judge(it))
     }
@@ -206,7 +206,7 @@ fn entries(
         let name = node_name::last_part(&path).to_owned();
         let children = match listed.remove(&ask.member) {
             Some(listing) => listing.ok(),
-            None => ask.is_alone(&name).then(|| vec![name.clone()]),
+            None => ask.judge(&name).then(|| vec![name.clone()]),
         };
         Entry {
             node: Node { name, czxid },

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use zookeeper_client::Client;
 
 use crate::backend::Backend;
@@ -19,7 +19,7 @@ use crate::nodes::{NodeStat, NodesError};
 use crate::options::SessionOptions;
 use crate::owner::PathTable;
 use crate::retry;
-use crate::vacancy::{Budget, Budgeted};
+use crate::vacancy::Budget;
 
 /// A connection to a ZooKeeper ensemble that locks are taken through.
 ///
@@ -173,7 +173,7 @@ impl Session {
     }
 
     /// Leave to watch a lock directory, if there is some left.
-    pub(crate) fn may_watch(&self, directory: &str) -> Option<Budgeted> {
+    pub(crate) fn may_watch(&self, directory: &str) -> Option<OwnedSemaphorePermit> {
         let shared = &self.shared;
         // Not where the client is somebody else's: servers of 3.6 to 3.8 take our watch in the place of
         // a persistent one that it may have there (ZOOKEEPER-4466).

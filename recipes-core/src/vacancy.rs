@@ -10,10 +10,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::unconstrained;
 
 use crate::nodes::{Connection, NodeStat, NodeWatch};
@@ -102,7 +102,7 @@ pub(crate) struct Watched {
     watch: NodeWatch,
     /// That the client sets its watches again on another connection is not relied upon.
     connection: BoxStream<'static, Connection>,
-    _budget: Budgeted,
+    _budget: OwnedSemaphorePermit,
 }
 
 impl Vacancy {
@@ -164,7 +164,7 @@ impl Watched {
     pub(crate) fn new(
         (_, stat, watch): (Vec<u8>, NodeStat, NodeWatch),
         connection: BoxStream<'static, Connection>,
-        budget: Budgeted,
+        budget: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             czxid: stat.czxid,
@@ -175,32 +175,21 @@ impl Watched {
     }
 }
 
-/// How much a session may watch for this.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Budget(Arc<AtomicUsize>);
+/// How much a session may watch for this, in bytes of paths.
+#[derive(Debug)]
+pub(crate) struct Budget(Arc<Semaphore>);
 
-impl Budget {
-    /// A part of it, if so much is left.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Budgeted> {
-        let taken = Budgeted {
-            budget: self.clone(),
-            bytes,
-        };
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        (before + bytes <= WATCHED_BYTES_MAX).then_some(taken)
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(WATCHED_BYTES_MAX)))
     }
 }
 
-/// Given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Budgeted {
-    budget: Budget,
-    bytes: usize,
-}
-
-impl Drop for Budgeted {
-    fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
+impl Budget {
+    /// A part of it, given back when dropped, if so much is left.
+    pub(crate) fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(bytes).ok()
     }
 }
 
