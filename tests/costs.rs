@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::join_all;
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -29,6 +30,8 @@ const QUIET: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Each is done so often, so that what is due only now and then would be seen.
 const TIMES: usize = 20;
+/// Locks of a batch.
+const SEATS: usize = 32;
 /// After so many cycles a session knows that nobody else uses its lock.
 const KNOWN: usize = 8;
 
@@ -151,6 +154,26 @@ async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list() {
     println!(
         "acquire + release: 2 requests, 2 transactions, once nobody else has come for a while"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_given_up_in_one_moment_share_transactions() {
+    let stage = Stage::set().await;
+    let session = stage.session().await;
+    let locks: Vec<_> = (0..SEATS)
+        .map(|it| InterProcessMutex::new(&session, &seat_path(it)).unwrap())
+        .collect();
+    for _ in 0..TIMES {
+        let held = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
+        let released = join_all(held.into_iter().map(|it| it.unwrap().release()));
+        let (released, costs) = stage.costs_of(released).await;
+        released.into_iter().for_each(Result::unwrap);
+        // Two, or five where the queue runs beside us: one alone, three small ones, the rest. Some
+        // more where this thread has to stop in between.
+        assert!(costs.requests.len() <= 12, "{costs:?}");
+        assert!(costs.transactions <= 12, "{costs:?}");
+    }
+    println!("{SEATS} releases in one moment: 2 to 5 requests and transactions");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,7 @@ counts, which depend on no machine.
 const LIMITS: &str = "\
 What bounds the ratios: a hand-off of ours takes one round trip, Curator's two (the notification, and a listing \
 behind it), so a slow network makes it 2 times as fast and no more. Where 32 locks go in parallel, server and machine \
-are the limit, and the raw column is what they carry without any lock.\n";
+are the limit; the raw column has a transaction for each delete, ours have one for several.\n";
 
 const CURATORS_QUEUES: &str = "\
 Waiters of one session share a lock object, as the threads of a service do; Curator then wakes all of

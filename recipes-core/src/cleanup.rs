@@ -4,14 +4,17 @@
 //! their nodes over and are done. A node is pursued until the ensemble says that it is gone or
 //! refuses to delete it, over reconnections and into the next session, because an ensemble that
 //! was down may still list the nodes of a session that this process has given up.
+//!
+//! What an ensemble has least of are transactions. One release at a time has one of its own, which
+//! leaves at once; those that come while it has no answer go through the queue and share theirs.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -21,6 +24,16 @@ use crate::node_name;
 use crate::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::retry::Backoff;
 use crate::session::Phase;
+
+mod deletion;
+mod group;
+
+pub(crate) use deletion::Deletion;
+use group::Group;
+
+/// Transactions of deletions under way at a time. Fewer make them larger, more let what comes
+/// meanwhile leave sooner: after a third of a round trip.
+const GROUPS_MAX: usize = 3;
 
 /// How the deletion of a node ended.
 #[derive(Clone, Debug)]
@@ -48,10 +61,70 @@ struct Job {
     target: Target,
     /// The epoch of the nodes.
     made_in: u64,
-    /// A delete that was sent already.
-    sent: Option<Reply<'static, ()>>,
+    tried: Tried,
     done: Option<oneshot::Sender<Deleted>>,
-    _pending: PendingCleanup,
+    _pending: Pending,
+}
+
+impl Job {
+    fn paths(&self) -> &[String] {
+        match &self.target {
+            Target::Nodes(paths) => paths,
+            Target::MadeWith { .. } => &[],
+        }
+    }
+
+    fn tell(&mut self, deleted: Deleted) {
+        match &deleted {
+            Deleted::Refused(error) => {
+                warn!(target = ?self.target, %error, "node cannot be deleted");
+            }
+            deleted => debug!(target = ?self.target, ?deleted, "node cleaned up"),
+        }
+        if let Some(done) = self.done.take() {
+            // Nobody may be waiting any more.
+            drop(done.send(deleted));
+        }
+    }
+}
+
+/// Counts a job that is not over.
+struct Pending {
+    count: Arc<watch::Sender<usize>>,
+    _gauge: PendingCleanup,
+}
+
+impl Pending {
+    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|pending| *pending += 1);
+        Self {
+            count: Arc::clone(count),
+            _gauge: PendingCleanup::new(),
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.count.send_modify(|pending| *pending -= 1);
+    }
+}
+
+/// What was done already about a job.
+enum Tried {
+    /// No request was sent.
+    Nothing,
+    /// A delete of the one node is under way.
+    Sent(Sent),
+    /// A request of ours may have been carried out.
+    Something,
+}
+
+/// A delete that was sent on its own.
+struct Sent {
+    reply: Reply<'static, ()>,
+    /// Those that come while this is kept share a transaction.
+    _alone: Option<OwnedSemaphorePermit>,
 }
 
 /// A session's clean-up queue.
@@ -59,6 +132,8 @@ struct Job {
 pub(crate) struct Cleanup {
     jobs: mpsc::UnboundedSender<Job>,
     pending: Arc<watch::Sender<usize>>,
+    /// For the one deletion that has a request of its own.
+    alone: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Cleanup {
@@ -73,33 +148,22 @@ impl Cleanup {
     /// Starts the queue of a session on the current runtime; ends with the last handle.
     pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let pending = Arc::new(watch::Sender::new(0));
-        tokio::spawn(work(queue, phase, Arc::clone(&pending)));
-        Self { jobs, pending }
+        tokio::spawn(work(queue, phase));
+        Self {
+            jobs,
+            pending: Arc::new(watch::Sender::new(0)),
+            alone: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Hands nodes over; what is returned tells the end of it and can be dropped.
     pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
-        let (done, outcome) = oneshot::channel();
-        self.push(Job {
-            target,
-            made_in: epoch.number,
-            sent: None,
-            done: Some(done),
-            _pending: PendingCleanup::new(),
-        });
-        outcome
+        self.push(target, epoch.number, Tried::Something)
     }
 
     /// The deletion of a node, not sent yet.
     pub(crate) fn deletion(&self, path: &str, epoch: &Epoch) -> Deletion {
-        Deletion {
-            path: path.to_owned(),
-            made_in: epoch.number,
-            reply: None,
-            cleanup: self.clone(),
-            is_over: false,
-        }
+        Deletion::new(self.clone(), path, epoch)
     }
 
     /// Completes when the queue is empty.
@@ -113,132 +177,59 @@ impl Cleanup {
         );
     }
 
-    fn push(&self, job: Job) {
-        self.pending.send_modify(|pending| *pending += 1);
-        if self.jobs.send(job).is_err() {
-            // The runtime is gone, and the session with it.
-            self.pending.send_modify(|pending| *pending -= 1);
-        }
-    }
-}
-
-/// The deletion of one node; pursued in the background if it is dropped before it is known to be
-/// over.
-pub(crate) struct Deletion {
-    path: String,
-    made_in: u64,
-    reply: Option<Reply<'static, ()>>,
-    cleanup: Cleanup,
-    is_over: bool,
-}
-
-impl Deletion {
-    /// Sends the delete now.
-    pub(crate) fn send(&mut self, epoch: &Epoch) {
-        self.reply = epoch.nodes().ok().map(|nodes| nodes.delete(&self.path));
-    }
-
-    /// Notes that the node was deleted otherwise.
-    pub(crate) fn done(&mut self) {
-        self.is_over = true;
-    }
-
-    /// Waits for the end of it, `None` if it is not known at the deadline.
-    pub(crate) async fn finish(mut self, deadline: Instant) -> Option<Deleted> {
-        let Some(reply) = self.reply.as_mut() else {
-            self.is_over = true;
-            return Some(Deleted::WithSession);
-        };
-        let answer = tokio::time::timeout_at(deadline, reply).await.ok()?;
-        self.reply = None;
-        let ended = match answer {
-            Ok(()) => Deleted::ByUs,
-            Err(NodesError::NoNode) => Deleted::BySomebody,
-            Err(error) if error.is_lasting() => Deleted::Refused(error),
-            Err(NodesError::SessionEnded) => {
-                // An ensemble that has not ended it too may list the node for a while.
-                self.hand_over(None);
-                return Some(Deleted::WithSession);
-            }
-            Err(_) => return self.pursue(deadline).await,
-        };
-        self.is_over = true;
-        Some(ended)
-    }
-
-    /// Waits until the clean-up has seen to it, `None` if it has not by the deadline. The node may
-    /// have been deleted by a request of ours already.
-    pub(crate) async fn pursue(mut self, deadline: Instant) -> Option<Deleted> {
+    fn push(&self, target: Target, made_in: u64, tried: Tried) -> oneshot::Receiver<Deleted> {
         let (done, outcome) = oneshot::channel();
-        self.hand_over(Some(done));
-        let outcome = tokio::time::timeout_at(deadline, outcome).await.ok()?;
-        Some(outcome.unwrap_or(Deleted::WithSession))
-    }
-
-    fn hand_over(&mut self, done: Option<oneshot::Sender<Deleted>>) {
-        self.is_over = true;
-        let target = Target::Nodes(vec![std::mem::take(&mut self.path)]);
-        self.cleanup.push(Job {
+        let job = Job {
             target,
-            made_in: self.made_in,
-            sent: self.reply.take(),
-            done,
-            _pending: PendingCleanup::new(),
-        });
+            made_in,
+            tried,
+            done: Some(done),
+            _pending: Pending::new(&self.pending),
+        };
+        // Where nobody receives it, the runtime is gone, and the session with it.
+        drop(self.jobs.send(job));
+        outcome
     }
 }
 
-impl Drop for Deletion {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.hand_over(None);
-        }
-    }
-}
-
-async fn work(
-    mut queue: mpsc::UnboundedReceiver<Job>,
-    phase: watch::Receiver<Phase>,
-    pending: Arc<watch::Sender<usize>>,
-) {
-    let mut running = FuturesUnordered::new();
+async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Phase>) {
+    let (mut arrived, mut waiting) = (Vec::new(), VecDeque::new());
+    let (mut groups, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
     let mut is_open = true;
-    while is_open || !running.is_empty() {
+    while is_open || !groups.is_empty() || !running.is_empty() {
         tokio::select! {
             biased;
-            job = queue.recv(), if is_open => match job {
-                Some(job) => running.push(pursue(job, phase.clone())),
-                None => is_open = false,
-            },
-            Some(()) = running.next(), if !running.is_empty() => {
-                pending.send_modify(|pending| *pending -= 1);
+            count = queue.recv_many(&mut arrived, usize::MAX), if is_open => is_open = count > 0,
+            Some(left) = groups.next(), if !groups.is_empty() => arrived.extend(left),
+            Some(()) = running.next(), if !running.is_empty() => {}
+        }
+        for job in arrived.drain(..) {
+            match job.tried {
+                Tried::Nothing => waiting.push_back(job),
+                Tried::Sent(_) | Tried::Something => running.push(pursue(job, phase.clone())),
             }
+        }
+        while groups.len() < GROUPS_MAX {
+            let Some(group) = Group::take(&mut waiting) else {
+                break;
+            };
+            groups.push(group.delete(phase.clone()));
         }
     }
 }
 
 async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
-    let deleted = match job.sent.take() {
-        Some(reply) => match reply.await {
-            Ok(()) => Some(Deleted::ByUs),
-            Err(NodesError::NoNode) => Some(Deleted::BySomebody),
-            Err(error) if error.is_lasting() => Some(Deleted::Refused(error)),
-            Err(_) => None,
-        },
-        None => None,
+    let answer = match std::mem::replace(&mut job.tried, Tried::Something) {
+        Tried::Sent(sent) => Some(sent.reply.await),
+        Tried::Nothing | Tried::Something => None,
     };
-    let deleted = match deleted {
-        Some(deleted) => deleted,
-        None => insist(&job.target, job.made_in, phase).await,
+    let deleted = match answer {
+        Some(Ok(())) => Deleted::ByUs,
+        Some(Err(NodesError::NoNode)) => Deleted::BySomebody,
+        Some(Err(error)) if error.is_lasting() => Deleted::Refused(error),
+        Some(Err(_)) | None => insist(&job.target, job.made_in, phase).await,
     };
-    match &deleted {
-        Deleted::Refused(error) => warn!(target = ?job.target, %error, "node cannot be deleted"),
-        deleted => debug!(target = ?job.target, ?deleted, "node cleaned up"),
-    }
-    if let Some(done) = job.done.take() {
-        // Nobody may be waiting any more.
-        drop(done.send(deleted));
-    }
+    job.tell(deleted);
 }
 
 /// Tries until it is known that the nodes are gone; ends with the session at the latest.
@@ -280,18 +271,26 @@ async fn insist(target: &Target, made_in: u64, mut phase: watch::Receiver<Phase>
     }
 }
 
+/// Deletes in one transaction. A lasting error is a refusal: nothing was deleted.
+pub(crate) fn delete_together(
+    nodes: &dyn Nodes,
+    paths: impl IntoIterator<Item = String>,
+) -> impl Future<Output = Result<(), NodesError>> + Send {
+    let paths = paths.into_iter();
+    let deletes = paths.map(|path| NodeOp::Delete {
+        path,
+        version: None,
+    });
+    let deleted = nodes.multi(deletes.collect());
+    async move { deleted.await.map(drop).map_err(|error| error.source) }
+}
+
 /// Deletes in one transaction, one by one if that is refused.
 async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesError> {
     if paths.len() > 1 {
-        let delete = |path: &String| NodeOp::Delete {
-            path: path.clone(),
-            version: None,
-        };
-        let operations: Vec<_> = paths.iter().map(delete).collect();
-        match nodes.multi(operations).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.source.is_lasting() => {}
-            Err(error) => return Err(error.source),
+        match delete_together(nodes, paths.iter().cloned()).await {
+            Err(error) if error.is_lasting() => {}
+            answer => return answer,
         }
     }
     let mut refused = Ok(());

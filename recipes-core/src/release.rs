@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use crate::cleanup::{Deleted, Deletion};
+use crate::cleanup::{Deleted, Deletion, delete_together};
 use crate::error::{LostError, ReleaseError};
 use crate::lease::Lease;
-use crate::nodes::{MultiError, NodeOp};
 
 /// Deletes the nodes and says whether the locks were held until then; the first error counts.
 ///
@@ -58,19 +57,16 @@ async fn release_together(releases: &mut [(&Lease, Result<(), LostError>, Deleti
     let Some(nodes) = epoch.nodes().ok().filter(|_| is_one_epoch) else {
         return Together::No;
     };
-    let deletes = releases.iter().map(|(lease, ..)| NodeOp::Delete {
-        path: lease.node_path().to_owned(),
-        version: None,
-    });
-    let deleted = nodes.multi(deletes.collect());
+    let paths = releases.iter().map(|(it, ..)| it.node_path().to_owned());
+    let deleted = delete_together(&*nodes, paths);
     match tokio::time::timeout_at(epoch.validity().until, deleted).await {
-        Ok(Ok(_)) => {
+        Ok(Ok(())) => {
             releases
                 .iter_mut()
                 .for_each(|(.., deletion)| deletion.done());
             Together::Done
         }
-        Ok(Err(MultiError { source, .. })) if source.is_lasting() => Together::No,
+        Ok(Err(error)) if error.is_lasting() => Together::No,
         Ok(Err(_)) | Err(_) => Together::Unknown,
     }
 }

@@ -1,0 +1,229 @@
+//! Locks of one session that are given up at the same time: their nodes go in few transactions, and
+//! each holder is told what became of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use tokio::time::timeout;
+use zookeeper_recipes::{
+    InterProcessMutex, LostReason, MutexGuard, ReleaseError, Session, SessionHealth,
+};
+
+/// More than fit in one transaction.
+const LOCKS: usize = 100;
+/// Behind the one that goes alone.
+const ODD_ONE: usize = 40;
+/// Within this, what a test waits for has happened or never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn directory(number: usize) -> String {
+    format!("/locks/seat-{number}")
+}
+
+fn mutex(session: &Session, number: usize) -> InterProcessMutex {
+    InterProcessMutex::new(session, &directory(number)).unwrap()
+}
+
+async fn held(session: &Session) -> Vec<MutexGuard> {
+    let locks: Vec<_> = (0..LOCKS).map(|it| mutex(session, it)).collect();
+    let acquired = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
+    acquired.into_iter().map(Result::unwrap).collect()
+}
+
+/// Releases all in one moment.
+async fn release(held: Vec<MutexGuard>) -> Vec<Result<(), ReleaseError>> {
+    let released = join_all(held.into_iter().map(MutexGuard::release));
+    timeout(PATIENCE, released).await.unwrap()
+}
+
+async fn await_free(ensemble: &TestEnsemble) {
+    for number in 0..LOCKS {
+        ensemble.await_children(&directory(number), 0).await;
+    }
+}
+
+fn node_of(guard: &MutexGuard) -> String {
+    guard.members().remove(0).node_path
+}
+
+on_every_ensemble! {
+    async fn all_are_freed(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        for _ in 0..3 {
+            let held = held(&session).await;
+            for released in release(held).await {
+                released.unwrap();
+            }
+            await_free(&ensemble).await;
+        }
+    }
+
+    async fn guards_that_are_dropped_free_theirs(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        drop(held(&session).await);
+        await_free(&ensemble).await;
+    }
+
+    async fn releases_that_are_dropped_go_on(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        for guard in held(&session).await {
+            assert!(guard.release().now_or_never().is_none());
+        }
+        await_free(&ensemble).await;
+    }
+
+    async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = held(&session).await;
+        ensemble.delete(&node_of(&held[ODD_ONE])).await;
+        for (number, released) in release(held).await.into_iter().enumerate() {
+            match released {
+                Ok(()) => assert_ne!(number, ODD_ONE),
+                Err(ReleaseError::Lost(lost)) => {
+                    assert_eq!(number, ODD_ONE);
+                    assert_eq!(lost.reason, LostReason::NodeRemoved);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        await_free(&ensemble).await;
+    }
+
+    async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let mut held = held(&session).await;
+        let mut unpolled = Box::pin(held.remove(0).release());
+        assert!(unpolled.as_mut().now_or_never().is_none());
+        for released in release(held).await {
+            released.unwrap();
+        }
+        await_free(&ensemble).await;
+        unpolled.await.unwrap();
+    }
+
+    async fn releases_of_a_session_that_ends_say_so(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let held = held(&session).await;
+        let mut released: Vec<_> = held.into_iter().map(|it| Box::pin(it.release())).collect();
+        let sent = released.iter_mut().map(|it| it.as_mut().now_or_never());
+        assert_eq!(sent.flatten().count(), 0);
+        session.close().await;
+        assert_eq!(session.health(), SessionHealth::Closed);
+        for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
+            match released {
+                // It was in time.
+                Ok(()) => {}
+                Err(ReleaseError::Lost(lost)) => assert_eq!(lost.reason, LostReason::SessionClosed),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        await_free(&ensemble).await;
+    }
+}
+
+mod in_memory {
+    use super::*;
+
+    fn changes(ensemble: &MemoryEnsemble) -> usize {
+        ensemble.request_count(Operation::Delete) + ensemble.request_count(Operation::Multi)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hundred_go_in_five_transactions() {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        // One by one, each goes at once.
+        for guard in held(&session).await {
+            ensemble.reset_requests();
+            guard.release().await.unwrap();
+            assert_eq!(ensemble.request_count(Operation::Delete), 1);
+            assert_eq!(changes(&ensemble), 1);
+        }
+        let (released, dropped) = (held(&session).await, changes(&ensemble));
+        assert_eq!(dropped, 1);
+        let zxid = ensemble.zxid();
+        for released in release(released).await {
+            released.unwrap();
+        }
+        // One alone, and four of up to 32 nodes.
+        assert_eq!(changes(&ensemble) - 1, 5);
+        assert_eq!(ensemble.zxid() - zxid, 5);
+        let held = held(&session).await;
+        ensemble.reset_requests();
+        drop(held);
+        await_free(&TestEnsemble::Memory(ensemble.clone())).await;
+        assert_eq!(changes(&ensemble), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn paths_of_any_length_fit() {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        let long = |number: usize| format!("/locks/{}-{number}", "long".repeat(1_000));
+        let locks: Vec<_> = (0..32)
+            .map(|it| InterProcessMutex::new(&session, &long(it)).unwrap())
+            .collect();
+        let held = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
+        ensemble.reset_requests();
+        for released in release(held.into_iter().map(Result::unwrap).collect()).await {
+            released.unwrap();
+        }
+        // 4 kB each: four fit in one of 16 KiB.
+        assert_eq!(changes(&ensemble), 1 + 31_usize.div_ceil(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_is_lost_frees_all_the_same() {
+        for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
+            for times in 1..4 {
+                let ensemble = MemoryEnsemble::new();
+                let session = ensemble.session();
+                let held = held(&session).await;
+                for _ in 0..times {
+                    ensemble.lose_reply(session.session_id(), Operation::Multi, lost);
+                }
+                for released in release(held).await {
+                    released.unwrap();
+                }
+                await_free(&TestEnsemble::Memory(ensemble)).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn node_that_may_not_be_deleted_is_told_to_its_holder_alone() {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        let held = held(&session).await;
+        ensemble.deny(&node_of(&held[ODD_ONE]), Operation::Delete);
+        for (number, released) in release(held).await.into_iter().enumerate() {
+            match released {
+                Ok(()) => assert_ne!(number, ODD_ONE),
+                Err(ReleaseError::Refused { path, .. }) => {
+                    assert_eq!((number, path), (ODD_ONE, directory(ODD_ONE)));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for number in 0..LOCKS {
+            let left = usize::from(number == ODD_ONE);
+            assert_eq!(ensemble.children(&directory(number)).len(), left);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn transaction_that_is_refused_is_made_up_for_one_by_one() {
+        let ensemble = MemoryEnsemble::new();
+        let session = ensemble.session();
+        let held = held(&session).await;
+        ensemble.deny("/", Operation::Multi);
+        for released in release(held).await {
+            released.unwrap();
+        }
+        await_free(&TestEnsemble::Memory(ensemble)).await;
+    }
+}
