@@ -1,6 +1,6 @@
 //! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,19 @@ use tracing::{debug, warn};
 use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
+use crate::watch_budget::{WatchBudget, WatchPermit};
 
 /// A lease that is released within this time costs no watch on its own node. A removal by an
 /// operator in that time is noticed that much later; it grants to the next contender at once
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
+
+/// How often the node of a lease is looked at that is not watched, since too many are. A removal by
+/// an operator, or a request to give it up, is heard of that much later.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Looks under way at a time: what the others of a session wait for meanwhile.
+const LOOKS_MAX: usize = 256;
 
 /// Attempts that have not seen within this time that the session is being closed are not polled.
 pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
@@ -26,10 +34,38 @@ pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 /// Upper bound of a pause with nothing to do; any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// What was read of a lease's node, and the watch that came with it if it had none.
-type Found = ((Vec<u8>, NodeStat), Option<NodeWatch>);
+/// What was read of a lease's node, and the watch that came with it if it may have one.
+type Found = ((Vec<u8>, NodeStat), Option<(NodeWatch, WatchPermit)>);
 
 type Adopted = (u64, u64, Result<Option<Found>, NodesError>);
+
+/// When to look at which leases, each once.
+#[derive(Debug, Default)]
+struct Looks {
+    at: BTreeMap<u64, Instant>,
+    order: BTreeSet<(Instant, u64)>,
+}
+
+impl Looks {
+    /// Instead of any other time for this lease.
+    fn schedule(&mut self, id: u64, at: Instant) {
+        if let Some(other) = self.at.insert(id, at) {
+            self.order.remove(&(other, id));
+        }
+        self.order.insert((at, id));
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<u64> {
+        self.next_at().filter(|at| *at <= now)?;
+        let (_, id) = self.order.pop_first()?;
+        self.at.remove(&id);
+        Some(id)
+    }
+}
 
 /// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
 /// as with its runtime.
@@ -66,13 +102,14 @@ pub(crate) struct EpochKeeper {
     connections: u64,
     heartbeat: Option<BoxFuture<'static, (Instant, Result<(), NodesError>)>>,
     heartbeat_at: Option<Instant>,
-    /// When to watch the nodes of which leases.
-    unwatched: BTreeSet<(Instant, u64)>,
+    /// At the nodes of leases that are not watched, and of all after a reconnection.
+    looks: Looks,
     lapses: u64,
     adoptions: FuturesUnordered<BoxFuture<'static, Adopted>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
     /// The leases of `own_watches`.
-    followed: BTreeSet<u64>,
+    followed: BTreeMap<u64, WatchPermit>,
+    budget: WatchBudget,
 }
 
 impl EpochKeeper {
@@ -87,11 +124,12 @@ impl EpochKeeper {
             connections: 1,
             heartbeat: None,
             heartbeat_at: None,
-            unwatched: BTreeSet::new(),
+            looks: Looks::default(),
             lapses: 0,
             adoptions: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
-            followed: BTreeSet::new(),
+            followed: BTreeMap::new(),
+            budget: WatchBudget::of_holders(),
         }
     }
 
@@ -133,17 +171,20 @@ impl EpochKeeper {
                 lease.state();
             });
         }
-        while self.unwatched.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, id)) = self.unwatched.pop_first() {
-                self.adopt(id);
-            }
+        while self.adoptions.len() < LOOKS_MAX {
+            let Some(id) = self.looks.take_due(now) else {
+                break;
+            };
+            self.adopt(id);
         }
         self.beat(now, is_in_use);
         if !is_in_use {
+            self.looks = Looks::default();
             return now + IDLE;
         }
         let loss_at = Some(validity.until).filter(|until| *until > now);
-        let adoption_at = self.unwatched.first().map(|(at, _)| *at);
+        // Where there are too many, the end of one makes room.
+        let adoption_at = self.looks.next_at().filter(|at| *at > now);
         let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
         // A lease that arrives from now on is looked at before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
@@ -186,40 +227,51 @@ impl EpochKeeper {
             .send_replace(Link::Connected(self.connections));
         // At once, unless sessions never expire here and no heartbeat is ever due.
         self.heartbeat_at = self.epoch.heartbeat_every().map(|_| Instant::now());
-        self.epoch
-            .leases()
-            .iter()
-            .for_each(|lease| self.adopt(lease.id));
+        let now = Instant::now();
+        for lease in self.epoch.leases() {
+            self.looks.schedule(lease.id, now);
+        }
     }
 
     fn take_arrivals(&mut self) {
         for Arrival { id, at, own_watch } in self.epoch.arrivals() {
             match own_watch {
-                Some(own_watch) => self.follow(id, own_watch),
+                Some(own_watch) => self.arrived(id, own_watch),
                 None if self.epoch.lease(id).is_some() => {
-                    self.unwatched.insert((at + OWN_WATCH_GRACE, id));
+                    self.looks.schedule(id, at + OWN_WATCH_GRACE);
                 }
                 None => {}
             }
         }
     }
 
-    /// Asks whether a lease's node is there and ours, and watches it from then on.
+    /// The node was watched while it waited.
+    fn arrived(&mut self, id: u64, own_watch: NodeWatch) {
+        let lease = self.epoch.lease(id);
+        match lease.and_then(|lease| self.budget.take(&lease.node_path)) {
+            Some(permit) => self.follow(id, own_watch, permit),
+            None => self.looks.schedule(id, Instant::now() + LOOK_EVERY),
+        }
+    }
+
+    /// Asks whether a lease's node is there and ours, and watches it from then on if it may.
     fn adopt(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
         let (nodes, connection) = (Arc::clone(&self.nodes), self.connections);
         // A watch lives through reconnections.
-        let is_followed = self.followed.contains(&id);
+        let is_followed = self.followed.contains_key(&id);
+        let permit = (!is_followed).then(|| self.budget.take(&lease.node_path));
         let adoption = async move {
             let path = &lease.node_path;
-            let found = if is_followed {
+            let found = if let Some(permit) = permit.flatten() {
+                let watched = nodes.watch(path).await;
+                watched
+                    .map(|found| found.map(|(data, stat, it)| ((data, stat), Some((it, permit)))))
+            } else {
                 let read = nodes.read(path).await;
                 read.map(|found| found.map(|read| (read, None)))
-            } else {
-                let watched = nodes.watch(path).await;
-                watched.map(|found| found.map(|(data, stat, it)| ((data, stat), Some(it))))
             };
             (id, connection, found)
         };
@@ -233,21 +285,22 @@ impl EpochKeeper {
         match found {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), Some(connection));
-                if let Some(own_watch) = own_watch {
-                    self.follow(id, own_watch);
+                match own_watch {
+                    Some((own_watch, permit)) => self.follow(id, own_watch, permit),
+                    None if self.followed.contains_key(&id) => {}
+                    None => self.looks.schedule(id, Instant::now() + LOOK_EVERY),
                 }
             }
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) => {
                 debug!(node = %lease.node_path, %error, "own node not watched yet");
-                self.unwatched
-                    .insert((Instant::now() + OWN_WATCH_GRACE, id));
+                self.looks.schedule(id, Instant::now() + OWN_WATCH_GRACE);
             }
         }
     }
 
-    fn follow(&mut self, id: u64, own_watch: NodeWatch) {
-        if self.followed.insert(id) {
+    fn follow(&mut self, id: u64, own_watch: NodeWatch, permit: WatchPermit) {
+        if self.followed.insert(id, permit).is_none() {
             self.own_watches
                 .push(Box::pin(async move { (id, own_watch.await) }));
         }

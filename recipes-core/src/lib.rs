@@ -44,6 +44,7 @@ mod token;
 mod transaction;
 mod vacancy;
 mod wait_queue;
+mod watch_budget;
 
 #[doc(hidden)]
 pub use backend::Backend;

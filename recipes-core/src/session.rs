@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use zookeeper_client::Client;
 
 use crate::backend::Backend;
@@ -19,7 +19,7 @@ use crate::nodes::{NodeStat, NodesError};
 use crate::options::SessionOptions;
 use crate::owner::PathTable;
 use crate::retry;
-use crate::vacancy::Budget;
+use crate::watch_budget::{WatchBudget, WatchPermit};
 
 /// A connection to a ZooKeeper ensemble that locks are taken through.
 ///
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) paths: PathTable,
     pub(crate) cleanup: Cleanup,
-    directory_watches: Budget,
+    directory_watches: WatchBudget,
     phase: watch::Receiver<Phase>,
     close: watch::Sender<bool>,
 }
@@ -163,7 +163,7 @@ impl Session {
             backend,
             paths,
             cleanup,
-            directory_watches: Budget::default(),
+            directory_watches: WatchBudget::of_directories(),
             phase,
             close,
         };
@@ -173,12 +173,12 @@ impl Session {
     }
 
     /// Leave to watch a lock directory, if there is some left.
-    pub(crate) fn may_watch(&self, directory: &str) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn may_watch(&self, directory: &str) -> Option<WatchPermit> {
         let shared = &self.shared;
         // Not where the client is somebody else's: servers of 3.6 to 3.8 take our watch in the place of
         // a persistent one that it may have there (ZOOKEEPER-4466).
         let is_ours = shared.backend.reconnects();
-        is_ours.then(|| shared.directory_watches.take(directory.len()))?
+        is_ours.then(|| shared.directory_watches.take(directory))?
     }
 
     /// How the session is doing now.

@@ -9,23 +9,17 @@
 //! that was done behind it.
 
 use std::fmt;
-use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::unconstrained;
 
 use crate::nodes::{Connection, NodeStat, NodeWatch};
+use crate::watch_budget::WatchPermit;
 
 /// So many of our nodes must have come one behind the other before the next one does without a
 /// listing. Where that fails, because somebody came in between, it costs a round trip more.
 const RUN_MIN: u8 = 8;
-
-/// Length of the paths of all directories that a session watches. After a reconnect the client sets
-/// its watches again, and where their paths are longer together than 128 KiB it fails to
-/// (zookeeper-client 0.11.2): most of that is left to those who hold and wait.
-const WATCHED_BYTES_MAX: usize = 32 * 1024;
 
 /// A node of ours that is gone, as is all that was made before it in its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +96,7 @@ pub(crate) struct Watched {
     watch: NodeWatch,
     /// That the client sets its watches again on another connection is not relied upon.
     connection: BoxStream<'static, Connection>,
-    _budget: OwnedSemaphorePermit,
+    _budget: WatchPermit,
 }
 
 impl Vacancy {
@@ -164,7 +158,7 @@ impl Watched {
     pub(crate) fn new(
         (_, stat, watch): (Vec<u8>, NodeStat, NodeWatch),
         connection: BoxStream<'static, Connection>,
-        budget: OwnedSemaphorePermit,
+        budget: WatchPermit,
     ) -> Self {
         Self {
             czxid: stat.czxid,
@@ -172,24 +166,6 @@ impl Watched {
             connection,
             _budget: budget,
         }
-    }
-}
-
-/// How much a session may watch for this, in bytes of paths.
-#[derive(Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(WATCHED_BYTES_MAX)))
-    }
-}
-
-impl Budget {
-    /// A part of it, given back when dropped, if so much is left.
-    pub(crate) fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).ok()?;
-        Arc::clone(&self.0).try_acquire_many_owned(bytes).ok()
     }
 }
 
@@ -203,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::nodes::NodeEvent;
+    use crate::watch_budget::WatchBudget;
 
     /// When the directory was made.
     const MADE: i64 = 10;
@@ -216,7 +193,7 @@ mod tests {
 
     fn watched(czxid: i64, watch: NodeWatch) -> Watched {
         let read = (Vec::new(), NodeStat::new(czxid, czxid, 0, 0, 0), watch);
-        let budget = Budget::default().take(1).unwrap();
+        let budget = WatchBudget::of_directories().take("/").unwrap();
         Watched::new(read, stream::pending().boxed(), budget)
     }
 
@@ -325,17 +302,5 @@ mod tests {
         fire.send(NodeEvent::Deleted).unwrap();
         while tokio::task::consume_budget().now_or_never().is_some() {}
         assert!(!vacancy.judge(21));
-    }
-
-    #[test]
-    fn budget_is_for_all_and_given_back() {
-        let budget = Budget::default();
-        let most = budget.take(WATCHED_BYTES_MAX - 1).unwrap();
-        assert!(budget.take(2).is_none());
-        let last = budget.take(1).unwrap();
-        drop(most);
-        assert!(budget.take(WATCHED_BYTES_MAX - 1).is_some());
-        drop(last);
-        assert!(budget.take(WATCHED_BYTES_MAX).is_some());
     }
 }

@@ -7,6 +7,7 @@ use super::ensemble::{Made, Whose};
 use super::world::{OURS, World};
 use super::*;
 use crate::nodes::NodeEvent;
+use crate::watch_budget::WatchBudget;
 
 /// A watch that has been set on a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -264,7 +265,7 @@ impl World {
             false => stream::iter([Connection::Disconnected]).boxed(),
         };
         let stat = NodeStat::new(watch.czxid, watch.czxid, 0, 0, 0);
-        let budget = Budget::default().take(0).unwrap();
+        let budget = WatchBudget::of_directories().take("").unwrap();
         Watched::new((Vec::new(), stat, event), connection, budget)
     }
 }

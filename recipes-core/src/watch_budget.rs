@@ -1,0 +1,59 @@
+//! How much a session may watch.
+//!
+//! After a reconnect the client sets its watches again, and where their paths are longer together than
+//! 128 KiB it fails to, over and over until the session expires (zookeeper-client 0.11.2: the
+//! requests that it splits them into share one number). So what can do without a watch has a
+//! limit, and leaves the rest to those who wait.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of paths that may be watched.
+#[derive(Debug)]
+pub(crate) struct WatchBudget(Arc<Semaphore>);
+
+/// A part of it, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct WatchPermit(#[expect(dead_code, reason = "dropped")] OwnedSemaphorePermit);
+
+impl WatchBudget {
+    /// For directories, which only spares listings.
+    pub(crate) fn of_directories() -> Self {
+        Self::new(32 * 1024)
+    }
+
+    /// For the nodes of holders, which are looked at now and then where they are not watched.
+    pub(crate) fn of_holders() -> Self {
+        Self::new(48 * 1024)
+    }
+
+    fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes)))
+    }
+
+    /// Leave to watch a node, if there is so much left.
+    pub(crate) fn take(&self, path: &str) -> Option<WatchPermit> {
+        let bytes = u32::try_from(path.len()).ok()?;
+        let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).ok()?;
+        Some(WatchPermit(permit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_is_for_all_and_given_back() {
+        let budget = WatchBudget::new(10);
+        let most = budget.take("/12345678").unwrap();
+        assert!(budget.take("/2").is_none());
+        let last = budget.take("/").unwrap();
+        drop(most);
+        assert!(budget.take("/12345678").is_some());
+        assert!(budget.take("/123456789").is_none());
+        drop(last);
+        assert!(budget.take("/123456789").is_some());
+    }
+}
