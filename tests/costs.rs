@@ -163,6 +163,7 @@ async fn locks_given_up_in_one_moment_share_transactions() {
     let locks: Vec<_> = (0..SEATS)
         .map(|it| InterProcessMutex::new(&session, &seat_path(it)).unwrap())
         .collect();
+    let mut most = 0;
     for _ in 0..TIMES {
         let held = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
         let released = join_all(held.into_iter().map(|it| it.unwrap().release()));
@@ -172,8 +173,9 @@ async fn locks_given_up_in_one_moment_share_transactions() {
         // more where this thread has to stop in between.
         assert!(costs.requests.len() <= 12, "{costs:?}");
         assert!(costs.transactions <= 12, "{costs:?}");
+        most = most.max(costs.requests.len());
     }
-    println!("{SEATS} releases in one moment: 2 to 5 requests and transactions");
+    println!("{SEATS} releases in one moment: at most {most} requests, as many transactions");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

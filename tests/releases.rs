@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use zookeeper_recipes::{
-    InterProcessMutex, LostReason, MutexGuard, ReleaseError, Session, SessionHealth,
+    InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, Session,
 };
 
 /// More than fit in one transaction.
@@ -46,6 +46,15 @@ async fn await_free(ensemble: &TestEnsemble) {
     }
 }
 
+/// Releases that have been polled once.
+fn sent(held: Vec<MutexGuard>) -> Vec<BoxFuture<'static, Result<(), ReleaseError>>> {
+    let mut released: Vec<_> = held.into_iter().map(|it| it.release().boxed()).collect();
+    for released in &mut released {
+        assert!(released.now_or_never().is_none());
+    }
+    released
+}
+
 fn node_of(guard: &MutexGuard) -> String {
     guard.members().remove(0).node_path
 }
@@ -68,18 +77,30 @@ on_every_ensemble! {
         await_free(&ensemble).await;
     }
 
+    async fn what_is_dropped_is_gone_for_whatever_the_session_asks_next(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let (first, second) = (mutex(&session, 0), mutex(&session, 1));
+        let set = MultiLock::new(&session, [0, 1].map(|it| Member::mutex(directory(it)))).unwrap();
+        for _ in 0..20 {
+            let held = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
+            drop(held);
+            drop(second.try_acquire().await.unwrap().unwrap());
+            drop(set.try_acquire().await.unwrap().unwrap());
+            drop(set.try_acquire().await.unwrap().unwrap());
+            drop(first.try_acquire().await.unwrap().unwrap());
+        }
+    }
+
     async fn releases_that_are_dropped_go_on(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        for guard in held(&session).await {
-            assert!(guard.release().now_or_never().is_none());
-        }
+        drop(sent(held(&session).await));
         await_free(&ensemble).await;
     }
 
     async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let held = held(&session).await;
-        ensemble.delete(&node_of(&held[ODD_ONE])).await;
+        ensemble.delete(&node_of(held.get(ODD_ONE).unwrap())).await;
         for (number, released) in release(held).await.into_iter().enumerate() {
             match released {
                 Ok(()) => assert_ne!(number, ODD_ONE),
@@ -96,30 +117,36 @@ on_every_ensemble! {
     async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let mut held = held(&session).await;
-        let mut unpolled = Box::pin(held.remove(0).release());
-        assert!(unpolled.as_mut().now_or_never().is_none());
+        // The one that goes alone, and one behind it.
+        let unpolled = sent(held.drain(..2).collect());
         for released in release(held).await {
             released.unwrap();
         }
         await_free(&ensemble).await;
-        unpolled.await.unwrap();
+        for released in join_all(unpolled).await {
+            released.unwrap();
+        }
     }
 
-    async fn releases_of_a_session_that_ends_say_so(ensemble: TestEnsemble) {
+    async fn releases_are_finished_before_a_session_is_closed(ensemble: TestEnsemble) {
+        let session = ensemble.session().await;
+        let released = sent(held(&session).await);
+        session.close().await;
+        for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
+            released.unwrap();
+        }
+        await_free(&ensemble).await;
+    }
+
+    async fn releases_of_a_session_that_expires_say_so(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let held = held(&session).await;
-        let mut released: Vec<_> = held.into_iter().map(|it| Box::pin(it.release())).collect();
-        let sent = released.iter_mut().map(|it| it.as_mut().now_or_never());
-        assert_eq!(sent.flatten().count(), 0);
-        session.close().await;
-        assert_eq!(session.health(), SessionHealth::Closed);
-        for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
-            match released {
-                // It was in time.
-                Ok(()) => {}
-                Err(ReleaseError::Lost(lost)) => assert_eq!(lost.reason, LostReason::SessionClosed),
-                Err(error) => panic!("{error}"),
-            }
+        ensemble.expire(&session).await;
+        for released in release(held).await {
+            let Err(ReleaseError::Lost(lost)) = released else {
+                panic!("{released:?}");
+            };
+            assert_eq!(lost.reason, LostReason::SessionExpired);
         }
         await_free(&ensemble).await;
     }
@@ -143,20 +170,30 @@ mod in_memory {
             assert_eq!(ensemble.request_count(Operation::Delete), 1);
             assert_eq!(changes(&ensemble), 1);
         }
-        let (released, dropped) = (held(&session).await, changes(&ensemble));
-        assert_eq!(dropped, 1);
+        let held = held(&session).await;
+        ensemble.reset_requests();
         let zxid = ensemble.zxid();
-        for released in release(released).await {
+        for released in release(held).await {
             released.unwrap();
         }
         // One alone, and four of up to 32 nodes.
-        assert_eq!(changes(&ensemble) - 1, 5);
-        assert_eq!(ensemble.zxid() - zxid, 5);
-        let held = held(&session).await;
-        ensemble.reset_requests();
-        drop(held);
-        await_free(&TestEnsemble::Memory(ensemble.clone())).await;
         assert_eq!(changes(&ensemble), 5);
+        assert_eq!(ensemble.zxid() - zxid, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_transactions_wait_for_no_answer() {
+        const LATENCY: Duration = Duration::from_millis(100);
+        let ensemble = MemoryEnsemble::builder().latency(LATENCY).build();
+        let session = ensemble.session();
+        let many = (0..1_000).map(|it| mutex(&session, it)).collect::<Vec<_>>();
+        let held = join_all(many.iter().map(InterProcessMutex::acquire)).await;
+        let start = Instant::now();
+        for released in release(held.into_iter().map(Result::unwrap).collect()).await {
+            released.unwrap();
+        }
+        // The last ones, which fill none, wait for one.
+        assert!(start.elapsed() <= 5 * LATENCY, "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
@@ -195,11 +232,29 @@ mod in_memory {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn session_that_expires_meanwhile_is_told() {
+        let latency = Duration::from_millis(100);
+        let ensemble = MemoryEnsemble::builder().latency(latency).build();
+        let session = ensemble.session();
+        let held = held(&session).await;
+        let released = sent(held);
+        // Till the queue has sent what it can.
+        sleep(latency / 2).await;
+        assert!(ensemble.expire(session.session_id().unwrap()));
+        for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
+            assert!(
+                matches!(released, Err(ReleaseError::Lost(_))),
+                "{released:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn node_that_may_not_be_deleted_is_told_to_its_holder_alone() {
         let ensemble = MemoryEnsemble::new();
         let session = ensemble.session();
         let held = held(&session).await;
-        ensemble.deny(&node_of(&held[ODD_ONE]), Operation::Delete);
+        ensemble.deny(&node_of(held.get(ODD_ONE).unwrap()), Operation::Delete);
         for (number, released) in release(held).await.into_iter().enumerate() {
             match released {
                 Ok(()) => assert_ne!(number, ODD_ONE),

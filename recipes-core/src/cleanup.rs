@@ -5,7 +5,7 @@
 //! refuses to delete it, over reconnections and into the next session, because an ensemble that
 //! was down may still list the nodes of a session that this process has given up.
 //!
-//! What an ensemble has least of are transactions. One release at a time has one of its own, which
+//! Transactions are what an ensemble has least of. One release at a time has one of its own, which
 //! leaves at once; those that come while it has no answer go through the queue and share theirs.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -31,9 +31,12 @@ mod group;
 pub(crate) use deletion::Deletion;
 use group::Group;
 
-/// Transactions of deletions under way at a time. Fewer make them larger, more let what comes
-/// meanwhile leave sooner: after a third of a round trip.
+/// So many transactions of releases may be under way that could have been larger. Fewer make them
+/// larger, more let a release leave sooner: it waits for one of these to be answered.
 const GROUPS_MAX: usize = 3;
+
+/// Places for jobs that are kept in case.
+const KEPT_MAX: usize = 32;
 
 /// How the deletion of a node ended.
 #[derive(Clone, Debug)]
@@ -46,6 +49,18 @@ pub(crate) enum Deleted {
     WithSession,
     /// The ensemble refuses.
     Refused(NodesError),
+}
+
+impl Deleted {
+    /// What the answer to the first delete of a node says; an error says nothing definite.
+    fn definitely(answer: Result<(), NodesError>) -> Result<Self, NodesError> {
+        match answer {
+            Ok(()) => Ok(Self::ByUs),
+            Err(NodesError::NoNode) => Ok(Self::BySomebody),
+            Err(error) if error.is_lasting() => Ok(Self::Refused(error)),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What to delete.
@@ -74,57 +89,45 @@ impl Job {
         }
     }
 
-    fn tell(&mut self, deleted: Deleted) {
-        match &deleted {
-            Deleted::Refused(error) => {
+    /// Tells who waits for it, or the log.
+    fn answer(&mut self, deleted: Deleted) {
+        let unheard = match self.done.take() {
+            Some(done) => done.send(deleted).err(),
+            None => Some(deleted),
+        };
+        match unheard {
+            Some(Deleted::Refused(error)) => {
                 warn!(target = ?self.target, %error, "node cannot be deleted");
             }
-            deleted => debug!(target = ?self.target, ?deleted, "node cleaned up"),
-        }
-        if let Some(done) = self.done.take() {
-            // Nobody may be waiting any more.
-            drop(done.send(deleted));
+            unheard => debug!(target = ?self.target, ?unheard, "node cleaned up"),
         }
     }
 }
 
 /// Counts a job that is not over.
-struct Pending {
-    count: Arc<watch::Sender<usize>>,
-    _gauge: PendingCleanup,
-}
+struct Pending(Arc<watch::Sender<usize>>);
 
 impl Pending {
     fn new(count: &Arc<watch::Sender<usize>>) -> Self {
         count.send_modify(|pending| *pending += 1);
-        Self {
-            count: Arc::clone(count),
-            _gauge: PendingCleanup::new(),
-        }
+        Self(Arc::clone(count))
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.count.send_modify(|pending| *pending -= 1);
+        self.0.send_modify(|pending| *pending -= 1);
     }
 }
 
-/// What was done already about a job.
+/// What is known about a job.
 enum Tried {
-    /// No request was sent.
+    /// Nothing was sent: it can share a transaction.
     Nothing,
     /// A delete of the one node is under way.
-    Sent(Sent),
-    /// A request of ours may have been carried out.
-    Something,
-}
-
-/// A delete that was sent on its own.
-struct Sent {
-    reply: Reply<'static, ()>,
-    /// Those that come while this is kept share a transaction.
-    _alone: Option<OwnedSemaphorePermit>,
+    Sent(Reply<'static, ()>),
+    /// Perhaps a request of ours was carried out.
+    Perhaps,
 }
 
 /// A session's clean-up queue.
@@ -132,7 +135,7 @@ struct Sent {
 pub(crate) struct Cleanup {
     jobs: mpsc::UnboundedSender<Job>,
     pending: Arc<watch::Sender<usize>>,
-    /// For the one deletion that has a request of its own.
+    /// For the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
 
@@ -158,7 +161,7 @@ impl Cleanup {
 
     /// Hands nodes over; what is returned tells the end of it and can be dropped.
     pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
-        self.push(target, epoch.number, Tried::Something)
+        self.push(target, epoch.number, Tried::Perhaps)
     }
 
     /// The deletion of a node, not sent yet.
@@ -206,30 +209,29 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
         for job in arrived.drain(..) {
             match job.tried {
                 Tried::Nothing => waiting.push_back(job),
-                Tried::Sent(_) | Tried::Something => running.push(pursue(job, phase.clone())),
+                Tried::Sent(_) | Tried::Perhaps => running.push(pursue(job, phase.clone())),
             }
         }
-        while groups.len() < GROUPS_MAX {
-            let Some(group) = Group::take(&mut waiting) else {
-                break;
-            };
+        while let Some(group) = Group::take(&mut waiting, groups.len() >= GROUPS_MAX) {
             groups.push(group.delete(phase.clone()));
         }
+        // What thousands needed for a moment is not kept.
+        arrived.shrink_to(KEPT_MAX);
+        waiting.shrink_to(KEPT_MAX);
     }
 }
 
 async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
-    let answer = match std::mem::replace(&mut job.tried, Tried::Something) {
-        Tried::Sent(sent) => Some(sent.reply.await),
-        Tried::Nothing | Tried::Something => None,
+    let _gauge = PendingCleanup::new();
+    let answer = match std::mem::replace(&mut job.tried, Tried::Perhaps) {
+        Tried::Sent(reply) => Deleted::definitely(reply.await).ok(),
+        Tried::Nothing | Tried::Perhaps => None,
     };
     let deleted = match answer {
-        Some(Ok(())) => Deleted::ByUs,
-        Some(Err(NodesError::NoNode)) => Deleted::BySomebody,
-        Some(Err(error)) if error.is_lasting() => Deleted::Refused(error),
-        Some(Err(_)) | None => insist(&job.target, job.made_in, phase).await,
+        Some(deleted) => deleted,
+        None => insist(&job.target, job.made_in, phase).await,
     };
-    job.tell(deleted);
+    job.answer(deleted);
 }
 
 /// Tries until it is known that the nodes are gone; ends with the session at the latest.

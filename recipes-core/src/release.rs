@@ -17,11 +17,14 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
         let held = lease.check();
         releases.extend(lease.retire().map(|deletion| (*lease, held, deletion)));
     }
+    let is_alone = releases.len() == 1;
     let together = release_together(&mut releases).await;
     let released = releases.into_iter().map(|(lease, held, mut deletion)| {
         let deadline = lease.epoch().validity().until;
-        if let Together::No = together {
-            deletion.send(lease.epoch());
+        match together {
+            Together::No if is_alone => deletion.share(lease.epoch()),
+            Together::No => deletion.send(lease.epoch()),
+            Together::Done | Together::Unknown => {}
         }
         async move {
             // A lost lease has nothing to wait for: the deletion goes on by itself.

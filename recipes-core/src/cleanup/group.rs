@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::watch;
 
-use super::{Deleted, Job, Sent, Tried, delete_together};
+use super::{Deleted, Job, Tried, delete_together};
 use crate::nodes::NodesError;
 use crate::session::Phase;
 
@@ -17,8 +17,9 @@ const BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Group(Vec<Job>);
 
 impl Group {
-    /// Takes the next ones, as many as fit.
-    pub(super) fn take(waiting: &mut VecDeque<Job>) -> Option<Self> {
+    /// Takes the next ones, as many as fit; `None` where there is none, or where only a full group
+    /// may leave and more of them would fit.
+    pub(super) fn take(waiting: &mut VecDeque<Job>, only_full: bool) -> Option<Self> {
         let made_in = waiting.front()?.made_in;
         let mut bytes = 0;
         let fits = |job: &&Job| {
@@ -26,7 +27,8 @@ impl Group {
             job.made_in == made_in && bytes <= BYTES_MAX
         };
         let count = waiting.iter().take(NODES_MAX).take_while(fits).count();
-        Some(Self(waiting.drain(..count.max(1)).collect()))
+        let is_full = count == NODES_MAX || count < waiting.len();
+        (is_full || !only_full).then(|| Self(waiting.drain(..count.max(1)).collect()))
     }
 
     /// Tries once; returns the jobs that are not over.
@@ -39,31 +41,34 @@ impl Group {
         let Some((epoch, nodes)) = epoch.zip(nodes) else {
             return gone_with_session(jobs);
         };
-        let paths = jobs.iter().flat_map(Job::paths).cloned();
+        let paths: Vec<_> = jobs.iter().flat_map(Job::paths).cloned().collect();
+        let deleted = async {
+            match &*paths {
+                [only] => nodes.delete(only).await,
+                _ => delete_together(&*nodes, paths).await,
+            }
+        };
         let answer = tokio::select! {
             biased;
             _ = phase.wait_for(|phase| !phase.serves(&epoch)) => Err(NodesError::SessionEnded),
-            answer = delete_together(&*nodes, paths) => answer,
+            answer = deleted => answer,
         };
-        match answer {
-            Ok(()) => {
-                jobs.iter_mut().for_each(|job| job.tell(Deleted::ByUs));
+        let is_one = jobs.len() == 1;
+        match Deleted::definitely(answer) {
+            Ok(deleted) if is_one || matches!(deleted, Deleted::ByUs) => {
+                jobs.iter_mut().for_each(|job| job.answer(deleted.clone()));
                 return Vec::new();
             }
-            Err(NodesError::SessionEnded) => return gone_with_session(jobs),
-            // Which one it is, and what becomes of the others, is seen by asking one by one.
-            Err(error) if error.is_lasting() => {
+            // Nothing was deleted; why not, and what becomes of the others, is seen by asking one by one.
+            Ok(_) => {
                 for job in &mut jobs {
                     if let Some(path) = job.paths().first() {
-                        let reply = nodes.delete(path);
-                        job.tried = Tried::Sent(Sent {
-                            reply,
-                            _alone: None,
-                        });
+                        job.tried = Tried::Sent(nodes.delete(path));
                     }
                 }
             }
-            Err(_) => jobs.iter_mut().for_each(|job| job.tried = Tried::Something),
+            Err(NodesError::SessionEnded) => return gone_with_session(jobs),
+            Err(_) => jobs.iter_mut().for_each(|job| job.tried = Tried::Perhaps),
         }
         jobs
     }
@@ -72,8 +77,8 @@ impl Group {
 /// Says so. An ensemble that has not ended the session too may list the nodes for a while.
 fn gone_with_session(mut jobs: Vec<Job>) -> Vec<Job> {
     for job in &mut jobs {
-        job.tell(Deleted::WithSession);
-        job.tried = Tried::Something;
+        job.answer(Deleted::WithSession);
+        job.tried = Tried::Perhaps;
     }
     jobs
 }
