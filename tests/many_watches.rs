@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, TestEnsemble, ZooKeeperServer};
-use tokio::time::timeout;
-use zookeeper_recipes::{GuardState, InterProcessMutex, LostReason, MutexGuard, Session};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use zookeeper_recipes::{
+    GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session,
+};
 
 /// Their paths take 190 kB; the client gives up above 128 KiB.
 const LOCKS: usize = 400;
@@ -21,8 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A node that is not watched is looked at within this.
 const LOOKED_AT: Duration = Duration::from_secs(11);
 
+fn directory(number: usize) -> String {
+    format!("/locks/{}-{number:03}", "orders".repeat(67))
+}
+
 async fn hold(session: &Session) -> Vec<MutexGuard> {
-    let directory = |number: usize| format!("/locks/{}-{number:03}", "orders".repeat(67));
     let locks: Vec<_> = (0..LOCKS)
         .map(|it| InterProcessMutex::new(session, &directory(it)).unwrap())
         .collect();
@@ -56,9 +61,9 @@ async fn they_are_held_on_over_a_reconnect() {
             })
             .await;
         for guard in &held {
-            timeout(PATIENCE, guard.verify()).await.unwrap().unwrap();
             let is_held = async || (guard.state() == GuardState::Held).then_some(());
             ensemble.until("the guard", is_held).await;
+            timeout(PATIENCE, guard.verify()).await.unwrap().unwrap();
         }
         until_watched(&ensemble).await;
         assert_eq!((session.epoch(), proxy.connections()), (1, connections));
@@ -73,6 +78,20 @@ async fn they_are_held_on_over_a_reconnect() {
         .await;
 }
 
+/// The client counts whole paths.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chroot_counts() {
+    let ensemble = TestEnsemble::on_a_real_server().await;
+    let chroot = format!("/{}", "app".repeat(156));
+    ensemble.create(&chroot, b"").await;
+    let session = ensemble.session_below(&chroot, Session::builder()).await;
+    let held = hold(&session).await;
+    let expected = 48 * 1024 / (chroot.len() + node_of(held.first().unwrap()).len());
+    let watched = async || (ensemble.watch_count().await == expected).then_some(());
+    ensemble.until("watches", watched).await;
+    session.close().await;
+}
+
 mod in_memory {
     use super::*;
 
@@ -84,8 +103,9 @@ mod in_memory {
         for guard in &held {
             memory.delete(&node_of(guard)).unwrap();
         }
+        let deadline = Instant::now() + LOOKED_AT;
         for guard in &held {
-            let lost = timeout(LOOKED_AT, guard.lost()).await.unwrap();
+            let lost = timeout_at(deadline, guard.lost()).await.unwrap();
             assert_eq!(lost.reason, LostReason::NodeRemoved);
         }
     }
@@ -100,8 +120,9 @@ mod in_memory {
         for guard in &held {
             memory.set_data(&node_of(guard), b"__REVOKE__").unwrap();
         }
+        let deadline = Instant::now() + LOOKED_AT;
         for guard in &held {
-            let asked = timeout(LOOKED_AT, guard.revocation_requested()).await;
+            let asked = timeout_at(deadline, guard.revocation_requested()).await;
             asked.unwrap();
         }
     }
@@ -117,10 +138,78 @@ mod in_memory {
         for guard in first {
             guard.release().await.unwrap();
         }
-        tokio::time::sleep(LOOKED_AT).await;
+        sleep(LOOKED_AT).await;
         assert_eq!(memory.watch_count(), WATCHED);
         drop(rest);
-        tokio::time::sleep(LOOKED_AT).await;
+        sleep(LOOKED_AT).await;
         assert_eq!(memory.watch_count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_that_an_outage_has_held_up_are_made_up_for_at_once() {
+        let memory = MemoryEnsemble::builder()
+            .session_timeout(SESSION_TIMEOUT)
+            .build();
+        let session = memory.session();
+        let held = hold(&session).await;
+        until_watched(&TestEnsemble::Memory(memory.clone())).await;
+        let id = session.session_id().unwrap();
+        for tenths in 0..20 {
+            // Some of them are due while nobody answers.
+            sleep(LOOKED_AT + Duration::from_millis(100 * tenths)).await;
+            assert!(memory.disconnect(id));
+            sleep(LOOKED_AT / 2).await;
+            assert!(memory.reconnect(id));
+            sleep(Duration::from_millis(500)).await;
+            for guard in &held {
+                assert_eq!(guard.state(), GuardState::Held);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_has_waited_is_told_as_well() {
+        let memory = MemoryEnsemble::new();
+        let (ours, theirs) = (memory.session(), memory.session());
+        let _held = hold(&ours).await;
+        until_watched(&TestEnsemble::Memory(memory.clone())).await;
+        let lock = |session| InterProcessMutex::new(session, &directory(LOCKS)).unwrap();
+        let before_us = lock(&theirs).acquire().await.unwrap();
+        let ours = lock(&ours);
+        let (waited, released) = tokio::join!(ours.acquire(), async {
+            sleep(Duration::from_secs(1)).await;
+            before_us.release().await
+        });
+        released.unwrap();
+        let waited = waited.unwrap();
+        memory.delete(&node_of(&waited)).unwrap();
+        let lost = timeout(LOOKED_AT, waited.lost()).await.unwrap();
+        assert_eq!(lost.reason, LostReason::NodeRemoved);
+    }
+
+    /// What is handed on is a new grant: not on a node that may be gone unnoticed for long.
+    #[tokio::test(start_paused = true)]
+    async fn node_that_is_not_watched_is_not_handed_on() {
+        let memory = MemoryEnsemble::new();
+        let session = memory.session();
+        let held = hold(&session).await;
+        until_watched(&TestEnsemble::Memory(memory.clone())).await;
+        let options = LockOptions::default().local_handoffs(100);
+        let lock = InterProcessMutex::with_options(&session, &directory(LOCKS), &options).unwrap();
+        let mut tokens = Vec::new();
+        for _ in 0..3 {
+            let guard = lock.acquire().await.unwrap();
+            let next = lock.acquire();
+            let (next, ()) = tokio::join!(next, async {
+                // Until it is known that there is no watch for it.
+                sleep(Duration::from_secs(1)).await;
+                guard.release().await.unwrap();
+            });
+            let next = next.unwrap();
+            tokens.push(next.fencing_token().handoff());
+            next.release().await.unwrap();
+        }
+        assert_eq!(tokens, [0, 0, 0]);
+        drop(held);
     }
 }

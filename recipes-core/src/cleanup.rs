@@ -31,8 +31,8 @@ mod group;
 pub(crate) use deletion::Deletion;
 use group::Group;
 
-/// So many transactions of releases may be under way that could have been larger. Fewer make them
-/// larger, more let a release leave sooner: it waits for one of these to be answered.
+/// Where so many transactions of releases are under way, one that is not full waits for others to
+/// come. Fewer make them larger, more let a release leave sooner.
 const GROUPS_MAX: usize = 3;
 
 /// Places for jobs that are kept in case.
@@ -101,6 +101,12 @@ impl Job {
             }
             unheard => debug!(target = ?self.target, ?unheard, "node cleaned up"),
         }
+    }
+
+    /// Says so. An ensemble that has not ended the session too may list the node for a while.
+    fn gone_with_session(&mut self) {
+        self.answer(Deleted::WithSession);
+        self.tried = Tried::Perhaps;
     }
 }
 
@@ -223,14 +229,14 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
 
 async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
     let _gauge = PendingCleanup::new();
-    let answer = match std::mem::replace(&mut job.tried, Tried::Perhaps) {
-        Tried::Sent(reply) => Deleted::definitely(reply.await).ok(),
-        Tried::Nothing | Tried::Perhaps => None,
-    };
-    let deleted = match answer {
-        Some(deleted) => deleted,
-        None => insist(&job.target, job.made_in, phase).await,
-    };
+    if let Tried::Sent(reply) = std::mem::replace(&mut job.tried, Tried::Perhaps) {
+        match Deleted::definitely(reply.await) {
+            Ok(deleted) => return job.answer(deleted),
+            Err(NodesError::SessionEnded) => job.gone_with_session(),
+            Err(_) => {}
+        }
+    }
+    let deleted = insist(&job.target, job.made_in, phase).await;
     job.answer(deleted);
 }
 

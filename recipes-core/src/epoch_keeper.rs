@@ -1,5 +1,6 @@
 //! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +22,13 @@ use crate::watch_budget::{WatchBudget, WatchPermit};
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 
-/// How often the node of a lease is looked at that is not watched, since too many are. A removal by
-/// an operator, or a request to give it up, is heard of that much later.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The node of a lease that is not watched, since too many are, is looked at again within this time,
+/// and not before half of it. A removal by an operator, or a request to give it up, is heard of
+/// that much later.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
-/// Looks under way at a time: what the others of a session wait for meanwhile.
+/// Looks under way at a time: so many reads may be before any other request of the session. Far from
+/// the thousand beyond which a server makes its clients wait.
 const LOOKS_MAX: usize = 256;
 
 /// Attempts that have not seen within this time that the session is being closed are not polled.
@@ -37,7 +40,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// What was read of a lease's node, and the watch that came with it if it may have one.
 type Found = ((Vec<u8>, NodeStat), Option<(NodeWatch, WatchPermit)>);
 
-type Adopted = (u64, u64, Result<Option<Found>, NodesError>);
+type Looked = (u64, u64, Result<Option<Found>, NodesError>);
 
 /// When to look at which leases, each once.
 #[derive(Debug, Default)]
@@ -47,12 +50,25 @@ struct Looks {
 }
 
 impl Looks {
-    /// Instead of any other time for this lease.
+    /// Not later than this.
     fn schedule(&mut self, id: u64, at: Instant) {
-        if let Some(other) = self.at.insert(id, at) {
-            self.order.remove(&(other, id));
+        match self.at.entry(id) {
+            Entry::Occupied(planned) if *planned.get() <= at => return,
+            Entry::Occupied(mut planned) => {
+                self.order.remove(&(planned.insert(at), id));
+            }
+            Entry::Vacant(unplanned) => {
+                unplanned.insert(at);
+            }
         }
         self.order.insert((at, id));
+    }
+
+    /// Some time after the last one, not together with those of others.
+    fn schedule_next(&mut self, id: u64, now: Instant) {
+        const PARTS: u32 = 64;
+        let part = u32::try_from(id % u64::from(PARTS)).unwrap_or_default();
+        self.schedule(id, now + LOOK_WITHIN / 2 + LOOK_WITHIN / 2 * part / PARTS);
     }
 
     fn next_at(&self) -> Option<Instant> {
@@ -105,10 +121,10 @@ pub(crate) struct EpochKeeper {
     /// At the nodes of leases that are not watched, and of all after a reconnection.
     looks: Looks,
     lapses: u64,
-    adoptions: FuturesUnordered<BoxFuture<'static, Adopted>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Looked>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
-    /// The leases of `own_watches`.
-    followed: BTreeMap<u64, WatchPermit>,
+    /// The leases of `own_watches`; without a permit where the node goes anyway.
+    followed: BTreeMap<u64, Option<WatchPermit>>,
     budget: WatchBudget,
 }
 
@@ -126,7 +142,7 @@ impl EpochKeeper {
             heartbeat_at: None,
             looks: Looks::default(),
             lapses: 0,
-            adoptions: FuturesUnordered::new(),
+            under_way: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
             followed: BTreeMap::new(),
             budget: WatchBudget::of_holders(),
@@ -150,7 +166,7 @@ impl EpochKeeper {
                     None => return EndReason::Closed,
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
-                adopted = next(&mut self.adoptions) => self.adopted(adopted),
+                looked = next(&mut self.under_way) => self.looked(looked),
                 (sent, answer) = heartbeat(&mut self.heartbeat) => self.answered(sent, answer),
                 () = epoch.wake_keeper.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
@@ -162,6 +178,10 @@ impl EpochKeeper {
     fn plan(&mut self) -> Instant {
         let now = Instant::now();
         let is_in_use = self.epoch.attend();
+        if !is_in_use {
+            // Of leases that are over. Before those that arrive are noted.
+            self.looks = Looks::default();
+        }
         self.take_arrivals();
         let validity = self.epoch.validity();
         if validity.until <= now || validity.lapses != self.lapses {
@@ -171,24 +191,23 @@ impl EpochKeeper {
                 lease.state();
             });
         }
-        while self.adoptions.len() < LOOKS_MAX {
+        while self.under_way.len() < LOOKS_MAX {
             let Some(id) = self.looks.take_due(now) else {
                 break;
             };
-            self.adopt(id);
+            self.look_at(id);
         }
         self.beat(now, is_in_use);
         if !is_in_use {
-            self.looks = Looks::default();
             return now + IDLE;
         }
         let loss_at = Some(validity.until).filter(|until| *until > now);
         // Where there are too many, the end of one makes room.
-        let adoption_at = self.looks.next_at().filter(|at| *at > now);
+        let look_due_at = self.looks.next_at().filter(|at| *at > now);
         let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
         // A lease that arrives from now on is looked at before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
-        let others = [loss_at, adoption_at, heartbeat_at].into_iter().flatten();
+        let others = [loss_at, look_due_at, heartbeat_at].into_iter().flatten();
         others.fold(look_at, Instant::min)
     }
 
@@ -247,25 +266,37 @@ impl EpochKeeper {
 
     /// The node was watched while it waited.
     fn arrived(&mut self, id: u64, own_watch: NodeWatch) {
-        let lease = self.epoch.lease(id);
-        match lease.and_then(|lease| self.budget.take(&lease.node_path)) {
-            Some(permit) => self.follow(id, own_watch, permit),
-            None => self.looks.schedule(id, Instant::now() + LOOK_EVERY),
+        let Some(lease) = self.epoch.lease(id) else {
+            // Released already: to take the watch back would cost a request, to keep it does not.
+            return self.follow(id, own_watch, None);
+        };
+        match self.permit(&lease.node_path) {
+            Some(permit) => self.follow(id, own_watch, Some(permit)),
+            // The watch may have heard something.
+            None => self.looks.schedule(id, Instant::now()),
         }
     }
 
+    fn permit(&self, path: &str) -> Option<WatchPermit> {
+        self.budget.take(self.nodes.chroot_len() + path.len())
+    }
+
     /// Asks whether a lease's node is there and ours, and watches it from then on if it may.
-    fn adopt(&mut self, id: u64) {
+    fn look_at(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
         let (nodes, connection) = (Arc::clone(&self.nodes), self.connections);
         // A watch lives through reconnections.
         let is_followed = self.followed.contains_key(&id);
-        let permit = (!is_followed).then(|| self.budget.take(&lease.node_path));
-        let adoption = async move {
+        let permit = match is_followed {
+            true => None,
+            false => self.permit(&lease.node_path),
+        };
+        lease.note_watched(is_followed || permit.is_some());
+        let look = async move {
             let path = &lease.node_path;
-            let found = if let Some(permit) = permit.flatten() {
+            let found = if let Some(permit) = permit {
                 let watched = nodes.watch(path).await;
                 watched
                     .map(|found| found.map(|(data, stat, it)| ((data, stat), Some((it, permit)))))
@@ -275,31 +306,36 @@ impl EpochKeeper {
             };
             (id, connection, found)
         };
-        self.adoptions.push(Box::pin(adoption));
+        self.under_way.push(Box::pin(look));
     }
 
-    fn adopted(&mut self, (id, connection, found): Adopted) {
+    fn looked(&mut self, (id, connection, found): Looked) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
+        let now = Instant::now();
         match found {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), Some(connection));
                 match own_watch {
-                    Some((own_watch, permit)) => self.follow(id, own_watch, permit),
+                    Some((own_watch, permit)) => self.follow(id, own_watch, Some(permit)),
                     None if self.followed.contains_key(&id) => {}
-                    None => self.looks.schedule(id, Instant::now() + LOOK_EVERY),
+                    None => self.looks.schedule_next(id, now),
+                }
+                if connection != self.connections {
+                    // Says nothing about this connection.
+                    self.looks.schedule(id, now);
                 }
             }
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) => {
-                debug!(node = %lease.node_path, %error, "own node not watched yet");
-                self.looks.schedule(id, Instant::now() + OWN_WATCH_GRACE);
+                debug!(node = %lease.node_path, %error, "own node not seen yet");
+                self.looks.schedule(id, now + OWN_WATCH_GRACE);
             }
         }
     }
 
-    fn follow(&mut self, id: u64, own_watch: NodeWatch, permit: WatchPermit) {
+    fn follow(&mut self, id: u64, own_watch: NodeWatch, permit: Option<WatchPermit>) {
         if self.followed.insert(id, permit).is_none() {
             self.own_watches
                 .push(Box::pin(async move { (id, own_watch.await) }));
@@ -311,7 +347,7 @@ impl EpochKeeper {
         match event {
             NodeEvent::Deleted => self.epoch.observe(id, None, None),
             // For example a request to give it up: still ours, look and watch again.
-            NodeEvent::Changed => self.adopt(id),
+            NodeEvent::Changed => self.look_at(id),
             // The connection tells.
             NodeEvent::SessionEnded => {}
         }
@@ -375,4 +411,45 @@ async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
     let output = future.await;
     *running = None;
     output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_is_taken_once_at_the_earliest_of_its_times() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut looks = Looks::default();
+        looks.schedule(1, start + second);
+        looks.schedule(1, start + 2 * second);
+        looks.schedule(2, start + 3 * second);
+        looks.schedule(2, start);
+        assert_eq!(looks.next_at(), Some(start));
+        assert_eq!(looks.take_due(start), Some(2));
+        assert_eq!(looks.take_due(start), None);
+        assert_eq!(looks.next_at(), Some(start + second));
+        assert_eq!(looks.take_due(start + second), Some(1));
+        assert_eq!(looks.next_at(), None);
+    }
+
+    #[test]
+    fn next_looks_are_spread_over_the_second_half_of_the_time() {
+        let start = Instant::now();
+        let mut looks = Looks::default();
+        (0..1_000).for_each(|id| looks.schedule_next(id, start));
+        assert!(
+            looks
+                .take_due(start + LOOK_WITHIN / 2 - Duration::from_nanos(1))
+                .is_none()
+        );
+        let mut before = 0;
+        for part in 1..=10_u32 {
+            let now = start + LOOK_WITHIN / 2 + LOOK_WITHIN / 20 * part;
+            let due = std::iter::from_fn(|| looks.take_due(now)).count();
+            assert!((64..=128).contains(&due), "{due}");
+            before += due;
+        }
+        assert_eq!(before, 1_000);
+    }
 }

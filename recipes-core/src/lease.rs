@@ -52,6 +52,8 @@ pub(crate) struct LeaseState {
     lapses: u64,
     /// The connection in which the node was last known to exist.
     verified: AtomicU64,
+    /// Whether nobody would be told if the node went, for some time.
+    is_unwatched: AtomicBool,
     signal: watch::Sender<Option<LostReason>>,
     /// True once somebody has asked for the node.
     revoked: watch::Sender<bool>,
@@ -77,6 +79,7 @@ impl LeaseState {
             epoch: Arc::clone(epoch),
             lapses,
             verified: AtomicU64::new(0),
+            is_unwatched: AtomicBool::new(false),
             signal: watch::Sender::new(None),
             revoked: watch::Sender::new(false),
             is_released: AtomicBool::new(false),
@@ -156,7 +159,8 @@ impl LeaseState {
         match found {
             Some((data, stat)) if self.is_ours(stat) => {
                 if let Some(connection) = connection {
-                    self.verified.store(connection, Ordering::Relaxed);
+                    // Answers of an earlier one may come later.
+                    self.verified.fetch_max(connection, Ordering::Relaxed);
                 }
                 if revocation::is_request(data) {
                     self.revoke();
@@ -166,6 +170,11 @@ impl LeaseState {
                 self.lose(LostReason::NodeRemoved);
             }
         }
+    }
+
+    /// Notes whether the keeper has a watch on the node, or will look at it in a while only.
+    pub(crate) fn note_watched(&self, is_watched: bool) {
+        self.is_unwatched.store(!is_watched, Ordering::Relaxed);
     }
 
     /// Takes note that somebody has asked for the node.
@@ -433,7 +442,9 @@ impl Lease {
             let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
             // Who has asked waits for the node to go.
             let is_wanted = *self.state.revoked.borrow();
-            let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
+            // It may be gone, and held by another process: what is handed on is a new grant.
+            let is_watched = !self.state.is_unwatched.load(Ordering::Relaxed);
+            let is_good = is_untied && !is_wanted && is_watched && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
             }

@@ -59,6 +59,11 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The id of the session; the `ephemeral_owner` of the nodes that it creates.
     fn session(&self) -> i64;
 
+    /// How much longer the paths of nodes are on the server.
+    fn chroot_len(&self) -> usize {
+        0
+    }
+
     /// The negotiated session timeout; `None` where sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
 

@@ -22,7 +22,8 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     let released = releases.into_iter().map(|(lease, held, mut deletion)| {
         let deadline = lease.epoch().validity().until;
         match together {
-            Together::No if is_alone => deletion.share(lease.epoch()),
+            // One that is gone would have its whole group refused.
+            Together::No if is_alone && held.is_ok() => deletion.share(lease.epoch()),
             Together::No => deletion.send(lease.epoch()),
             Together::Done | Together::Unknown => {}
         }

@@ -172,13 +172,13 @@ impl Session {
         }
     }
 
-    /// Leave to watch a lock directory, if there is some left.
-    pub(crate) fn may_watch(&self, directory: &str) -> Option<WatchPermit> {
+    /// Leave to watch a lock directory whose path takes so many bytes, if there is some left.
+    pub(crate) fn may_watch(&self, bytes: usize) -> Option<WatchPermit> {
         let shared = &self.shared;
         // Not where the client is somebody else's: servers of 3.6 to 3.8 take our watch in the place of
         // a persistent one that it may have there (ZOOKEEPER-4466).
         let is_ours = shared.backend.reconnects();
-        is_ours.then(|| shared.directory_watches.take(directory))?
+        is_ours.then(|| shared.directory_watches.take(bytes))?
     }
 
     /// How the session is doing now.

@@ -193,7 +193,7 @@ mod tests {
 
     fn watched(czxid: i64, watch: NodeWatch) -> Watched {
         let read = (Vec::new(), NodeStat::new(czxid, czxid, 0, 0, 0), watch);
-        let budget = WatchBudget::of_directories().take("/").unwrap();
+        let budget = WatchBudget::of_directories().take(1).unwrap();
         Watched::new(read, stream::pending().boxed(), budget)
     }
 

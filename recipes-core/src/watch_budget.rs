@@ -32,9 +32,9 @@ impl WatchBudget {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Leave to watch a node, if there is so much left.
-    pub(crate) fn take(&self, path: &str) -> Option<WatchPermit> {
-        let bytes = u32::try_from(path.len()).ok()?;
+    /// Leave to watch a node whose path takes so many bytes on the server, if so much is left.
+    pub(crate) fn take(&self, bytes: usize) -> Option<WatchPermit> {
+        let bytes = u32::try_from(bytes).ok()?;
         let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).ok()?;
         Some(WatchPermit(permit))
     }
@@ -47,13 +47,13 @@ mod tests {
     #[test]
     fn budget_is_for_all_and_given_back() {
         let budget = WatchBudget::new(10);
-        let most = budget.take("/12345678").unwrap();
-        assert!(budget.take("/2").is_none());
-        let last = budget.take("/").unwrap();
+        let most = budget.take(9).unwrap();
+        assert!(budget.take(2).is_none());
+        let last = budget.take(1).unwrap();
         drop(most);
-        assert!(budget.take("/12345678").is_some());
-        assert!(budget.take("/123456789").is_none());
+        assert!(budget.take(9).is_some());
+        assert!(budget.take(10).is_none());
         drop(last);
-        assert!(budget.take("/123456789").is_some());
+        assert!(budget.take(10).is_some());
     }
 }

@@ -50,8 +50,8 @@ impl Group {
         };
         let answer = tokio::select! {
             biased;
-            _ = phase.wait_for(|phase| !phase.serves(&epoch)) => Err(NodesError::SessionEnded),
             answer = deleted => answer,
+            _ = phase.wait_for(|phase| !phase.serves(&epoch)) => Err(NodesError::SessionEnded),
         };
         let is_one = jobs.len() == 1;
         match Deleted::definitely(answer) {
@@ -74,11 +74,7 @@ impl Group {
     }
 }
 
-/// Says so. An ensemble that has not ended the session too may list the nodes for a while.
 fn gone_with_session(mut jobs: Vec<Job>) -> Vec<Job> {
-    for job in &mut jobs {
-        job.answer(Deleted::WithSession);
-        job.tried = Tried::Perhaps;
-    }
+    jobs.iter_mut().for_each(Job::gone_with_session);
     jobs
 }

@@ -174,6 +174,13 @@ impl Nodes for Session {
         self.client.session_id().0
     }
 
+    fn chroot_len(&self) -> usize {
+        match self.client.path() {
+            "/" => 0,
+            chroot => chroot.len(),
+        }
+    }
+
     fn session_timeout(&self) -> Option<Duration> {
         Some(self.client.session_timeout())
     }

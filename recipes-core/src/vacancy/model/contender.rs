@@ -265,7 +265,7 @@ impl World {
             false => stream::iter([Connection::Disconnected]).boxed(),
         };
         let stat = NodeStat::new(watch.czxid, watch.czxid, 0, 0, 0);
-        let budget = WatchBudget::of_directories().take("").unwrap();
+        let budget = WatchBudget::of_directories().take(0).unwrap();
         Watched::new((Vec::new(), stat, event), connection, budget)
     }
 }
