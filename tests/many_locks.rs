@@ -34,8 +34,8 @@ const WATCHED_MAX: usize = 630;
 const AT_ONCE: usize = 200;
 /// Within this, what a test waits for has happened or never will.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a lock may cost while it is held. It is about 2 KiB, half of it the client's for the watch;
-/// more than this would be a future or a listing that is kept.
+/// What a lock may cost while it is held. It is about 2 KiB, with and without a watch; more than
+/// this would be a future or a listing that is kept.
 const HELD_BYTES_MAX: usize = 4 << 10;
 /// What may be left of a lock on average, for what else goes on in the process: less than an entry of
 /// any map takes.

@@ -322,10 +322,6 @@ impl EpochKeeper {
                     None if self.followed.contains_key(&id) => {}
                     None => self.looks.schedule_next(id, now),
                 }
-                if connection != self.connections {
-                    // Says nothing about this connection.
-                    self.looks.schedule(id, now);
-                }
             }
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) => {
