@@ -1,7 +1,6 @@
 //! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tracing::{debug, warn};
 
 use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
+use crate::looks::Looks;
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
 use crate::watch_budget::{WatchBudget, WatchPermit};
 
@@ -21,11 +21,6 @@ use crate::watch_budget::{WatchBudget, WatchPermit};
 /// operator in that time is noticed that much later; it grants to the next contender at once
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
-
-/// The node of a lease that is not watched, since too many are, is looked at again within this time,
-/// and not before half of it. A removal by an operator, or a request to give it up, is heard of
-/// that much later.
-const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// Looks under way at a time: so many reads may be before any other request of the session. Far from
 /// the thousand beyond which a server makes its clients wait.
@@ -41,47 +36,6 @@ const IDLE: Duration = Duration::from_secs(3600);
 type Found = ((Vec<u8>, NodeStat), Option<(NodeWatch, WatchPermit)>);
 
 type Looked = (u64, u64, Result<Option<Found>, NodesError>);
-
-/// When to look at which leases, each once.
-#[derive(Debug, Default)]
-struct Looks {
-    at: BTreeMap<u64, Instant>,
-    order: BTreeSet<(Instant, u64)>,
-}
-
-impl Looks {
-    /// Not later than this.
-    fn schedule(&mut self, id: u64, at: Instant) {
-        match self.at.entry(id) {
-            Entry::Occupied(planned) if *planned.get() <= at => return,
-            Entry::Occupied(mut planned) => {
-                self.order.remove(&(planned.insert(at), id));
-            }
-            Entry::Vacant(unplanned) => {
-                unplanned.insert(at);
-            }
-        }
-        self.order.insert((at, id));
-    }
-
-    /// Some time after the last one, not together with those of others.
-    fn schedule_next(&mut self, id: u64, now: Instant) {
-        const PARTS: u32 = 64;
-        let part = u32::try_from(id % u64::from(PARTS)).unwrap_or_default();
-        self.schedule(id, now + LOOK_WITHIN / 2 + LOOK_WITHIN / 2 * part / PARTS);
-    }
-
-    fn next_at(&self) -> Option<Instant> {
-        self.order.first().map(|(at, _)| *at)
-    }
-
-    fn take_due(&mut self, now: Instant) -> Option<u64> {
-        self.next_at().filter(|at| *at <= now)?;
-        let (_, id) = self.order.pop_first()?;
-        self.at.remove(&id);
-        Some(id)
-    }
-}
 
 /// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
 /// as with its runtime.
@@ -407,45 +361,4 @@ async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
     let output = future.await;
     *running = None;
     output
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn look_is_taken_once_at_the_earliest_of_its_times() {
-        let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut looks = Looks::default();
-        looks.schedule(1, start + second);
-        looks.schedule(1, start + 2 * second);
-        looks.schedule(2, start + 3 * second);
-        looks.schedule(2, start);
-        assert_eq!(looks.next_at(), Some(start));
-        assert_eq!(looks.take_due(start), Some(2));
-        assert_eq!(looks.take_due(start), None);
-        assert_eq!(looks.next_at(), Some(start + second));
-        assert_eq!(looks.take_due(start + second), Some(1));
-        assert_eq!(looks.next_at(), None);
-    }
-
-    #[test]
-    fn next_looks_are_spread_over_the_second_half_of_the_time() {
-        let start = Instant::now();
-        let mut looks = Looks::default();
-        (0..1_000).for_each(|id| looks.schedule_next(id, start));
-        assert!(
-            looks
-                .take_due(start + LOOK_WITHIN / 2 - Duration::from_nanos(1))
-                .is_none()
-        );
-        let mut before = 0;
-        for part in 1..=10_u32 {
-            let now = start + LOOK_WITHIN / 2 + LOOK_WITHIN / 20 * part;
-            let due = std::iter::from_fn(|| looks.take_due(now)).count();
-            assert!((64..=128).contains(&due), "{due}");
-            before += due;
-        }
-        assert_eq!(before, 1_000);
-    }
 }

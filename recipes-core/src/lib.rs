@@ -25,6 +25,7 @@ mod local_queue;
 mod lock;
 mod lock_internals;
 mod lock_path;
+mod looks;
 mod meter;
 mod node_name;
 mod nodes;
