@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use uuid::Uuid;
 
+use crate::clock;
 use crate::nodes::{Nodes, NodesError};
 
 /// Makes one [`Nodes`] per session epoch: the ensemble, or a double of it.
@@ -21,6 +23,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Part of the backend so that a simulation can replay a run exactly.
     fn new_uuid(&self) -> Uuid;
+
+    /// How long the machine has been suspended so far: what tokio's clock does not count.
+    ///
+    /// Part of the backend so that tests and simulations can let it sleep.
+    fn suspended(&self) -> Duration {
+        clock::suspended()
+    }
 
     /// Whether another session can be opened after one has ended.
     fn reconnects(&self) -> bool {

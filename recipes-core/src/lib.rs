@@ -9,6 +9,7 @@ mod attempt;
 mod backend;
 mod builder;
 mod cleanup;
+mod clock;
 mod creation;
 mod epoch;
 mod epoch_keeper;
