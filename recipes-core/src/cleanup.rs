@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::epoch::Epoch;
 use crate::meter::PendingCleanup;
 use crate::node_name;
-use crate::nodes::{NodeOp, Nodes, NodesError, Reply};
+use crate::nodes::{NodeOp, Nodes, NodesError, Reply, commit};
 use crate::retry::Backoff;
 use crate::session::Phase;
 
@@ -312,10 +312,11 @@ async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesErro
     refused
 }
 
-/// The server may lag behind the create whose reply was lost, so `sync` before looking.
+/// The create may be on its way, or the server lag behind it, so something is committed before
+/// looking.
 async fn find_and_delete(nodes: &dyn Nodes, directory: &str, uuid: Uuid) -> Result<(), NodesError> {
-    let (synced, children) = (nodes.sync(directory), nodes.list(directory));
-    synced.await?;
+    let (committed, children) = (commit(nodes, directory), nodes.list(directory));
+    committed.await?;
     let children = match children.await {
         Err(NodesError::NoNode) => return Ok(()),
         children => children?,
