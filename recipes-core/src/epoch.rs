@@ -121,7 +121,8 @@ impl Epoch {
 
     /// When a heartbeat is due by tokio's clock, and what it has to prove.
     pub(crate) fn next_beat(&self) -> Option<(Instant, Proof)> {
-        let (at, proof) = lock(&self.ledger.evidence).next_beat()?;
+        let now = self.ledger.clock.now();
+        let (at, proof) = lock(&self.ledger.evidence).next_beat(now)?;
         Some((self.ledger.clock.timer(at), proof))
     }
 

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
-use crate::evidence::Proof;
+use crate::evidence::{BEATS, Proof};
 use crate::looks::Looks;
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 use crate::own_watch::OwnWatch;
@@ -90,8 +90,9 @@ pub(crate) struct EpochKeeper {
     nodes: Arc<dyn Nodes>,
     link: LinkSender,
     heartbeat: Option<BoxFuture<'static, Result<(), NodesError>>>,
-    /// Not before this, where one has failed.
+    /// Not before this, where one has failed or others have just begun to ask.
     beat_after: Instant,
+    is_in_use: bool,
     /// Leases whose nodes may not be read, which was said.
     refused: BTreeSet<u64>,
     /// At the nodes of leases that are not watched, and of all after a reconnection.
@@ -115,6 +116,7 @@ impl EpochKeeper {
             nodes,
             heartbeat: None,
             beat_after: Instant::now(),
+            is_in_use: false,
             refused: BTreeSet::new(),
             looks: Looks::default(),
             lapses: 0,
@@ -157,6 +159,7 @@ impl EpochKeeper {
     fn plan(&mut self) -> Instant {
         let now = Instant::now();
         let is_in_use = self.epoch.attend();
+        let was_in_use = std::mem::replace(&mut self.is_in_use, is_in_use);
         if !is_in_use {
             // Of leases that are over. Before those that arrive are noted.
             self.looks = Looks::default();
@@ -178,6 +181,11 @@ impl EpochKeeper {
         }
         if !is_in_use {
             return now + IDLE;
+        }
+        if !was_in_use {
+            // Whoever comes to contend asks by itself.
+            let timeout = self.nodes.session_timeout().unwrap_or_default();
+            self.beat_after = self.beat_after.max(now + timeout / BEATS);
         }
         let heartbeat_at = self.beat(now);
         let loss_at = Some(self.epoch.deadline()).filter(|until| *until > now);

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
+/// Heartbeats in one session timeout.
+pub(crate) const BEATS: u32 = 6;
+
 /// What an answer proves about the time at which its request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
@@ -79,10 +82,10 @@ impl Evidence {
 
     /// When a heartbeat is due, and what it has to prove. Every third is committed where nothing else
     /// is: then the deadline never hangs on the last commit while the ensemble answers.
-    pub(crate) fn next_beat(&self) -> Option<(Moment, Proof)> {
+    pub(crate) fn next_beat(&self, now: Moment) -> Option<(Moment, Proof)> {
         let timeout = self.timeout?;
-        let at = self.by_leader + timeout / 6;
-        let proof = match at >= self.by_quorum + timeout * 5 / 12 {
+        let at = self.by_leader + timeout / BEATS;
+        let proof = match at.max(now) >= self.by_quorum + timeout * 5 / 12 {
             true => Proof::Quorum,
             false => Proof::Leader,
         };
@@ -108,7 +111,7 @@ mod tests {
         let evidence = Evidence::new(None, false, start);
         assert_eq!(evidence.until(), None);
         assert!(!evidence.is_over(start + 1_000 * T));
-        assert_eq!(evidence.next_beat(), None);
+        assert_eq!(evidence.next_beat(start), None);
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
         let mut now = start;
         let mut proofs = Vec::new();
         for _ in 0..9 {
-            let (at, proof) = evidence.next_beat().unwrap();
+            let (at, proof) = evidence.next_beat(now).unwrap();
             assert_eq!(at, now + T / 6);
             // The deadline hangs on the last answer of a leader, whatever was committed.
             assert_eq!(evidence.until(), Some(now + T / 2));
@@ -168,9 +171,17 @@ mod tests {
         assert_eq!(proofs, third.repeat(3));
         for _ in 0..100 {
             now = now + T / 7;
-            assert!(evidence.next_beat().unwrap().0 > now);
+            assert!(evidence.next_beat(now).unwrap().0 > now);
             evidence.note(Proof::Quorum, now, now);
         }
+    }
+
+    #[test]
+    fn beat_that_comes_late_is_committed() {
+        let (evidence, start) = start();
+        let proof = |second| evidence.next_beat(start + second * SECOND).unwrap().1;
+        assert_eq!([proof(2), proof(4)], [Proof::Leader; 2]);
+        assert_eq!([proof(5), proof(9)], [Proof::Quorum; 2]);
     }
 
     #[test]
@@ -178,7 +189,7 @@ mod tests {
         let (mut evidence, start) = start();
         evidence.note(Proof::Leader, start + 4 * SECOND, start + 4 * SECOND);
         for _ in 0..3 {
-            let (at, proof) = evidence.next_beat().unwrap();
+            let (at, proof) = evidence.next_beat(start).unwrap();
             assert_eq!(proof, Proof::Quorum);
             // Answered without a commit.
             evidence.note(Proof::Leader, at, at);
