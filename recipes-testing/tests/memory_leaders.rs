@@ -1,5 +1,10 @@
 //! Leaders, disks and machines of the in-memory ensemble.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy exempts only functions that are marked as tests"
+)]
+
 mod common;
 
 use std::sync::Arc;
