@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use recipes_testing::ZooKeeperEnsemble;
 use recipes_testing::history::monotonic_now;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
-use zookeeper_recipes::{LostReason, MutexGuard, Session};
+use zookeeper_recipes::LostReason;
 
-use crate::{LONG, PATH, SHORT, mutex};
+use crate::{LONG, PATH, SHORT, connect, mutex, waiter};
 
 /// Partitions of each kind, unless `PARTITIONS` asks for more.
 fn partitions() -> usize {
@@ -25,20 +24,6 @@ async fn start(sync_limit: &str) -> ZooKeeperEnsemble {
         .config("initLimit", "30");
     let builder = builder.config("syncLimit", sync_limit);
     builder.start_ensemble(3).await.unwrap()
-}
-
-async fn connect(connect_string: &str, timeout: Duration) -> Session {
-    let options = Session::builder().session_timeout(timeout);
-    options.connect(connect_string).await.unwrap()
-}
-
-/// A contender that says when it was granted.
-fn waiter(session: &Session) -> JoinHandle<(u64, MutexGuard)> {
-    let lock = mutex(session);
-    tokio::spawn(async move {
-        let granted = lock.acquire().await.unwrap();
-        (monotonic_now(), granted)
-    })
 }
 
 async fn await_queue(client: &Client, count: usize) {

@@ -14,6 +14,7 @@
 
 #[path = "../common/again.rs"]
 mod again;
+mod deposed;
 mod ensemble;
 mod runtime;
 mod server;
@@ -23,8 +24,10 @@ mod talk;
 
 use std::time::Duration;
 
+use recipes_testing::history::monotonic_now;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
-use zookeeper_recipes::{InterProcessMutex, Session};
+use tokio::task::JoinHandle;
+use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 
 const PATH: &str = "/locks/orders";
 /// Of those that shall lose it.
@@ -50,6 +53,20 @@ fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
 async fn session(ensemble: &TestEnsemble, timeout: Duration) -> Session {
     let options = Session::builder().session_timeout(timeout);
     ensemble.session_with(options).await
+}
+
+async fn connect(connect_string: &str, timeout: Duration) -> Session {
+    let options = Session::builder().session_timeout(timeout);
+    options.connect(connect_string).await.unwrap()
+}
+
+/// A contender that says when it was granted.
+fn waiter(session: &Session) -> JoinHandle<(u64, MutexGuard)> {
+    let lock = mutex(session);
+    tokio::spawn(async move {
+        let granted = lock.acquire().await.unwrap();
+        (monotonic_now(), granted)
+    })
 }
 
 /// The server's own log has the end of every lock node.

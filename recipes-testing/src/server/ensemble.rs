@@ -203,10 +203,20 @@ impl ZooKeeperEnsemble {
     ///
     /// Unless the ensemble was started with [`ServerBuilder::links`].
     pub fn cut_off(&self, index: usize) {
-        self.links().cut_off(index);
+        self.links().cut_off(&[index]);
     }
 
-    /// Undoes [`cut_off`](Self::cut_off). Idempotent.
+    /// Cuts some servers off from the others, but not from each other; as
+    /// [`cut_off`](Self::cut_off) otherwise.
+    ///
+    /// # Panics
+    ///
+    /// As [`cut_off`](Self::cut_off).
+    pub fn cut_off_together(&self, indices: &[usize]) {
+        self.links().cut_off(indices);
+    }
+
+    /// Undoes [`cut_off`](Self::cut_off) for this server. Idempotent.
     ///
     /// # Panics
     ///

@@ -1,6 +1,6 @@
 //! The network between the servers of an ensemble, which can be cut.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,8 +21,20 @@ const BUFFER_BYTES: usize = 1 << 14;
 const LISTEN_MAX: Duration = Duration::from_secs(1);
 const LISTEN_POLL: Duration = Duration::from_millis(10);
 
-/// The servers that are cut off from all others.
-type Cut = BTreeSet<usize>;
+/// Which servers are cut off, each on its side of a cut: those of a side hear each other, and nobody
+/// else.
+#[derive(Debug, Default)]
+struct Cut {
+    sides: BTreeMap<usize, u64>,
+    /// Counts the sides that there were.
+    last: u64,
+}
+
+impl Cut {
+    fn joins(&self, [one, other]: [usize; 2]) -> bool {
+        self.sides.get(&one) == self.sides.get(&other)
+    }
+}
 
 /// One way for each server to each other, on which it finds that one's ports.
 #[derive(Debug)]
@@ -36,7 +48,7 @@ impl Links {
     /// Starts forwarding, on the current runtime.
     pub(super) fn start(all: &[Ports]) -> io::Result<Self> {
         let mut links = Self {
-            cut: watch::Sender::new(Cut::new()),
+            cut: watch::Sender::new(Cut::default()),
             ports: BTreeMap::new(),
             tasks: Vec::new(),
         };
@@ -67,15 +79,17 @@ impl Links {
         seen.collect()
     }
 
-    pub(super) fn cut_off(&self, index: usize) {
+    pub(super) fn cut_off(&self, together: &[usize]) {
         self.cut.send_modify(|cut| {
-            cut.insert(index);
+            cut.last += 1;
+            let side = cut.last;
+            cut.sides.extend(together.iter().map(|it| (*it, side)));
         });
     }
 
     pub(super) fn join_again(&self, index: usize) {
         self.cut.send_modify(|cut| {
-            cut.remove(&index);
+            cut.sides.remove(&index);
         });
     }
 
@@ -118,7 +132,7 @@ struct Link {
 
 impl Link {
     fn is_whole(&self, cut: &Cut) -> bool {
-        self.ends.iter().all(|end| !cut.contains(end))
+        cut.joins(self.ends)
     }
 
     async fn carry(self, near: TcpStream, target: u16) {

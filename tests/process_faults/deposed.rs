@@ -1,0 +1,301 @@
+//! Leaders that were deposed and do not know it.
+//!
+//! A leader that has lost its followers goes on answering for `syncLimit` ticks and one more, all
+//! that it need not ask them about. Once the others have another leader, that one gives every
+//! session its full time and then expires it, while the old one still answers its client. They need
+//! no partition for that alone: whatever ends their connections to the old leader makes them elect.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::{StreamExt, stream};
+use recipes_testing::history::monotonic_now;
+use recipes_testing::{FaultProxy, ServerBuilder, ZooKeeperEnsemble};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use zookeeper_recipes::{MutexGuard, Session};
+
+use crate::{LONG, connect, mutex, waiter};
+
+/// The servers' defaults: a leader goes on alone for up to 12 s.
+const TICK: Duration = Duration::from_secs(2);
+const SYNC_LIMIT: &str = "5";
+/// Within this, what shall happen has happened.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Runs at a time: they mostly wait.
+const ABREAST: usize = 3;
+
+/// To whom the client of the holder is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Near {
+    Leader,
+    /// Cut off with its leader where the others are a quorum; or else killed with the others, and
+    /// its client moves to the leader.
+    Follower,
+}
+
+#[derive(Clone, Copy)]
+struct Cell {
+    servers: usize,
+    near: Near,
+    session_timeout: Duration,
+    /// How long the others are down.
+    down: Duration,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            servers,
+            near,
+            session_timeout,
+            down,
+        } = self;
+        let near = match near {
+            Near::Leader => "old leader",
+            Near::Follower => "follower of it",
+        };
+        write!(
+            f,
+            "{servers} servers, T {:>2} s, holder on {near:<14}, others back after {} s",
+            session_timeout.as_secs(),
+            down.as_secs()
+        )
+    }
+}
+
+impl Cell {
+    fn all() -> Vec<Self> {
+        let mut cells = Vec::new();
+        for down in [0, 4].map(Duration::from_secs) {
+            for session_timeout in [4, 6, 12, 24].map(Duration::from_secs) {
+                for servers in [3, 5] {
+                    for near in [Near::Leader, Near::Follower] {
+                        cells.push(Self {
+                            servers,
+                            near,
+                            session_timeout,
+                            down,
+                        });
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// Those that show most in least time, unless `DEPOSED` asks for so many runs over all cells.
+    fn asked_for() -> Vec<Self> {
+        let asked = std::env::var("DEPOSED").ok();
+        let runs = asked.map(|it| it.parse::<usize>().unwrap());
+        let cells = Self::all();
+        if let Some(runs) = runs {
+            return cells.into_iter().cycle().take(runs).collect();
+        }
+        let is_telling = |cell: &Self| {
+            let seconds = cell.session_timeout.as_secs();
+            match (cell.servers, cell.near) {
+                (3, Near::Leader) => cell.down.is_zero() && seconds < 20,
+                (3, Near::Follower) | (5, Near::Follower) => cell.down.is_zero() && seconds == 6,
+                _ => false,
+            }
+        };
+        cells.into_iter().filter(is_telling).collect()
+    }
+}
+
+/// What came of a run; all times monotonic, those of questions from before they were asked.
+struct Run {
+    cell: Cell,
+    cut_at: u64,
+    granted_at: u64,
+    told_at: u64,
+    /// The last time that the old guard was asked and valid.
+    valid_at: u64,
+    /// The last time that it was verified: asked, and answered.
+    verified_at: (u64, u64),
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    (i128::from(to) - i128::from(from)) as f64 / 1e9
+}
+
+impl Run {
+    /// How much earlier the old holder was told than the next one was granted.
+    fn margin(&self) -> f64 {
+        seconds(self.told_at, self.granted_at)
+    }
+
+    fn faults(&self) -> Vec<&'static str> {
+        let faults = [
+            (self.told_at >= self.granted_at, "told too late"),
+            (self.valid_at >= self.granted_at, "two valid guards"),
+            (self.verified_at.0 >= self.granted_at, "verified too late"),
+        ];
+        let has = faults.iter().filter(|(is_so, _)| *is_so);
+        has.map(|(_, fault)| *fault).collect()
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: granted {:5.2} s after the cut, told {:6.3} s before, valid until {:6.3} s before, \
+             last verified {:6.3} s before",
+            self.cell,
+            seconds(self.cut_at, self.granted_at),
+            self.margin(),
+            seconds(self.valid_at, self.granted_at),
+            seconds(self.verified_at.1, self.granted_at),
+        )?;
+        for fault in self.faults() {
+            write!(f, " - {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+fn ensemble() -> ServerBuilder {
+    ZooKeeperEnsemble::builder()
+        .links()
+        .tick(TICK)
+        .min_session_timeout(2 * TICK)
+        .config("initLimit", "10")
+        .config("syncLimit", SYNC_LIMIT)
+}
+
+/// Asks the guard all the time; returns when it was valid last, asked.
+fn look(held: Arc<MutexGuard>) -> JoinHandle<u64> {
+    tokio::spawn(async move {
+        let mut valid_at = 0;
+        loop {
+            let asked = monotonic_now();
+            if !held.is_valid() {
+                return valid_at;
+            }
+            valid_at = asked;
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+}
+
+/// Verifies the guard all the time; returns when it was the last time, asked and answered.
+fn verify(held: Arc<MutexGuard>) -> JoinHandle<(u64, u64)> {
+    tokio::spawn(async move {
+        let mut verified_at = (0, 0);
+        loop {
+            let asked = monotonic_now();
+            match held.verify().await {
+                Ok(()) => verified_at = (asked, monotonic_now()),
+                // Lost for good.
+                Err(_) if !held.is_valid() => return verified_at,
+                Err(_) => {}
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+}
+
+/// A minority with the leader is cut off, and the others start again; `None` where the holder lost
+/// its lock before that, as on a machine that is too busy for a short session.
+async fn depose(cell: Cell) -> Option<Run> {
+    let ensemble = ensemble().start_ensemble(cell.servers).await.unwrap();
+    let leader = ensemble.leader().await.unwrap();
+    let follower = (leader + 1) % cell.servers;
+    let (near, minority) = match (cell.near, cell.servers) {
+        (Near::Leader, _) => (leader, vec![leader]),
+        (Near::Follower, 3) => (follower, vec![leader]),
+        (Near::Follower, _) => (follower, vec![leader, follower]),
+    };
+    let others: Vec<_> = (0..cell.servers)
+        .filter(|it| !minority.contains(it))
+        .collect();
+    let addresses = others
+        .iter()
+        .map(|it| ensemble.server(*it).connect_string());
+    let addresses = addresses.collect::<Vec<_>>().join(",");
+    let near_address = ensemble.server(near).connect_string();
+    let proxy = FaultProxy::start(&near_address).await.unwrap();
+    let holding = connect(&proxy.connect_string(), cell.session_timeout).await;
+    let waiting = connect(&addresses, LONG).await;
+    let held = Arc::new(mutex(&holding).acquire().await.unwrap());
+    let next = waiter(&waiting);
+    if others.contains(&near) {
+        proxy.retarget(&ensemble.server(leader).connect_string());
+    }
+    await_queue_of(&waiting, 2).await;
+    let told = tokio::spawn({
+        let lost = held.lost();
+        async move { (lost.await, monotonic_now()).1 }
+    });
+    let (looks, verifications) = (look(Arc::clone(&held)), verify(Arc::clone(&held)));
+
+    let cut_at = monotonic_now();
+    ensemble.cut_off_together(&minority);
+    if !held.is_valid() {
+        return None;
+    }
+    for killed in join_all(others.iter().map(|it| ensemble.kill(*it))).await {
+        killed.unwrap();
+    }
+    sleep(cell.down).await;
+    for started in join_all(others.iter().map(|it| ensemble.start_again(*it))).await {
+        started.unwrap();
+    }
+    let (granted_at, granted) = timeout(PATIENCE, next).await.unwrap().unwrap();
+    let told_at = timeout(PATIENCE, told).await.unwrap().unwrap();
+    let run = Run {
+        cell,
+        cut_at,
+        granted_at,
+        told_at,
+        valid_at: timeout(PATIENCE, looks).await.unwrap().unwrap(),
+        verified_at: timeout(PATIENCE, verifications).await.unwrap().unwrap(),
+    };
+    assert!(granted.fencing_token() > held.fencing_token());
+    granted.release().await.unwrap();
+    Some(run)
+}
+
+async fn await_queue_of(session: &Session, count: usize) {
+    let directory = mutex(session);
+    let queued = async {
+        while directory.participants().await.unwrap().len() != count {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, queued).await.unwrap();
+}
+
+async fn depose_until_it_counts(cell: Cell) -> Run {
+    for _ in 0..10 {
+        if let Some(run) = depose(cell).await {
+            println!("{run}");
+            return run;
+        }
+    }
+    panic!("{cell}: the holder loses its lock all the time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_by_a_leader_that_was_deposed_is_told_before_the_next_leader_lets_another_in() {
+    let runs = stream::iter(Cell::asked_for())
+        .map(|cell| tokio::spawn(depose_until_it_counts(cell)))
+        .buffer_unordered(ABREAST);
+    let runs: Vec<Run> = runs.map(Result::unwrap).collect().await;
+    let mut margins: Vec<_> = runs.iter().map(Run::margin).collect();
+    margins.sort_by(f64::total_cmp);
+    println!(
+        "deposed leaders: told {:.3} s before the next one was granted at least, {:.3} s in the \
+         median, in {} runs",
+        margins[0],
+        margins[margins.len() / 2],
+        margins.len()
+    );
+    let wrong = runs.iter().filter(|run| !run.faults().is_empty());
+    let wrong: Vec<_> = wrong.map(ToString::to_string).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
