@@ -30,6 +30,11 @@ impl HighestNumber {
         self.0.fetch_max(number, Ordering::SeqCst);
     }
 
+    fn see_created(&self, created: &Created) {
+        // Servers that do not tell the number show it with the node.
+        self.see(created.czxid.unwrap_or_default());
+    }
+
     fn see_stat(&self, stat: &NodeStat) {
         self.see(stat.czxid.max(stat.mzxid).max(stat.pzxid));
     }
@@ -85,22 +90,40 @@ impl Witness {
         Self { nodes, ledger }
     }
 
-    /// Sends a write and notes its answer.
-    fn write<'a, T: 'a, E: 'a>(
+    /// Sends a write and notes its answer: what it proves, and the numbers that it shows.
+    fn write<'a, T, E>(
         &self,
-        reply: impl FnOnce() -> BoxFuture<'a, Result<T, E>>,
+        send: impl FnOnce() -> BoxFuture<'a, Result<T, E>>,
         source: impl Fn(&E) -> &NodesError + Send + 'a,
+        show: impl Fn(&HighestNumber, &T) + Send + 'a,
     ) -> BoxFuture<'a, Result<T, E>>
     where
-        T: Send,
-        E: Send,
+        T: Send + 'a,
+        E: Send + 'a,
     {
         let ledger = Arc::clone(&self.ledger);
         // Before it is sent.
         let sent = ledger.clock.now();
-        let reply = reply();
-        let noted = reply.inspect(move |answer| {
+        let noted = send().inspect(move |answer| {
             ledger.note(proof_of_write(answer.as_ref().err().map(&source)), sent);
+            if let Ok(answer) = answer {
+                show(&ledger.highest, answer);
+            }
+        });
+        noted.boxed()
+    }
+
+    /// Sends a read, which proves nothing, and notes the numbers that it shows.
+    fn read_with<'a, T: Send + 'a>(
+        &self,
+        reply: Reply<'a, T>,
+        stat: impl Fn(&T) -> Option<&NodeStat> + Send + 'a,
+    ) -> Reply<'a, T> {
+        let highest = Arc::clone(&self.ledger.highest);
+        let noted = reply.inspect(move |answer| {
+            if let Some(stat) = answer.as_ref().ok().and_then(&stat) {
+                highest.see_stat(stat);
+            }
         });
         noted.boxed()
     }
@@ -124,18 +147,15 @@ impl Nodes for Witness {
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
-        let created = self.write(|| self.nodes.create(node), |error| error);
-        created
-            .inspect(|answer| {
-                if let Some(number) = answer.as_ref().ok().and_then(|created| created.czxid) {
-                    self.ledger.highest.see(number);
-                }
-            })
-            .boxed()
+        self.write(
+            || self.nodes.create(node),
+            |error| error,
+            HighestNumber::see_created,
+        )
     }
 
     fn delete(&self, path: &str) -> Reply<'static, ()> {
-        self.write(|| self.nodes.delete(path), |error| error)
+        self.write(|| self.nodes.delete(path), |error| error, |_, ()| {})
     }
 
     fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
@@ -147,34 +167,19 @@ impl Nodes for Witness {
     }
 
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
-        let read = self.nodes.read(path);
-        read.inspect(|read| {
-            if let Ok(Some((_, stat))) = read {
-                self.ledger.highest.see_stat(stat);
-            }
+        self.read_with(self.nodes.read(path), |found| {
+            found.as_ref().map(|(_, stat)| stat)
         })
-        .boxed()
     }
 
     fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
-        let stat = self.nodes.stat(path);
-        stat.inspect(|stat| {
-            if let Ok(Some(stat)) = stat {
-                self.ledger.highest.see_stat(stat);
-            }
-        })
-        .boxed()
+        self.read_with(self.nodes.stat(path), Option::as_ref)
     }
 
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
-        let watched = self.nodes.watch(path);
-        watched
-            .inspect(|watched| {
-                if let Ok(Some((_, stat, _))) = watched {
-                    self.ledger.highest.see_stat(stat);
-                }
-            })
-            .boxed()
+        self.read_with(self.nodes.watch(path), |found| {
+            found.as_ref().map(|(_, stat, _)| stat)
+        })
     }
 
     fn sync(&self, path: &str) -> Reply<'_, ()> {
@@ -189,20 +194,15 @@ impl Nodes for Witness {
     }
 
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
-        let done = self.write(|| self.nodes.multi(operations), |error| &error.source);
-        done.inspect(|answer| {
-            for done in answer.iter().flatten() {
+        let show = |highest: &HighestNumber, done: &Vec<NodeOpDone>| {
+            for done in done {
                 match done {
-                    NodeOpDone::Created(created) => {
-                        if let Some(number) = created.czxid {
-                            self.ledger.highest.see(number);
-                        }
-                    }
-                    NodeOpDone::Set(stat) => self.ledger.highest.see_stat(stat),
+                    NodeOpDone::Created(created) => highest.see_created(created),
+                    NodeOpDone::Set(stat) => highest.see_stat(stat),
                     NodeOpDone::Deleted | NodeOpDone::Checked => {}
                 }
             }
-        })
-        .boxed()
+        };
+        self.write(|| self.nodes.multi(operations), |error| &error.source, show)
     }
 }
