@@ -11,6 +11,7 @@
 //! | `world` | one run from beginning to end |
 //! | `worker`, `trouble` | who uses the locks; what goes wrong |
 //! | `judge` | the rules |
+//! | `lifelines` | how long sessions live for certain, and what they must have heard |
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +20,7 @@
 )]
 
 mod judge;
+mod lifelines;
 mod plan;
 mod trouble;
 mod worker;
