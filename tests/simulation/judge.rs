@@ -174,6 +174,10 @@ impl Judge {
             self.second.1 = self.second.1.saturating_sub(REQUESTS_OF_A_GRANT);
             let (kind, sequence) = parse(&member.node_path);
             let stat = self.ensemble.stat(&member.node_path);
+            if stat.is_some() {
+                // Made anew, by the same attempt, in a directory that counts anew.
+                self.removed.remove(&member.node_path);
+            }
             let id = stat
                 .map(|stat| stat.ephemeral_owner)
                 .or_else(|| session.session_id());
@@ -358,6 +362,14 @@ impl Judge {
         }
         for request in requests {
             self.lifelines.requested(&request);
+            self.tell(|| {
+                let Request {
+                    session,
+                    operation,
+                    path,
+                } = &request;
+                format!("{session:#x} asks {operation:?} {path}")
+            });
             self.requests.push((elapsed, request));
         }
     }

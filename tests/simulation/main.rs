@@ -71,7 +71,7 @@ fn watched(seed: u64, tells: bool) -> Run {
 
 fn told(seed: u64, failure: &str) -> String {
     let story = watched(seed, true).story;
-    let from = story.len().saturating_sub(200);
+    let from = story.len().saturating_sub(400);
     let story = story[from..].join("\n");
     format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation")
 }
