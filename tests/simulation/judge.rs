@@ -1,23 +1,19 @@
 //! Says what is wrong, from the tree, the request log and what guards claim: not from the lock's code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use recipes_testing::{MemoryEnsemble, Operation, Request};
+use recipes_testing::{MemoryEnsemble, Request};
 use tokio::time::Instant;
 use zookeeper_recipes::{FencingToken, LockKind, Session};
 
-use crate::plan::{Plan, Trouble};
+use crate::lifelines::{Lifelines, Removal};
+use crate::plan::Plan;
 use crate::worker::{Held, token_path};
 use crate::world::{OWNERS, Run};
 
-/// How long a holder may take to learn that its node was deleted: the grace before it watches the
-/// node, and two round trips of the slowest world.
-const LEARNS_WITHIN: Duration = Duration::from_secs(1);
-/// The same where replies are lost, one after the other if it must be.
-const LEARNS_LATE: Duration = Duration::from_secs(10);
 /// Requests for each worker in one second of virtual time, beside those of grants.
 const REQUESTS_MAX: usize = 500;
 /// The same where sessions end a hundred times in it, and each leaves nodes behind to look for.
@@ -33,6 +29,8 @@ struct Hold {
     kind: LockKind,
     session: i64,
     party: u64,
+    /// When the node was first granted.
+    granted: Instant,
     was_lost: bool,
     /// Nobody can know since some time whether the session lives.
     lapsed: bool,
@@ -45,18 +43,13 @@ struct Grant {
     sequence: i64,
     token: FencingToken,
     party: u64,
-}
-
-struct Removal {
     at: Instant,
-    zxid: i64,
 }
 
 /// The judge of one world.
 pub(crate) struct Judge {
     ensemble: MemoryEnsemble,
-    lease_time: Option<Duration>,
-    learns_within: Duration,
+    pub(crate) lifelines: Lifelines,
     asks_always: bool,
     asks_soon: bool,
     requests_max: usize,
@@ -65,13 +58,6 @@ pub(crate) struct Judge {
     holds: Vec<Hold>,
     grants: BTreeMap<String, Vec<Grant>>,
     removed: BTreeMap<String, Removal>,
-    /// When a connection last came or went.
-    disturbed: Instant,
-    stopped: bool,
-    cut: BTreeSet<i64>,
-    /// When each session last sent what passes through the leader; and what waits for a connection.
-    sent: BTreeMap<i64, Instant>,
-    queued: BTreeMap<i64, Instant>,
     requests: Vec<(Duration, Request)>,
     second: (u64, usize),
     tokens: BTreeMap<String, i128>,
@@ -82,8 +68,6 @@ pub(crate) struct Judge {
 /// The rules.
 impl Judge {
     pub(crate) fn new(plan: &Plan, ensemble: MemoryEnsemble, tells: bool) -> Self {
-        let loses = plan.faults.lost_before_per_mille + plan.faults.lost_after_per_mille > 0;
-        let is_lossy = loses || plan.troubles.contains(&Trouble::LoseReply);
         let requests_max = if plan.is_rough() {
             REQUESTS_ROUGH_MAX
         } else {
@@ -91,9 +75,8 @@ impl Judge {
         };
         let tokens = plan.paths.iter().map(|path| ((*path).to_owned(), 0));
         Self {
+            lifelines: Lifelines::new(plan, ensemble.clone()),
             ensemble,
-            lease_time: plan.session_timeout.map(|timeout| timeout / 2),
-            learns_within: if is_lossy { LEARNS_LATE } else { LEARNS_WITHIN },
             asks_always: plan.asks_always,
             asks_soon: false,
             requests_max: requests_max * plan.workers,
@@ -102,11 +85,6 @@ impl Judge {
             holds: Vec::new(),
             grants: BTreeMap::new(),
             removed: BTreeMap::new(),
-            disturbed: Instant::now(),
-            stopped: false,
-            cut: BTreeSet::new(),
-            sent: BTreeMap::new(),
-            queued: BTreeMap::new(),
             requests: Vec::new(),
             second: (0, 0),
             tokens: tokens.collect(),
@@ -130,13 +108,8 @@ impl Judge {
 
     /// A lease that the ensemble may have ended unnoticed is over for good, asked or not.
     fn note_lapses(&mut self) {
-        let Some(lease_time) = self.lease_time else {
-            return;
-        };
-        let now = Instant::now();
         for hold in &mut self.holds {
-            let sent = self.sent.get(&hold.session);
-            hold.lapsed |= sent.is_some_and(|sent| *sent + lease_time <= now);
+            hold.lapsed |= self.lifelines.is_over(hold.session);
         }
     }
 
@@ -155,7 +128,6 @@ impl Judge {
 
     fn check_holds(&mut self) {
         self.holds.retain(|hold| hold.guard.strong_count() > 0);
-        let now = Instant::now();
         let mut wrong = None;
         let mut valid: Vec<&Hold> = Vec::new();
         for hold in &mut self.holds {
@@ -167,9 +139,11 @@ impl Judge {
                 wrong.get_or_insert(format!("{} is valid again or too long", hold.node));
             }
             if let Some(removal) = self.removed.get(&hold.node) {
-                let is_cut = self.stopped || self.cut.contains(&hold.session);
-                let since = removal.at.max(self.disturbed);
-                if !is_cut && now > since + self.learns_within {
+                let (session, granted) = (hold.session, hold.granted);
+                if !self
+                    .lifelines
+                    .is_unheard_by_holder(*removal, session, granted)
+                {
                     wrong.get_or_insert(format!(
                         "{} was deleted, its holder was not told",
                         hold.node
@@ -200,6 +174,10 @@ impl Judge {
             self.second.1 = self.second.1.saturating_sub(REQUESTS_OF_A_GRANT);
             let (kind, sequence) = parse(&member.node_path);
             let stat = self.ensemble.stat(&member.node_path);
+            if stat.is_some() {
+                // Made anew, by the same attempt, in a directory that counts anew.
+                self.removed.remove(&member.node_path);
+            }
             let id = stat
                 .map(|stat| stat.ephemeral_owner)
                 .or_else(|| session.session_id());
@@ -209,6 +187,7 @@ impl Judge {
                 sequence,
                 token: member.fencing_token,
                 party,
+                at: Instant::now(),
             };
             // An ended session has no node that anybody could lose.
             let session_id = id.unwrap_or_default();
@@ -216,7 +195,10 @@ impl Judge {
             if held.guard().is_valid() && id != session.session_id() {
                 self.fail(format!("{} belongs to another session", grant.node));
             }
+            let before = self.grants.get(&member.path).into_iter().flatten();
+            let before = before.filter(|it| it.node == grant.node).map(|it| it.at);
             self.holds.push(Hold {
+                granted: before.min().unwrap_or(grant.at),
                 guard: Arc::downgrade(held),
                 path: member.path.clone(),
                 node: member.node_path.clone(),
@@ -228,7 +210,24 @@ impl Judge {
             });
             // News may come when all is over; then they are told as such.
             let is_valid = held.guard().is_valid();
+            self.judge_removed(&grant, session_id, is_valid);
             self.judge_grant(&member.path, grant, stat.map(|stat| stat.czxid), is_valid);
+        }
+    }
+
+    /// No grant rests on evidence that is younger than the removal of its node.
+    fn judge_removed(&mut self, grant: &Grant, session: i64, is_valid: bool) {
+        let Some(removal) = self.removed.get(&grant.node).filter(|_| is_valid) else {
+            return;
+        };
+        let earlier = self.grants.values().flatten();
+        let mut same = earlier.filter(|it| it.node == grant.node);
+        // One more guard of a holder tells nothing new.
+        let is_again = same.any(|it| it.token == grant.token && it.party == grant.party);
+        if !is_again && !self.lifelines.is_unheard(*removal, session) {
+            self.fail(format!("{} was granted after it was deleted", grant.node));
+        } else if self.lifelines.is_over(session) {
+            self.fail(format!("{} was granted when its time was up", grant.node));
         }
     }
 
@@ -325,10 +324,15 @@ impl Judge {
     }
 
     /// Before a session is expired as early as an ensemble may that has not heard of it.
-    pub(crate) fn starved(&mut self, session: i64, since: Instant) {
-        if self.last_sent(session) != since || !self.cut.contains(&session) {
+    pub(crate) fn starved(&mut self, session: i64, since: Duration) {
+        if self.last_answered(session) != since || !self.lifelines.is_cut(session) {
             return;
         }
+        self.may_be_expired(session);
+    }
+
+    /// Before a session is expired by an ensemble that has not heard of it.
+    pub(crate) fn may_be_expired(&mut self, session: i64) {
         let held = self
             .holds
             .iter()
@@ -348,8 +352,7 @@ impl Judge {
             return;
         }
         self.ensemble.reset_requests();
-        let now = Instant::now();
-        let elapsed = now - self.start;
+        let elapsed = self.start.elapsed();
         if self.second.0 != elapsed.as_secs() {
             self.second = (elapsed.as_secs(), 0);
         }
@@ -358,83 +361,70 @@ impl Judge {
             self.fail(format!("{} requests in a second", self.second.1));
         }
         for request in requests {
-            let by_leader = !matches!(
-                request.operation,
-                Operation::List
-                    | Operation::ListAll
-                    | Operation::Read
-                    | Operation::Stat
-                    | Operation::Watch
-            );
-            if by_leader {
-                let is_cut = self.stopped || self.cut.contains(&request.session);
-                let sent = if is_cut {
-                    &mut self.queued
-                } else {
-                    &mut self.sent
-                };
-                sent.insert(request.session, now);
-            }
+            self.lifelines.requested(&request);
+            self.tell(|| {
+                let Request {
+                    session,
+                    operation,
+                    path,
+                } = &request;
+                format!("{session:#x} asks {operation:?} {path}")
+            });
             self.requests.push((elapsed, request));
         }
     }
 
-    pub(crate) fn last_sent(&mut self, session: i64) -> Instant {
+    /// When a session has last sent what a leader answers.
+    pub(crate) fn last_answered(&mut self, session: i64) -> Duration {
         self.drain();
-        self.sent
-            .get(&session)
-            .copied()
-            .unwrap_or_else(Instant::now)
+        self.lifelines.last_answered(session)
     }
 
     pub(crate) fn disconnected(&mut self, session: i64) {
         self.drain();
-        self.disturbed = Instant::now();
-        self.cut.insert(session);
+        self.lifelines.disconnected(session);
         self.tell(|| format!("{session:#x} cut off"));
     }
 
     /// To be told after the session was, so that what has waited counts from now on.
     pub(crate) fn reconnected(&mut self, session: i64) {
         self.drain();
-        self.disturbed = Instant::now();
-        self.cut.remove(&session);
+        self.lifelines.reconnected(session);
         self.tell(|| format!("{session:#x} connected"));
-        self.send_queued();
     }
 
     pub(crate) fn stopped(&mut self) {
         self.drain();
-        self.disturbed = Instant::now();
-        self.stopped = true;
+        self.lifelines.stopped();
         self.tell(|| "stopped".to_owned());
     }
 
     pub(crate) fn restarted(&mut self) {
         self.drain();
-        self.disturbed = Instant::now();
-        self.stopped = false;
+        self.lifelines.restarted();
         self.tell(|| "restarted".to_owned());
-        self.send_queued();
     }
 
-    fn send_queued(&mut self) {
-        if self.stopped {
-            return;
-        }
-        for (session, at) in mem::take(&mut self.queued) {
-            let sent = if self.cut.contains(&session) {
-                &mut self.queued
-            } else {
-                &mut self.sent
-            };
-            sent.insert(session, at);
-        }
+    /// After sessions have moved from one leader to another; what they sent before was drained.
+    pub(crate) fn leaders_changed(&mut self, what: &str) {
+        self.lifelines.note_leaders();
+        let behind = self.ensemble.sessions_behind();
+        self.tell(|| format!("{what}, behind: {behind:x?}"));
     }
 
-    pub(crate) fn removed(&mut self, node: &str) {
-        let (at, zxid) = (Instant::now(), self.ensemble.zxid());
-        self.removed.insert(node.to_owned(), Removal { at, zxid });
+    /// The machine of all has slept. Whoever is out of time is out of time at once.
+    pub(crate) fn slept(&mut self, pause: Duration) {
+        self.drain();
+        self.lifelines.slept(pause);
+        self.tell(|| format!("slept for {pause:?}"));
+        self.note_lapses();
+        self.asks_soon = true;
+    }
+
+    /// A node of a session was deleted just now.
+    pub(crate) fn removed(&mut self, node: &str, session: i64) {
+        let removal = self.lifelines.removal(session);
+        self.removed.insert(node.to_owned(), removal);
         self.tell(|| format!("deleted {node}"));
     }
 

@@ -11,6 +11,7 @@
 //! | `world` | one run from beginning to end |
 //! | `worker`, `trouble` | who uses the locks; what goes wrong |
 //! | `judge` | the rules |
+//! | `lifelines` | how long sessions live for certain, and what they must have heard |
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +20,7 @@
 )]
 
 mod judge;
+mod lifelines;
 mod plan;
 mod trouble;
 mod worker;
@@ -69,7 +71,7 @@ fn watched(seed: u64, tells: bool) -> Run {
 
 fn told(seed: u64, failure: &str) -> String {
     let story = watched(seed, true).story;
-    let from = story.len().saturating_sub(200);
+    let from = story.len().saturating_sub(400);
     let story = story[from..].join("\n");
     format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation")
 }

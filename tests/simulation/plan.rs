@@ -8,6 +8,10 @@ use recipes_testing::{Faults, MemoryEnsemble};
 pub(crate) const MUTEXES: [&str; 2] = ["/locks/m0", "/locks/m1"];
 pub(crate) const READ_WRITES: [&str; 2] = ["/locks/r0", "/locks/r1"];
 
+/// Whether there are worlds with requests under way, watches that tell again in their own time,
+/// and [`RARE_TROUBLES`].
+const HAS_RARE_TROUBLES: bool = true;
+
 /// What goes wrong in a world. Each is off in half of them: a fault that happens all the time
 /// hides what another one would show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,12 @@ pub(crate) enum Trouble {
     Reap,
     /// An operator makes an empty directory anew, and its count comes to where it was.
     Renew,
+    /// A session is cut off, and a node of its is deleted meanwhile.
+    CutAndDelete,
+    /// A leader is deposed and does not notice.
+    Depose,
+    /// The machine sleeps.
+    Sleep,
 }
 
 const TROUBLES: [Trouble; 11] = [
@@ -49,6 +59,9 @@ const TROUBLES: [Trouble; 11] = [
     Trouble::Reap,
     Trouble::Renew,
 ];
+
+/// The same, each in a quarter of the worlds: they hide much of what the others do.
+const RARE_TROUBLES: [Trouble; 3] = [Trouble::CutAndDelete, Trouble::Depose, Trouble::Sleep];
 
 /// One world.
 #[derive(Clone, Debug)]
@@ -98,9 +111,18 @@ impl Plan {
         let first = random.usize(..all.len());
         let paths = all.iter().cycle().skip(first).take(random.usize(1..=4));
         let troubles = TROUBLES.into_iter().filter(|_| random.bool());
-        let troubles: Vec<_> = troubles
+        let mut troubles: Vec<_> = troubles
             .filter(|it| *it != Trouble::Starve || session_timeout.is_some())
             .collect();
+        let mut rare = fastrand::Rng::with_seed(seed ^ 0x7261_7265);
+        if HAS_RARE_TROUBLES {
+            let rare_troubles = RARE_TROUBLES.into_iter().filter(|_| rare.u8(..4) == 0);
+            troubles.extend(rare_troubles);
+            let under_way_ms = pick(&mut rare, &[0, 0, 0, 5, 50, 200]);
+            faults.request_delay_max = Duration::from_millis(under_way_ms);
+            let spread_ms = pick(&mut rare, &[0, 0, 0, 5, 50]);
+            faults.watches_again_delay_max = Duration::from_millis(spread_ms);
+        }
         Self {
             seed,
             session_timeout,

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::plan::{Trouble, below, pick};
 use crate::world::World;
+use zookeeper_recipes::Session;
 
 /// Stands in for the session timeout where there is none.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -41,9 +42,10 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
             });
         }
         (Trouble::Starve, Some(id)) => {
-            let since = world.judge().last_sent(id);
+            let since = world.judge().last_answered(id);
             disconnect(world, id);
-            later(world, since + timeout * 7 / 12, move |world| {
+            let left = (since + timeout * 7 / 12).saturating_sub(world.judge().lifelines.now());
+            later(world, Instant::now() + left, move |world| {
                 world.judge().starved(id, since);
                 world.judge().tell(|| format!("{id:#x} starved"));
                 world.ensemble.expire(id);
@@ -65,6 +67,9 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                 }
             }
         }
+        (Trouble::CutAndDelete, Some(id)) => cut_and_delete(world, random, id, timeout),
+        (Trouble::Depose, _) => depose(world, random, timeout),
+        (Trouble::Sleep, _) => sleep_for(world, random, timeout),
         (Trouble::Stop, _) => stop(world, below(random, timeout)),
         (Trouble::Delete, _) => delete(world, random),
         (Trouble::Write, _) => {
@@ -118,6 +123,97 @@ fn disconnect(world: &World, id: i64) {
     world.ensemble.disconnect(id);
 }
 
+/// A session is cut off, and one of its nodes deleted before it is back.
+fn cut_and_delete(world: &Arc<World>, random: &mut Rng, id: i64, timeout: Duration) {
+    disconnect(world, id);
+    let pause = below(random, timeout / 2);
+    let (deleted, choice) = (below(random, pause), random.usize(..));
+    later(world, Instant::now() + deleted, move |world| {
+        let nodes = own_nodes(world, id);
+        if let Some(node) = choice.checked_rem(nodes.len()).and_then(|it| nodes.get(it)) {
+            remove(world, node);
+        }
+    });
+    later(world, Instant::now() + pause, move |world| {
+        world.ensemble.reconnect(id);
+        world.judge().reconnected(id);
+    });
+}
+
+fn own_nodes(world: &World, id: i64) -> Vec<String> {
+    let names = |path: &&'static str| {
+        let names = world.ensemble.children(path).into_iter();
+        names
+            .map(|name| format!("{path}/{name}"))
+            .collect::<Vec<_>>()
+    };
+    let nodes = world.plan.paths.iter().flat_map(names);
+    let is_own = |node: &String| owner(world, node) == Some(id);
+    nodes.filter(is_own).collect()
+}
+
+fn owner(world: &World, node: &str) -> Option<i64> {
+    let stat = world.ensemble.stat(node)?;
+    Some(stat.ephemeral_owner)
+}
+
+/// A new leader is elected. Some sessions stay with the old one for a while; some go back to it.
+fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
+    let sessions = world.sessions();
+    let sessions: Vec<i64> = sessions.iter().filter_map(Session::session_id).collect();
+    let (staying, others): (Vec<i64>, Vec<i64>) = sessions.into_iter().partition(|_| random.bool());
+    change_leaders(world, "deposed", |world| world.ensemble.depose(&staying));
+    let now = Instant::now();
+    for id in others {
+        if random.bool() {
+            let back = below(random, Duration::from_millis(300));
+            later(world, now + back, move |world| {
+                change_leaders(world, "back", |world| world.ensemble.go_back(id));
+            });
+        }
+        let moves = now + below(random, timeout * 3 / 2);
+        later(world, moves, move |world| move_over(world, id));
+    }
+    for id in staying {
+        let moves = now + below(random, timeout * 3 / 2);
+        later(world, moves, move |world| move_over(world, id));
+    }
+    later(world, now + below(random, timeout * 2), |world| {
+        change_leaders(world, "retired", |world| world.ensemble.retire_deposed());
+    });
+}
+
+fn move_over(world: &World, id: i64) {
+    change_leaders(world, "moved", |world| world.ensemble.move_over(id));
+}
+
+fn change_leaders<T>(world: &World, what: &str, change: impl FnOnce(&World) -> T) {
+    world.judge().drain();
+    let _changed = change(world);
+    world.judge().leaders_changed(what);
+}
+
+/// The machine sleeps, and the ensemble may have expired who was silent.
+fn sleep_for(world: &World, random: &mut Rng, timeout: Duration) {
+    let pause = below(random, timeout * 3 / 2);
+    world.ensemble.suspend_machine(pause);
+    world.judge().slept(pause);
+    for session in world.sessions() {
+        let Some(id) = session.session_id() else {
+            continue;
+        };
+        let mut judge = world.judge();
+        let since = judge.last_answered(id);
+        let is_overdue = judge.lifelines.now() >= since + timeout * 7 / 12;
+        if world.plan.session_timeout.is_some() && is_overdue && random.bool() {
+            judge.may_be_expired(id);
+            drop(judge);
+            world.judge().tell(|| format!("{id:#x} expired meanwhile"));
+            world.ensemble.expire(id);
+        }
+    }
+}
+
 fn stop(world: &Arc<World>, pause: Duration) {
     world.judge().stopped();
     world.ensemble.stop();
@@ -149,9 +245,14 @@ fn delete(world: &World, random: &mut Rng) {
         if random.u8(..4) == 0 {
             write(world, random, &node);
         }
-        if world.ensemble.delete(&node).is_ok() {
-            world.judge().removed(&node);
-        }
+        remove(world, &node);
+    }
+}
+
+fn remove(world: &World, node: &str) {
+    let session = owner(world, node).unwrap_or_default();
+    if world.ensemble.delete(node).is_ok() {
+        world.judge().removed(node, session);
     }
 }
 

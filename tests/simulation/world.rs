@@ -107,6 +107,8 @@ impl World {
         self.ensemble.keep_replies();
         self.ensemble.restart();
         self.judge().restarted();
+        self.ensemble.retire_deposed();
+        self.judge().leaders_changed("retired");
         for session in self.ensemble.sessions() {
             self.ensemble.reconnect(session);
             self.judge().reconnected(session);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::ensemble::MemoryEnsemble;
 
 /// What a whole ensemble, or a machine, goes through.
@@ -61,5 +63,43 @@ impl MemoryEnsemble {
         self.shared.with(|state| {
             state.suspended = state.suspended.saturating_add(duration);
         });
+    }
+}
+
+/// What a judge may ask who looks from above.
+impl MemoryEnsemble {
+    /// Sessions that are connected to the deposed leader.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn sessions_behind(&self) -> Vec<i64> {
+        self.shared.with(|state| {
+            let behind = state.sessions.iter().filter(|(_, record)| record.behind);
+            behind.map(|(session, _)| *session).collect()
+        })
+    }
+
+    /// By when the client of a session has been told all that was sent to it so far; `None` while it
+    /// is not connected to a leader that can commit.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn told_by(&self, session: i64) -> Option<Instant> {
+        self.shared.with(|state| {
+            let now = Instant::now();
+            let told = |due: Option<Instant>| due.map_or(now, |due| due.max(now));
+            let connected = state.is_connected(session) && !state.is_behind(session);
+            let record = state.sessions.get(&session).filter(|_| connected)?;
+            Some(told(record.last_due))
+        })
+    }
+
+    /// By when it has been told what its watches had missed before the present connection.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn caught_up_by(&self, session: i64) -> Option<Instant> {
+        self.shared.with(|state| {
+            let connected = state.is_connected(session) && !state.is_behind(session);
+            let record = state.sessions.get(&session).filter(|_| connected)?;
+            Some(record.caught_up)
+        })
     }
 }

@@ -91,6 +91,8 @@ pub(super) struct SessionRecord {
     pub(super) arrived: u64,
     /// When the latest reply or event of this connection is due: none may overtake another.
     pub(super) last_due: Option<Instant>,
+    /// The same of what watches had missed before this connection, or when it was made.
+    pub(super) caught_up: Instant,
     /// The same of requests on their way to the server.
     pub(super) last_arrival: Option<Instant>,
 }
@@ -113,6 +115,7 @@ impl SessionRecord {
             last_flight: 0,
             arrived: 0,
             last_due: None,
+            caught_up: Instant::now(),
             last_arrival: None,
         }
     }

@@ -291,6 +291,9 @@ impl State {
         for (number, event) in told {
             self.fire_again(number, session, event);
         }
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.caught_up = record.last_due.unwrap_or_else(Instant::now);
+        }
     }
 
     // What is on its way is lost. The next replica is only as far as the client knows.

@@ -1,0 +1,215 @@
+//! How long each session lives for certain, and by when its client must have heard of something:
+//! from the request log and from what the trouble-makers did, not from the lock's code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::time::Duration;
+
+use recipes_testing::{MemoryEnsemble, Operation, Request};
+use tokio::time::Instant;
+
+use crate::plan::Plan;
+
+/// Timers are a millisecond coarse, and a message and its answer take three of them.
+const COARSE: Duration = Duration::from_millis(5);
+/// How long a holder that did not wait goes without a watch on its node.
+const UNWATCHED: Duration = Duration::from_millis(250);
+
+/// When a session has last sent, by the clock that goes on while the machine sleeps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// What a leader answers.
+    answered: Option<Duration>,
+    /// What a quorum commits.
+    committed: Option<Duration>,
+}
+
+impl Sent {
+    fn note(&mut self, newer: Self) {
+        self.answered = self.answered.max(newer.answered);
+        self.committed = self.committed.max(newer.committed);
+    }
+}
+
+/// A node that an operator deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removal {
+    at: Instant,
+    pub(crate) zxid: i64,
+    /// By when who watches it is told, if that was connected.
+    told_by: Instant,
+}
+
+/// All sessions of one world.
+pub(crate) struct Lifelines {
+    ensemble: MemoryEnsemble,
+    session_timeout: Option<Duration>,
+    start: Instant,
+    slept: Duration,
+    round_trip: Duration,
+    stopped: bool,
+    cut: BTreeSet<i64>,
+    /// Connected to a deposed leader, and those of them that it answers no more.
+    behind: BTreeSet<i64>,
+    stuck: BTreeSet<i64>,
+    sent: BTreeMap<i64, Sent>,
+    /// What waits for a connection.
+    queued: BTreeMap<i64, Sent>,
+}
+
+impl Lifelines {
+    pub(crate) fn new(plan: &Plan, ensemble: MemoryEnsemble) -> Self {
+        let faults = &plan.faults;
+        Self {
+            ensemble,
+            session_timeout: plan.session_timeout,
+            start: Instant::now(),
+            slept: Duration::ZERO,
+            round_trip: plan.latency + faults.delay_max + faults.request_delay_max + COARSE,
+            stopped: false,
+            cut: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            stuck: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            queued: BTreeMap::new(),
+        }
+    }
+
+    /// A request that was made in this moment.
+    pub(crate) fn requested(&mut self, request: &Request) {
+        let is_write = match request.operation {
+            Operation::Create | Operation::Delete | Operation::Multi => true,
+            Operation::Sync => false,
+            _ => return,
+        };
+        let (session, now) = (request.session, Some(self.now()));
+        let newer = Sent {
+            answered: now,
+            committed: now.filter(|_| is_write),
+        };
+        if self.is_cut(session) {
+            return self.queued.entry(session).or_default().note(newer);
+        }
+        if self.behind.contains(&session) {
+            // A write is never answered, nor what comes after it.
+            if is_write {
+                self.stuck.insert(session);
+            }
+            if self.stuck.contains(&session) {
+                return;
+            }
+        }
+        self.sent.entry(session).or_default().note(newer);
+    }
+
+    /// When the lease of a session is over, whatever it asks: its server, or the one after it, may
+    /// expire it some time after this.
+    fn deadline(&self, session: i64) -> Option<Duration> {
+        let (timeout, sent) = (self.session_timeout?, self.sent.get(&session)?);
+        let answered = sent.answered.map(|sent| sent + timeout / 2);
+        let committed = sent.committed.map(|sent| sent + timeout - timeout / 12);
+        answered.into_iter().chain(committed).min()
+    }
+
+    pub(crate) fn is_over(&self, session: i64) -> bool {
+        self.deadline(session).is_some_and(|at| at <= self.now())
+    }
+
+    /// When a session has last sent what a leader answers, now if never.
+    pub(crate) fn last_answered(&self, session: i64) -> Duration {
+        let sent = self.sent.get(&session).and_then(|sent| sent.answered);
+        sent.unwrap_or_else(|| self.now())
+    }
+
+    /// The clock of a machine, which goes on while it sleeps.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed() + self.slept
+    }
+
+    pub(crate) fn slept(&mut self, pause: Duration) {
+        self.slept += pause;
+    }
+
+    /// A node that was deleted just now, and its session.
+    pub(crate) fn removal(&self, session: i64) -> Removal {
+        let at = Instant::now();
+        Removal {
+            at,
+            zxid: self.ensemble.zxid(),
+            told_by: self.ensemble.told_by(session).unwrap_or(at),
+        }
+    }
+
+    /// Whether a session that watches a node may not have heard yet that it was deleted: the
+    /// message is on its way, or there is no connection to bring it. Its lease ends all the same.
+    pub(crate) fn is_unheard(&self, removal: Removal, session: i64) -> bool {
+        let Some(caught_up) = self.ensemble.caught_up_by(session) else {
+            // It has ended, if it is none of these: that is told at once.
+            return self.is_cut(session) || self.behind.contains(&session);
+        };
+        // Its data may have changed just before: then it is watched anew. So it is after a reconnect.
+        let told_by = removal.told_by.max(caught_up) + 2 * self.round_trip;
+        Instant::now() <= told_by
+    }
+
+    /// The same of a session that was granted the node at some time, and did not wait.
+    pub(crate) fn is_unheard_by_holder(
+        &self,
+        removal: Removal,
+        session: i64,
+        granted: Instant,
+    ) -> bool {
+        let watched_by = granted + UNWATCHED + 2 * self.round_trip;
+        let is_watched = Instant::now() > watched_by && removal.at > granted;
+        self.is_unheard(removal, session) || !is_watched
+    }
+}
+
+/// What the trouble-makers do.
+impl Lifelines {
+    pub(crate) fn is_cut(&self, session: i64) -> bool {
+        self.stopped || self.cut.contains(&session)
+    }
+
+    pub(crate) fn disconnected(&mut self, session: i64) {
+        self.cut.insert(session);
+        self.behind.remove(&session);
+        self.stuck.remove(&session);
+    }
+
+    /// What has waited is sent now.
+    pub(crate) fn reconnected(&mut self, session: i64) {
+        self.cut.remove(&session);
+        self.send_queued();
+    }
+
+    pub(crate) fn stopped(&mut self) {
+        self.stopped = true;
+        self.behind.clear();
+        self.stuck.clear();
+    }
+
+    pub(crate) fn restarted(&mut self) {
+        self.stopped = false;
+        self.send_queued();
+    }
+
+    /// After sessions have moved from one leader to another.
+    pub(crate) fn note_leaders(&mut self) {
+        self.behind = self.ensemble.sessions_behind().into_iter().collect();
+        self.stuck.retain(|session| self.behind.contains(session));
+    }
+
+    fn send_queued(&mut self) {
+        if self.stopped {
+            return;
+        }
+        for (session, sent) in mem::take(&mut self.queued) {
+            let of = match self.cut.contains(&session) {
+                true => &mut self.queued,
+                false => &mut self.sent,
+            };
+            of.entry(session).or_default().note(sent);
+        }
+    }
+}
