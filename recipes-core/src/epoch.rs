@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -151,6 +153,15 @@ impl Epoch {
             Ok(Link::Ended(reason)) => *reason,
             _ => LostReason::SessionClosed,
         }
+    }
+
+    /// Tells whenever the connection is lost or there is another one, soon after it.
+    pub(crate) fn link_changes(&self) -> BoxStream<'static, ()> {
+        let changes = stream::unfold(self.link.clone(), async |mut link| {
+            link.changed().await.ok()?;
+            Some(((), link))
+        });
+        changes.fuse().boxed()
     }
 
     /// Completes when the link is not `known` any more.

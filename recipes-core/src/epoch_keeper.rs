@@ -225,6 +225,7 @@ impl EpochKeeper {
     }
 
     fn reconnected(&mut self) {
+        self.nodes.reconnected();
         // It may be gone again by now, which is told next.
         let connection = self.epoch.connection().unwrap_or_default();
         self.link.link.send_replace(Link::Connected(connection));

@@ -18,7 +18,7 @@ use crate::epoch::Epoch;
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Basis, Lease, MadeNode};
 use crate::meter;
-use crate::nodes::{Connection, NodeEvent, Nodes, NodesError};
+use crate::nodes::{NodeEvent, Nodes, NodesError};
 use crate::own_watch::OwnWatch;
 use crate::requests::{self, OwnNode, Refused, Target};
 use crate::session::Session;
@@ -59,7 +59,7 @@ pub(crate) struct Flight<'a> {
     /// The connection on which everything was heard that counts.
     connection: u64,
     /// Tells that there is another one.
-    changes: BoxStream<'static, Connection>,
+    changes: BoxStream<'static, ()>,
     /// Watches of the connection before, kept until there are others in their place: to take one
     /// back would cost a request.
     outdated: Vec<Outdated<'a>>,
@@ -84,7 +84,7 @@ impl<'a> Flight<'a> {
     ) -> Self {
         let cleanup = &session.shared.cleanup;
         // Before anything is asked.
-        let changes = nodes.connection().fuse().boxed();
+        let changes = epoch.link_changes();
         Self {
             connection: epoch.connection().unwrap_or_default(),
             changes,
@@ -312,7 +312,7 @@ impl<'a> Flight<'a> {
     }
 
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
-        // What the connection is decides what counts. For its waker; `poll_news` looks at it.
+        // For the waker; what the connection is by now is asked of the epoch.
         while let Poll::Ready(Some(_)) = self.changes.poll_next_unpin(cx) {}
         if self.epoch.connection().is_none() {
             // Nothing counts that was heard before there is another.

@@ -90,6 +90,9 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// missed; ends after [`Connection::Ended`].
     fn connection(&self) -> BoxStream<'static, Connection>;
 
+    /// To be called once for each connection after the first.
+    fn reconnected(&self) {}
+
     /// Creates one node.
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created>;
 

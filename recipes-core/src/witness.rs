@@ -146,6 +146,10 @@ impl Nodes for Witness {
         self.nodes.connection()
     }
 
+    fn reconnected(&self) {
+        self.nodes.reconnected();
+    }
+
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         self.write(
             || self.nodes.create(node),

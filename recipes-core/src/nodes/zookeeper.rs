@@ -197,14 +197,13 @@ impl Nodes for Session {
             let is_over = matches!(connection, Connection::Ended(_));
             Some((connection, (!is_over).then_some(watcher)))
         });
-        let no_delay = self.no_delay.clone();
-        let connections = stream::iter(first).chain(changes);
-        connections
-            .inspect(move |it| match &no_delay {
-                Some(no_delay) if *it == Connection::Connected => no_delay.apply(),
-                _ => {}
-            })
-            .boxed()
+        stream::iter(first).chain(changes).boxed()
+    }
+
+    fn reconnected(&self) {
+        if let Some(no_delay) = &self.no_delay {
+            no_delay.apply();
+        }
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
