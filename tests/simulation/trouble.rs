@@ -48,12 +48,12 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
             later(world, Instant::now() + left, move |world| {
                 world.judge().starved(id, since);
                 world.judge().tell(|| format!("{id:#x} starved"));
-                world.ensemble.expire(id);
+                expire(world, id);
             });
         }
         (Trouble::Expire, Some(id)) => {
             world.judge().tell(|| format!("{id:#x} expired"));
-            world.ensemble.expire(id);
+            expire(world, id);
         }
         (Trouble::GiveUp, Some(id)) => {
             world.judge().tell(|| format!("{id:#x} given up"));
@@ -61,9 +61,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                 world.note_given_up(id);
                 let expires = Instant::now() + below(random, timeout);
                 if random.bool() {
-                    later(world, expires, move |world| {
-                        world.ensemble.expire(id);
-                    });
+                    later(world, expires, move |world| expire(world, id));
                 }
             }
         }
@@ -115,6 +113,14 @@ fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'st
             what(&world);
         }
     });
+}
+
+/// Nobody expires a session that stays with a deposed leader before its time, which the ensemble
+/// counts.
+fn expire(world: &World, id: i64) {
+    if !world.ensemble.sessions_behind().contains(&id) {
+        world.ensemble.expire(id);
+    }
 }
 
 fn disconnect(world: &World, id: i64) {
@@ -209,7 +215,7 @@ fn sleep_for(world: &World, random: &mut Rng, timeout: Duration) {
             judge.may_be_expired(id);
             drop(judge);
             world.judge().tell(|| format!("{id:#x} expired meanwhile"));
-            world.ensemble.expire(id);
+            expire(world, id);
         }
     }
 }
