@@ -165,6 +165,9 @@ fn owner(world: &World, node: &str) -> Option<i64> {
 
 /// A new leader is elected. Some sessions stay with the old one for a while; some go back to it.
 fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
+    if !world.ensemble.sessions_behind().is_empty() {
+        return;
+    }
     let sessions = world.sessions();
     let sessions: Vec<i64> = sessions.iter().filter_map(Session::session_id).collect();
     let (staying, others): (Vec<i64>, Vec<i64>) = sessions.into_iter().partition(|_| random.bool());
@@ -177,14 +180,14 @@ fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
                 change_leaders(world, "back", |world| world.ensemble.go_back(id));
             });
         }
-        let moves = now + below(random, timeout * 3 / 2);
+        let moves = now + below(random, timeout * 3);
         later(world, moves, move |world| move_over(world, id));
     }
     for id in staying {
-        let moves = now + below(random, timeout * 3 / 2);
+        let moves = now + below(random, timeout * 3);
         later(world, moves, move |world| move_over(world, id));
     }
-    later(world, now + below(random, timeout * 2), |world| {
+    later(world, now + below(random, timeout * 4), |world| {
         change_leaders(world, "retired", |world| world.ensemble.retire_deposed());
     });
 }
