@@ -49,9 +49,8 @@ pub(crate) struct Lifelines {
     round_trip: Duration,
     stopped: bool,
     cut: BTreeSet<i64>,
-    /// Connected to a deposed leader, and those of them that it answers no more.
+    /// Connected to a deposed leader.
     behind: BTreeSet<i64>,
-    stuck: BTreeSet<i64>,
     sent: BTreeMap<i64, Sent>,
     /// What waits for a connection.
     queued: BTreeMap<i64, Sent>,
@@ -69,7 +68,6 @@ impl Lifelines {
             stopped: false,
             cut: BTreeSet::new(),
             behind: BTreeSet::new(),
-            stuck: BTreeSet::new(),
             sent: BTreeMap::new(),
             queued: BTreeMap::new(),
         }
@@ -90,14 +88,9 @@ impl Lifelines {
         if self.is_cut(session) {
             return self.queued.entry(session).or_default().note(newer);
         }
-        if self.behind.contains(&session) {
-            // A write is never answered, nor what comes after it.
-            if is_write {
-                self.stuck.insert(session);
-            }
-            if self.stuck.contains(&session) {
-                return;
-            }
+        // A deposed leader never answers it; nor what comes after it, which is not looked at here.
+        if is_write && self.behind.contains(&session) {
+            return;
         }
         self.sent.entry(session).or_default().note(newer);
     }
@@ -174,7 +167,6 @@ impl Lifelines {
     pub(crate) fn disconnected(&mut self, session: i64) {
         self.cut.insert(session);
         self.behind.remove(&session);
-        self.stuck.remove(&session);
     }
 
     /// What has waited is sent now.
@@ -186,7 +178,6 @@ impl Lifelines {
     pub(crate) fn stopped(&mut self) {
         self.stopped = true;
         self.behind.clear();
-        self.stuck.clear();
     }
 
     pub(crate) fn restarted(&mut self) {
@@ -197,7 +188,6 @@ impl Lifelines {
     /// After sessions have moved from one leader to another.
     pub(crate) fn note_leaders(&mut self) {
         self.behind = self.ensemble.sessions_behind().into_iter().collect();
-        self.stuck.retain(|session| self.behind.contains(session));
     }
 
     fn send_queued(&mut self) {

@@ -48,12 +48,12 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
             later(world, Instant::now() + left, move |world| {
                 world.judge().starved(id, since);
                 world.judge().tell(|| format!("{id:#x} starved"));
-                world.ensemble.expire(id);
+                expire(world, id);
             });
         }
         (Trouble::Expire, Some(id)) => {
             world.judge().tell(|| format!("{id:#x} expired"));
-            world.ensemble.expire(id);
+            expire(world, id);
         }
         (Trouble::GiveUp, Some(id)) => {
             world.judge().tell(|| format!("{id:#x} given up"));
@@ -61,9 +61,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                 world.note_given_up(id);
                 let expires = Instant::now() + below(random, timeout);
                 if random.bool() {
-                    later(world, expires, move |world| {
-                        world.ensemble.expire(id);
-                    });
+                    later(world, expires, move |world| expire(world, id));
                 }
             }
         }
@@ -117,6 +115,14 @@ fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'st
     });
 }
 
+/// Nobody expires a session that stays with a deposed leader before its time, which the ensemble
+/// counts.
+fn expire(world: &World, id: i64) {
+    if !world.ensemble.sessions_behind().contains(&id) {
+        world.ensemble.expire(id);
+    }
+}
+
 fn disconnect(world: &World, id: i64) {
     // Before it is cut off, for what it has sent until now.
     world.judge().disconnected(id);
@@ -159,6 +165,9 @@ fn owner(world: &World, node: &str) -> Option<i64> {
 
 /// A new leader is elected. Some sessions stay with the old one for a while; some go back to it.
 fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
+    if !world.ensemble.sessions_behind().is_empty() {
+        return;
+    }
     let sessions = world.sessions();
     let sessions: Vec<i64> = sessions.iter().filter_map(Session::session_id).collect();
     let (staying, others): (Vec<i64>, Vec<i64>) = sessions.into_iter().partition(|_| random.bool());
@@ -171,14 +180,14 @@ fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
                 change_leaders(world, "back", |world| world.ensemble.go_back(id));
             });
         }
-        let moves = now + below(random, timeout * 3 / 2);
+        let moves = now + below(random, timeout * 3);
         later(world, moves, move |world| move_over(world, id));
     }
     for id in staying {
-        let moves = now + below(random, timeout * 3 / 2);
+        let moves = now + below(random, timeout * 3);
         later(world, moves, move |world| move_over(world, id));
     }
-    later(world, now + below(random, timeout * 2), |world| {
+    later(world, now + below(random, timeout * 4), |world| {
         change_leaders(world, "retired", |world| world.ensemble.retire_deposed());
     });
 }
@@ -209,7 +218,7 @@ fn sleep_for(world: &World, random: &mut Rng, timeout: Duration) {
             judge.may_be_expired(id);
             drop(judge);
             world.judge().tell(|| format!("{id:#x} expired meanwhile"));
-            world.ensemble.expire(id);
+            expire(world, id);
         }
     }
 }
