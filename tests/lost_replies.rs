@@ -174,6 +174,7 @@ async fn contenders_stay_apart_and_get_on_under_seeded_faults() {
             stale_list_per_mille: 300,
             delay_min: Duration::ZERO,
             delay_max: Duration::from_millis(20),
+            ..Faults::default()
         };
         let ensemble = MemoryEnsemble::builder().seed(seed).faults(faults).build();
         let contend = async |session: Session| {

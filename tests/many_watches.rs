@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, TestEnsemble, ZooKeeperServer};
+use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zookeeper_recipes::{
     GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session,
@@ -187,9 +187,9 @@ mod in_memory {
         assert_eq!(lost.reason, LostReason::NodeRemoved);
     }
 
-    /// What is handed on is a new grant: not on a node that may be gone unnoticed for long.
+    /// What is handed on is a new grant: a node that may be gone unnoticed is asked for first.
     #[tokio::test(start_paused = true)]
-    async fn node_that_is_not_watched_is_not_handed_on() {
+    async fn node_that_is_not_watched_is_handed_on_only_if_it_is_there() {
         let memory = MemoryEnsemble::new();
         let session = memory.session();
         let held = hold(&session).await;
@@ -197,19 +197,25 @@ mod in_memory {
         let options = LockOptions::default().local_handoffs(100);
         let lock = InterProcessMutex::with_options(&session, &directory(LOCKS), &options).unwrap();
         let mut tokens = Vec::new();
-        for _ in 0..3 {
+        for is_removed in [false, true, true, false, true] {
             let guard = lock.acquire().await.unwrap();
             let next = lock.acquire();
             let (next, ()) = tokio::join!(next, async {
                 // Until it is known that there is no watch for it.
                 sleep(Duration::from_secs(1)).await;
+                memory.reset_requests();
+                if is_removed {
+                    memory.delete(&node_of(&guard)).unwrap();
+                }
                 guard.release().await.unwrap();
             });
             let next = next.unwrap();
+            assert!(memory.request_count(Operation::Read) > 0, "not asked for");
+            assert!(memory.exists(&node_of(&next)));
             tokens.push(next.fencing_token().handoff());
             next.release().await.unwrap();
         }
-        assert_eq!(tokens, [0, 0, 0]);
+        assert_eq!(tokens, [1, 0, 0, 1, 0]);
         drop(held);
     }
 }

@@ -70,7 +70,7 @@ struct Member {
     stage: Stage,
     /// Counts the creates: nodes that one of them made together share their transaction.
     created_by: u32,
-    /// The last create after which our node was known to exist.
+    /// The last create after which our node was known to exist; 0 where that says nothing any more.
     seen_after: u32,
     /// Whether a deletion of our node would have been told by now.
     own_watched: bool,
@@ -129,6 +129,9 @@ impl Acquire {
             Event::OwnWatched(member) => self.own_watched(member, true),
             Event::OwnGone(member) => self.own_gone(member),
             Event::OwnChanged(member) => self.own_watched(member, false),
+            Event::Reconnected => self.reconnected(),
+            Event::Lapsed => self.lapsed(),
+            Event::Committed => self.settle(),
         }
     }
 
@@ -245,28 +248,30 @@ impl Acquire {
 
     /// A found node is ours only if this session owns it: a node of an earlier session may still
     /// be listed, and goes away while we would hold it.
-    fn searched(&mut self, found: Vec<Option<Found>>) -> Vec<Action> {
+    fn searched(&mut self, found: Vec<Vec<Found>>) -> Vec<Action> {
         self.creates += 1;
         let mut actions = Vec::new();
         let searching = self.indices(|stage| matches!(stage, Stage::Searching));
-        for (member, found) in searching.into_iter().zip(found) {
-            match found {
-                Some(found) if found.owner == self.session => {
-                    let node = Node {
-                        name: found.name,
-                        czxid: Some(found.czxid),
-                    };
-                    match self.place(member, node) {
-                        Ok(true) => actions.push(Action::List(member)),
-                        Ok(false) => {}
-                        Err(failure) => return vec![Action::Fail(failure)],
-                    }
-                }
-                Some(stranger) => {
-                    actions.push(Action::Withdraw(vec![(member, stranger.name)]));
-                    self.set(member, Stage::Entering);
-                }
-                None => self.set(member, Stage::Entering),
+        for (member, mut found) in searching.into_iter().zip(found) {
+            self.set(member, Stage::Entering);
+            // The first of them has the best place.
+            found.sort_by_key(|it| it.czxid);
+            let ours = found.iter().position(|it| it.owner == self.session);
+            let ours = ours.map(|index| found.remove(index));
+            let others = found.into_iter().map(|it| (member, it.name));
+            let others: Vec<_> = others.collect();
+            if !others.is_empty() {
+                actions.push(Action::Withdraw(others));
+            }
+            let Some(Found { name, czxid, .. }) = ours else {
+                continue;
+            };
+            let czxid = Some(czxid);
+            actions.push(Action::Adopt(member, name.clone()));
+            match self.place(member, Node { name, czxid }) {
+                Ok(true) => actions.push(Action::List(member)),
+                Ok(false) => {}
+                Err(failure) => return vec![Action::Fail(failure)],
             }
         }
         match self.entering() {
@@ -408,6 +413,32 @@ impl Acquire {
             return Vec::new();
         }
         vec![Action::WatchOwn(member)]
+    }
+
+    /// What was listed or watched over the connection before may have changed unheard: own nodes are
+    /// asked for again before anything is granted, and first.
+    fn reconnected(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            member.own_watched = false;
+            member.seen_after = 0;
+            if let Stage::Listing { gone, .. } = &mut member.stage {
+                // A server that lags may list them still, and tells when they go.
+                gone.clear();
+                actions.push(Action::List(index));
+            }
+        }
+        // A probe is answered by whatever connection there is.
+        if self.members.iter().any(|it| it.stage != Stage::Out) {
+            actions.extend(self.settle());
+        }
+        actions
+    }
+
+    /// The grant came too late to rest on what was heard: the session may be over.
+    fn lapsed(&mut self) -> Vec<Action> {
+        self.members.iter_mut().for_each(|it| it.seen_after = 0);
+        vec![Action::Commit]
     }
 
     fn stated(&mut self, member: usize, found: Option<Found>) -> Vec<Action> {

@@ -14,7 +14,8 @@ use crate::sync::lock;
 #[derive(Clone, Debug)]
 pub(crate) enum Made {
     Nothing,
-    /// A node that a create with this uuid made, if it was carried out.
+    /// A node that some create with this uuid made, if it was carried out. Every create of an attempt
+    /// has the same until a node of it is known: none can be forgotten.
     With(Uuid),
     Node(String),
 }
@@ -95,6 +96,18 @@ impl<'a> Armed<'a> {
 
     pub(crate) fn set(&self, member: usize, made: Made) {
         self.stakes.set(member, made);
+    }
+
+    /// The uuid for the next create of a member.
+    pub(crate) fn uuid(&self, member: usize, fresh: impl FnOnce() -> Uuid) -> Uuid {
+        match self.stakes.get(member) {
+            Made::With(uuid) => uuid,
+            Made::Nothing | Made::Node(_) => {
+                let uuid = fresh();
+                self.set(member, Made::With(uuid));
+                uuid
+            }
+        }
     }
 
     /// The create that is under way for a member, or may have been carried out.

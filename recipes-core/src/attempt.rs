@@ -5,17 +5,12 @@
 
 use std::sync::Arc;
 
-use futures::future::{self};
-
 use crate::acquire::{Acquire, Action, Event, Node, Patience};
 use crate::armed::Stakes;
-use crate::epoch::Epoch;
-use crate::error::{AcquireError, Step};
+use crate::error::AcquireError;
 use crate::flight::Flight;
 use crate::lease::Lease;
-use crate::nodes::NodesError;
 use crate::requests::Target;
-use crate::retry::Backoff;
 use crate::session::Session;
 
 /// How an attempt that was not refused ended.
@@ -73,13 +68,16 @@ pub(crate) enum Served {
 /// Serves the attempt in one epoch.
 async fn serve(machine: &mut Acquire, flight: &mut Flight<'_>) -> Result<Served, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
-    loop {
+    'events: loop {
         for action in actions {
             match action {
-                Action::Grant(nodes) => {
-                    confirm(flight.epoch, path_of(flight.targets, 0)).await?;
-                    return Ok(Served::Granted(nodes));
-                }
+                Action::Grant(nodes) => match flight.doubt(&nodes) {
+                    None => return Ok(Served::Granted(nodes)),
+                    Some(event) => {
+                        actions = machine.step(event);
+                        continue 'events;
+                    }
+                },
                 Action::Busy => {
                     flight.all_withdrawn().await?;
                     return Ok(Served::Busy);
@@ -89,19 +87,5 @@ async fn serve(machine: &mut Acquire, flight: &mut Flight<'_>) -> Result<Served,
             }
         }
         actions = machine.step(flight.next_event().await?);
-    }
-}
-
-/// Makes sure that the deadline of what is granted lies ahead.
-async fn confirm(epoch: &Epoch, path: &str) -> Result<(), AcquireError> {
-    let mut backoff = Backoff::default();
-    loop {
-        match epoch.confirm(path).await {
-            Ok(()) => return Ok(()),
-            // The epoch is told too, and takes the attempt away from here.
-            Err(NodesError::SessionEnded) => future::pending().await,
-            Err(error) if error.is_transient() => backoff.wait().await,
-            Err(source) => return Err(AcquireError::refused(path, Step::List, source)),
-        }
     }
 }

@@ -5,6 +5,9 @@
 //! refuses to delete it, over reconnections and into the next session, because an ensemble that
 //! was down may still list the nodes of a session that this process has given up.
 //!
+//! What an outage leaves behind may be much at once: nodes of a session that is over, and creates that
+//! nobody knows the outcome of. All of that is looked for together.
+//!
 //! Transactions are what an ensemble has least of. One release at a time has one of its own, which
 //! leaves at once; those that come while it has no answer go through the queue and share theirs.
 
@@ -20,16 +23,17 @@ use uuid::Uuid;
 
 use crate::epoch::Epoch;
 use crate::meter::PendingCleanup;
-use crate::node_name;
 use crate::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::retry::Backoff;
 use crate::session::Phase;
 
 mod deletion;
 mod group;
+mod sweep;
 
 pub(crate) use deletion::Deletion;
 use group::Group;
+use sweep::sweep;
 
 /// Where so many transactions of releases are under way, one that is not full waits for others to
 /// come. Fewer make them larger, more let a release leave sooner.
@@ -79,6 +83,8 @@ struct Job {
     tried: Tried,
     done: Option<oneshot::Sender<Deleted>>,
     _pending: Pending,
+    /// Once it is more than a first try.
+    gauge: Option<PendingCleanup>,
 }
 
 impl Job {
@@ -194,6 +200,7 @@ impl Cleanup {
             tried,
             done: Some(done),
             _pending: Pending::new(&self.pending),
+            gauge: None,
         };
         // Where nobody receives it, the runtime is gone, and the session with it.
         drop(self.jobs.send(job));
@@ -202,15 +209,17 @@ impl Cleanup {
 }
 
 async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Phase>) {
-    let (mut arrived, mut waiting) = (Vec::new(), VecDeque::new());
+    let (mut arrived, mut waiting, mut strays) = (Vec::new(), VecDeque::new(), Vec::new());
     let (mut groups, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let mut sweeping = FuturesUnordered::new();
     let mut is_open = true;
-    while is_open || !groups.is_empty() || !running.is_empty() {
+    while is_open || !groups.is_empty() || !running.is_empty() || !sweeping.is_empty() {
         tokio::select! {
             biased;
             count = queue.recv_many(&mut arrived, usize::MAX), if is_open => is_open = count > 0,
             Some(left) = groups.next(), if !groups.is_empty() => arrived.extend(left),
-            Some(()) = running.next(), if !running.is_empty() => {}
+            Some(stray) = running.next(), if !running.is_empty() => strays.extend(stray),
+            Some(left) = sweeping.next(), if !sweeping.is_empty() => strays.extend(left),
         }
         for job in arrived.drain(..) {
             match job.tried {
@@ -221,61 +230,76 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
         while let Some(group) = Group::take(&mut waiting, groups.len() >= GROUPS_MAX) {
             groups.push(group.delete(phase.clone()));
         }
+        // One at a time: what comes meanwhile goes together with the next.
+        if sweeping.is_empty() && !strays.is_empty() {
+            sweeping.push(sweep(std::mem::take(&mut strays), phase.clone()));
+        }
         // What thousands needed for a moment is not kept.
         arrived.shrink_to(KEPT_MAX);
         waiting.shrink_to(KEPT_MAX);
     }
 }
 
-async fn pursue(mut job: Job, phase: watch::Receiver<Phase>) {
-    let _gauge = PendingCleanup::new();
+/// Deletes what is known by name for as long as its session lives; returns what has to be looked for.
+async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> {
+    job.gauge.get_or_insert_with(PendingCleanup::new);
     if let Tried::Sent(reply) = std::mem::replace(&mut job.tried, Tried::Perhaps) {
         match Deleted::definitely(reply.await) {
-            Ok(deleted) => return job.answer(deleted),
+            Ok(deleted) => {
+                job.answer(deleted);
+                return None;
+            }
             Err(NodesError::SessionEnded) => job.gone_with_session(),
             Err(_) => {}
         }
     }
-    let deleted = insist(&job.target, job.made_in, phase).await;
-    job.answer(deleted);
-}
-
-/// Tries until it is known that the nodes are gone; ends with the session at the latest.
-async fn insist(target: &Target, made_in: u64, mut phase: watch::Receiver<Phase>) -> Deleted {
     let mut backoff = Backoff::default();
     loop {
-        let epoch = match phase
-            .wait_for(|phase| !matches!(phase, Phase::Connecting))
-            .await
-        {
-            Ok(phase) => phase.epoch(),
-            Err(_) => None,
+        let epoch = current_epoch(&mut phase).await;
+        let epoch = epoch.filter(|epoch| epoch.number == job.made_in);
+        let (Some(epoch), Target::Nodes(paths)) = (epoch, &job.target) else {
+            return Some(job);
         };
-        let Some(epoch) = epoch else {
-            return Deleted::WithSession;
-        };
-        let mut over = phase.clone();
         let attempt = async {
             let nodes = epoch.nodes()?;
-            match target {
-                Target::Nodes(paths) => delete_all(&*nodes, paths).await,
-                Target::MadeWith { directory, uuid } => {
-                    find_and_delete(&*nodes, directory, *uuid).await
-                }
-            }
+            delete_all(&*nodes, paths).await
         };
-        tokio::select! {
-            biased;
-            // Not when the link ends: a session that is being closed is still good for this.
-            _ = over.wait_for(|phase| !phase.serves(&epoch)) => {}
-            answer = attempt => match answer {
-                Ok(()) if epoch.number == made_in => return Deleted::ByUs,
-                Ok(()) => return Deleted::WithSession,
-                Err(error) if error.is_lasting() => return Deleted::Refused(error),
-                Err(error) => debug!(?target, %error, "clean-up will be tried again"),
-            },
+        let answer = while_serving(&mut phase, &epoch, attempt).await;
+        match answer {
+            None => {}
+            Some(Ok(())) => {
+                job.answer(Deleted::ByUs);
+                return None;
+            }
+            Some(Err(error)) if error.is_lasting() => {
+                job.answer(Deleted::Refused(error));
+                return None;
+            }
+            Some(Err(error)) => {
+                debug!(target = ?job.target, %error, "clean-up will be tried again");
+            }
         }
         backoff.wait().await;
+    }
+}
+
+/// The epoch in which nodes can be deleted, once it is open; `None` where there will be none.
+async fn current_epoch(phase: &mut watch::Receiver<Phase>) -> Option<Arc<Epoch>> {
+    let settled = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
+    settled.await.ok()?.epoch()
+}
+
+/// Runs requests of an epoch, `None` if it is over first. Not when the link ends: a session that is
+/// being closed is still good for this.
+async fn while_serving<T>(
+    phase: &mut watch::Receiver<Phase>,
+    epoch: &Epoch,
+    requests: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| !phase.serves(epoch)) => None,
+        answer = requests => Some(answer),
     }
 }
 
@@ -310,18 +334,4 @@ async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesErro
         }
     }
     refused
-}
-
-/// The server may lag behind the create whose reply was lost, so `sync` before looking.
-async fn find_and_delete(nodes: &dyn Nodes, directory: &str, uuid: Uuid) -> Result<(), NodesError> {
-    let (synced, children) = (nodes.sync(directory), nodes.list(directory));
-    synced.await?;
-    let children = match children.await {
-        Err(NodesError::NoNode) => return Ok(()),
-        children => children?,
-    };
-    let protection = node_name::protection(uuid);
-    let ours = children.iter().filter(|name| name.starts_with(&protection));
-    let paths: Vec<_> = ours.map(|name| format!("{directory}/{name}")).collect();
-    delete_all(nodes, &paths).await
 }

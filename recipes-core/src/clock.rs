@@ -3,7 +3,72 @@
 //! `CLOCK_MONOTONIC`, which tokio and `std` read, stands still while a machine sleeps. The ensemble's
 //! clocks do not, and neither does `CLOCK_BOOTTIME`.
 
+use std::fmt;
+use std::ops::Add;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backend::Backend;
+
+/// A time on a clock that goes on while the machine is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Instant);
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0 + duration)
+    }
+}
+
+#[cfg(test)]
+impl Default for Moment {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+/// The clock by which a session's deadline is told.
+#[derive(Clone)]
+pub(crate) struct Clock {
+    backend: Arc<dyn Backend>,
+    suspended_before: Duration,
+}
+
+impl Clock {
+    pub(crate) fn new(backend: &Arc<dyn Backend>) -> Self {
+        Self {
+            backend: Arc::clone(backend),
+            suspended_before: backend.suspended(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment(Instant::now() + self.suspended())
+    }
+
+    /// When tokio's timers take it for this moment, if the machine does not sleep until then.
+    pub(crate) fn timer(&self, moment: Moment) -> Instant {
+        // What lies before the start of the process is over in any case.
+        moment.0.checked_sub(self.suspended()).unwrap_or(moment.0)
+    }
+
+    fn suspended(&self) -> Duration {
+        let suspended = self.backend.suspended();
+        suspended.saturating_sub(self.suspended_before)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock")
+            .field("suspended", &self.suspended())
+            .finish_non_exhaustive()
+    }
+}
 
 /// A difference below this is the time between two readings, not sleep. Sessions live for seconds.
 #[cfg(any(test, target_os = "linux"))]

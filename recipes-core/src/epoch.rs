@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::armed::Stakes;
+use crate::clock::{Clock, Moment};
+use crate::connections::Connections;
 use crate::error::LostReason;
+use crate::evidence::{Evidence, Proof};
 use crate::lease::LeaseState;
-use crate::nodes::{NodeStat, NodeWatch, Nodes, NodesError};
+use crate::nodes::{NodeStat, Nodes, NodesError};
+use crate::own_watch::OwnWatch;
 use crate::sync::lock;
+use crate::witness::{HighestNumber, Ledger, Witness};
 
 /// A deadline that never comes, for sessions that never expire by time; as far as tokio's own.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -29,30 +34,32 @@ pub(crate) enum Link {
     Ended(LostReason),
 }
 
-/// Until when the session cannot have been expired by the ensemble.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Validity {
-    pub(crate) until: Instant,
-    /// How often `until` had passed before it was extended. A lease from before such a lapse may
-    /// have been granted to somebody else in between and stays lost.
-    pub(crate) lapses: u64,
-}
-
 /// A lease that the keeper has not seen yet.
 pub(crate) struct Arrival {
     pub(crate) id: u64,
-    pub(crate) at: Instant,
-    pub(crate) own_watch: Option<NodeWatch>,
+    /// When it came; `None` where it is to be looked at now.
+    pub(crate) at: Option<Instant>,
+    pub(crate) own_watch: Option<OwnWatch>,
+}
+
+/// What an epoch gets from its session.
+pub(crate) struct Origin {
+    pub(crate) clock: Clock,
+    pub(crate) highest: Arc<HighestNumber>,
+    /// The client is somebody else's, and may be silent for longer than ours.
+    pub(crate) is_quiet: bool,
 }
 
 /// One ZooKeeper session of a [`Session`](crate::Session).
 pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) session_id: i64,
-    timeout: Option<Duration>,
+    ledger: Arc<Ledger>,
+    connections: Connections,
+    /// The store's numbers went back: what was the highest, and what came after it.
+    forgot: OnceLock<(i64, i64)>,
     /// `None` once the session is closed: whoever still has the epoch must not keep it open.
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
-    validity: Mutex<Validity>,
     /// The keeper owns the sender; a closed channel means that it is gone with its runtime.
     link: watch::Receiver<Link>,
     leases: Mutex<BTreeMap<u64, Arc<LeaseState>>>,
@@ -62,28 +69,35 @@ pub(crate) struct Epoch {
     /// Whether the keeper looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
     leaves_numbers_out: AtomicBool,
-    pub(crate) wake_keeper: Notify,
+    pub(crate) wake_keeper: Arc<Notify>,
 }
 
 impl Epoch {
-    /// An epoch whose session was being opened at `sent`.
+    /// An epoch whose session was asked for at `sent`.
     pub(crate) fn new(
         number: u64,
         nodes: Arc<dyn Nodes>,
         link: watch::Receiver<Link>,
-        sent: Instant,
+        origin: Origin,
+        sent: Moment,
     ) -> Self {
         let timeout = nodes.session_timeout();
-        let validity = Validity {
-            until: sent + lease_time(timeout),
-            lapses: 0,
-        };
+        let wake_keeper = Arc::new(Notify::new());
+        let ledger = Arc::new(Ledger {
+            clock: origin.clock,
+            evidence: Mutex::new(Evidence::new(timeout, origin.is_quiet, sent)),
+            highest: origin.highest,
+            lapsed: Arc::clone(&wake_keeper),
+        });
+        let connections = Connections::of(&*nodes);
+        let nodes: Arc<dyn Nodes> = Arc::new(Witness::new(nodes, Arc::clone(&ledger)));
         Self {
             number,
             session_id: nodes.session(),
-            timeout,
+            ledger,
+            connections,
+            forgot: OnceLock::new(),
             nodes: Mutex::new(Some(nodes)),
-            validity: Mutex::new(validity),
             link,
             leases: Mutex::default(),
             arrivals: Mutex::default(),
@@ -91,7 +105,7 @@ impl Epoch {
             contenders: Mutex::default(),
             is_attended: AtomicBool::new(false),
             leaves_numbers_out: AtomicBool::new(false),
-            wake_keeper: Notify::new(),
+            wake_keeper,
         }
     }
 
@@ -105,9 +119,16 @@ impl Epoch {
         lock(&self.nodes).take()
     }
 
-    /// How often a heartbeat is due: every sixth of the session timeout, `None` for never.
-    pub(crate) fn heartbeat_every(&self) -> Option<Duration> {
-        self.timeout.map(|timeout| timeout / 6)
+    /// When a heartbeat is due by tokio's clock, and what it has to prove.
+    pub(crate) fn next_beat(&self) -> Option<(Instant, Proof)> {
+        let now = self.ledger.clock.now();
+        let (at, proof) = lock(&self.ledger.evidence).next_beat(now)?;
+        Some((self.ledger.clock.timer(at), proof))
+    }
+
+    /// The number of the connection, `None` while there is none.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        self.connections.current()
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -138,27 +159,41 @@ impl Epoch {
         drop(self.link.clone().wait_for(|link| *link != known).await);
     }
 
-    pub(crate) fn validity(&self) -> Validity {
-        *lock(&self.validity)
+    /// How often the deadline had passed before it was moved on. A lease from before such a lapse may
+    /// have been granted to somebody else in between and stays lost.
+    pub(crate) fn lapses(&self) -> u64 {
+        lock(&self.ledger.evidence).lapses()
     }
 
-    /// Notes that the leader has taken a request of this session that was sent at `sent`.
-    ///
-    /// It counts from the sending, not from the reply: the ensemble may have touched the session
-    /// any time after the sending.
-    pub(crate) fn acknowledged(&self, sent: Instant) {
-        let lapsed = {
-            let mut validity = lock(&self.validity);
-            let lapsed = validity.until <= Instant::now();
-            if lapsed {
-                validity.lapses += 1;
-            }
-            validity.until = validity.until.max(sent + lease_time(self.timeout));
-            lapsed
-        };
-        if lapsed {
-            self.wake_keeper.notify_one();
+    /// Whether what was granted behind so many lapses cannot be somebody else's by now.
+    pub(crate) fn is_good(&self, lapses: u64) -> bool {
+        let now = self.ledger.clock.now();
+        let evidence = lock(&self.ledger.evidence);
+        evidence.lapses() == lapses && !evidence.is_over(now)
+    }
+
+    /// When the leases end if nothing more is heard, by tokio's clock.
+    pub(crate) fn deadline(&self) -> Instant {
+        match lock(&self.ledger.evidence).until() {
+            Some(until) => self.ledger.clock.timer(until),
+            None => Instant::now() + FOREVER,
         }
+    }
+
+    /// The highest transaction number that the session has seen.
+    pub(crate) fn highest_number(&self) -> i64 {
+        self.ledger.highest.get()
+    }
+
+    /// Notes that the store's numbers went back, which ends the session.
+    pub(crate) fn note_forgot(&self, seen: i64, now: i64) {
+        self.forgot.get_or_init(|| (seen, now));
+        self.wake_keeper.notify_one();
+    }
+
+    /// What was the highest number and what came after it, where the store's numbers went back.
+    pub(crate) fn forgot(&self) -> Option<(i64, i64)> {
+        self.forgot.get().copied()
     }
 
     /// Whether a server of this session was seen not to tell the number of a transaction.
@@ -168,16 +203,6 @@ impl Epoch {
 
     pub(crate) fn left_numbers_out(&self) {
         self.leaves_numbers_out.store(true, Ordering::Relaxed);
-    }
-
-    /// Waits until the lease's deadline lies ahead, with a heartbeat if need be.
-    pub(crate) async fn confirm(&self, path: &str) -> Result<(), NodesError> {
-        while self.validity().until <= Instant::now() {
-            let sent = Instant::now();
-            self.nodes()?.sync(path).await?;
-            self.acknowledged(sent);
-        }
-        Ok(())
     }
 
     /// Counts a contender in, for as long as it keeps the result: the session is kept alive by
@@ -217,18 +242,28 @@ impl Epoch {
 
     /// Puts a lease into the keeper's care, with the watch on its node if there is one already. To be
     /// called by a contender.
-    pub(crate) fn register(&self, lease: &Arc<LeaseState>, own_watch: Option<NodeWatch>) {
+    pub(crate) fn register(&self, lease: &Arc<LeaseState>, own_watch: Option<OwnWatch>) {
         lock(&self.leases).insert(lease.id, Arc::clone(lease));
         let is_watched = own_watch.is_some();
         lock(&self.arrivals).push(Arrival {
             id: lease.id,
-            at: Instant::now(),
+            at: Some(Instant::now()),
             own_watch,
         });
         // Without a watch there is nothing to do before the keeper looks by itself.
         if is_watched {
             self.wake_keeper.notify_one();
         }
+    }
+
+    /// Has the keeper look at the node of a lease now, and watch it if it may.
+    pub(crate) fn look_soon(&self, id: u64) {
+        lock(&self.arrivals).push(Arrival {
+            id,
+            at: None,
+            own_watch: None,
+        });
+        self.wake_keeper.notify_one();
     }
 
     /// Puts another lease in the place of the one with its id, which is released; it goes on with
@@ -280,16 +315,6 @@ impl fmt::Debug for Epoch {
             .field("link", &self.link())
             .finish_non_exhaustive()
     }
-}
-
-/// How long after the sending of an acknowledged request the session cannot have been expired.
-///
-/// Half the session timeout T. The leader learns of a follower's sessions only with its own pings,
-/// up to half a tick late, at most T/4 unless `minSessionTimeout` is below its default of two ticks,
-/// and the touch that it learns of may be one heartbeat (T/6) older than the last: it may expire the
-/// session 7/12 T after that sending, not before.
-fn lease_time(timeout: Option<Duration>) -> Duration {
-    timeout.map_or(FOREVER, |timeout| timeout / 2)
 }
 
 /// A contender of an epoch; counts itself out when dropped.

@@ -1,6 +1,6 @@
 //! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +13,23 @@ use tracing::{debug, warn};
 
 use crate::epoch::{Arrival, Epoch, Link};
 use crate::error::LostReason;
+use crate::evidence::{BEATS, Proof};
 use crate::looks::Looks;
-use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, NodeWatch, Nodes, NodesError};
+use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
+use crate::own_watch::OwnWatch;
 use crate::watch_budget::{WatchBudget, WatchPermit};
 
 /// A lease that is released within this time costs no watch on its own node. A removal by an
 /// operator in that time is noticed that much later; it grants to the next contender at once
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
+
+/// A node that may not be read is looked at again after this time: whoever changes its ACL is heard of
+/// that much later.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pauses between heartbeats that fail.
+const BEAT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Looks under way at a time: so many reads may be before any other request of the session. Far from
 /// the thousand beyond which a server makes its clients wait.
@@ -33,9 +42,20 @@ pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// What was read of a lease's node, and the watch that came with it if it may have one.
-type Found = ((Vec<u8>, NodeStat), Option<(NodeWatch, WatchPermit)>);
+type Found = ((Vec<u8>, NodeStat), Option<(OwnWatch, WatchPermit)>);
 
-type Looked = (u64, u64, Result<Option<Found>, NodesError>);
+/// The lease, the connection in which it was asked, and the answer.
+type Looked = (u64, Option<u64>, Result<Option<Found>, NodesError>);
+
+/// Why an epoch is over.
+pub(crate) enum Over {
+    Session(EndReason),
+    /// The store's numbers went back.
+    Forgot {
+        seen: i64,
+        now: i64,
+    },
+}
 
 /// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
 /// as with its runtime.
@@ -69,9 +89,12 @@ pub(crate) struct EpochKeeper {
     epoch: Arc<Epoch>,
     nodes: Arc<dyn Nodes>,
     link: LinkSender,
-    connections: u64,
-    heartbeat: Option<BoxFuture<'static, (Instant, Result<(), NodesError>)>>,
-    heartbeat_at: Option<Instant>,
+    heartbeat: Option<BoxFuture<'static, Result<(), NodesError>>>,
+    /// Not before this, where one has failed or others have just begun to ask.
+    beat_after: Instant,
+    is_in_use: bool,
+    /// Leases whose nodes may not be read, which was said.
+    refused: BTreeSet<u64>,
     /// At the nodes of leases that are not watched, and of all after a reconnection.
     looks: Looks,
     lapses: u64,
@@ -91,9 +114,10 @@ impl EpochKeeper {
             },
             epoch,
             nodes,
-            connections: 1,
             heartbeat: None,
-            heartbeat_at: None,
+            beat_after: Instant::now(),
+            is_in_use: false,
+            refused: BTreeSet::new(),
             looks: Looks::default(),
             lapses: 0,
             under_way: FuturesUnordered::new(),
@@ -104,9 +128,12 @@ impl EpochKeeper {
     }
 
     /// Runs until the session ends.
-    pub(crate) async fn run(&mut self) -> EndReason {
+    pub(crate) async fn run(&mut self) -> Over {
         let mut connection = self.nodes.connection();
         loop {
+            if let Some((seen, now)) = self.epoch.forgot() {
+                return Over::Forgot { seen, now };
+            }
             let timer_at = self.plan();
             let epoch = Arc::clone(&self.epoch);
             tokio::select! {
@@ -116,12 +143,12 @@ impl EpochKeeper {
                     Some(Connection::Disconnected) => {
                         self.link.link.send_replace(Link::Disconnected);
                     }
-                    Some(Connection::Ended(reason)) => return reason,
-                    None => return EndReason::Closed,
+                    Some(Connection::Ended(reason)) => return Over::Session(reason),
+                    None => return Over::Session(EndReason::Closed),
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
-                (sent, answer) = heartbeat(&mut self.heartbeat) => self.answered(sent, answer),
+                answer = heartbeat(&mut self.heartbeat) => self.answered(answer),
                 () = epoch.wake_keeper.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
@@ -132,14 +159,15 @@ impl EpochKeeper {
     fn plan(&mut self) -> Instant {
         let now = Instant::now();
         let is_in_use = self.epoch.attend();
+        let was_in_use = std::mem::replace(&mut self.is_in_use, is_in_use);
         if !is_in_use {
             // Of leases that are over. Before those that arrive are noted.
             self.looks = Looks::default();
+            self.refused.clear();
         }
         self.take_arrivals();
-        let validity = self.epoch.validity();
-        if validity.until <= now || validity.lapses != self.lapses {
-            self.lapses = validity.lapses;
+        if !self.epoch.is_good(self.lapses) {
+            self.lapses = self.epoch.lapses();
             // To ask a lease for its state is what ends it once its deadline has passed.
             self.epoch.leases().iter().for_each(|lease| {
                 lease.state();
@@ -151,56 +179,57 @@ impl EpochKeeper {
             };
             self.look_at(id);
         }
-        self.beat(now, is_in_use);
         if !is_in_use {
             return now + IDLE;
         }
-        let loss_at = Some(validity.until).filter(|until| *until > now);
+        if !was_in_use {
+            // Whoever comes to contend asks by itself.
+            let timeout = self.nodes.session_timeout().unwrap_or_default();
+            self.beat_after = self.beat_after.max(now + timeout / BEATS);
+        }
+        let heartbeat_at = self.beat(now);
+        let loss_at = Some(self.epoch.deadline()).filter(|until| *until > now);
         // Where there are too many, the end of one makes room.
         let look_due_at = self.looks.next_at().filter(|at| *at > now);
-        let heartbeat_at = self.heartbeat_at.filter(|_| self.heartbeat.is_none());
         // A lease that arrives from now on is looked at before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
         let others = [loss_at, look_due_at, heartbeat_at].into_iter().flatten();
         others.fold(look_at, Instant::min)
     }
 
-    fn beat(&mut self, now: Instant, is_in_use: bool) {
-        let Some(every) = self.epoch.heartbeat_every() else {
-            return;
-        };
-        if !is_in_use {
-            self.heartbeat_at = None;
-            return;
+    /// Sends a heartbeat if one is due; says when the next one is, unless one is under way.
+    fn beat(&mut self, now: Instant) -> Option<Instant> {
+        if self.heartbeat.is_some() {
+            return None;
         }
-        let at = *self.heartbeat_at.get_or_insert(now);
-        if at <= now && self.heartbeat.is_none() {
-            self.heartbeat_at = Some(now + every);
-            let nodes = Arc::clone(&self.nodes);
-            let beat = async move {
-                let answer = nodes.sync("/").await;
-                (now, answer)
-            };
-            self.heartbeat = Some(Box::pin(beat));
+        let (at, proof) = self.epoch.next_beat()?;
+        let at = at.max(self.beat_after);
+        if at > now {
+            return Some(at);
         }
+        let nodes = Arc::clone(&self.nodes);
+        self.heartbeat = Some(match proof {
+            Proof::Leader => Box::pin(async move { nodes.sync("/").await }),
+            Proof::Quorum => Box::pin(async move { commit(&*nodes, "/").await }),
+        });
+        None
     }
 
-    fn answered(&mut self, sent: Instant, answer: Result<(), NodesError>) {
-        match answer {
-            Ok(()) => self.epoch.acknowledged(sent),
-            // The next one is due soon; if none gets through, the leases end by their deadline.
-            Err(error) => debug!(%error, "heartbeat failed"),
+    fn answered(&mut self, answer: Result<(), NodesError>) {
+        // What was answered is in the epoch's record; if nothing gets through, the leases end by
+        // their deadline.
+        if let Err(error) = answer {
+            debug!(%error, "heartbeat failed");
+            self.beat_after = Instant::now() + BEAT_PAUSE;
         }
     }
 
     fn reconnected(&mut self) {
-        self.connections += 1;
-        self.link
-            .link
-            .send_replace(Link::Connected(self.connections));
-        // At once, unless sessions never expire here and no heartbeat is ever due.
-        self.heartbeat_at = self.epoch.heartbeat_every().map(|_| Instant::now());
+        // It may be gone again by now, which is told next.
+        let connection = self.epoch.connection().unwrap_or_default();
+        self.link.link.send_replace(Link::Connected(connection));
         let now = Instant::now();
+        self.beat_after = now;
         for lease in self.epoch.leases() {
             self.looks.schedule(lease.id, now);
         }
@@ -211,7 +240,8 @@ impl EpochKeeper {
             match own_watch {
                 Some(own_watch) => self.arrived(id, own_watch),
                 None if self.epoch.lease(id).is_some() => {
-                    self.looks.schedule(id, at + OWN_WATCH_GRACE);
+                    let at = at.map_or_else(Instant::now, |at| at + OWN_WATCH_GRACE);
+                    self.looks.schedule(id, at);
                 }
                 None => {}
             }
@@ -219,7 +249,7 @@ impl EpochKeeper {
     }
 
     /// The node was watched while it waited.
-    fn arrived(&mut self, id: u64, own_watch: NodeWatch) {
+    fn arrived(&mut self, id: u64, own_watch: OwnWatch) {
         let Some(lease) = self.epoch.lease(id) else {
             // Released already: to take the watch back would cost a request, to keep it does not.
             return self.follow(id, own_watch, None);
@@ -227,7 +257,10 @@ impl EpochKeeper {
         match self.permit(&lease.node_path) {
             Some(permit) => self.follow(id, own_watch, Some(permit)),
             // The watch may have heard something.
-            None => self.looks.schedule(id, Instant::now()),
+            None => {
+                lease.care.watch(None);
+                self.looks.schedule(id, Instant::now());
+            }
         }
     }
 
@@ -240,20 +273,20 @@ impl EpochKeeper {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
-        let (nodes, connection) = (Arc::clone(&self.nodes), self.connections);
+        let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
         // A watch lives through reconnections.
         let is_followed = self.followed.contains_key(&id);
         let permit = match is_followed {
             true => None,
             false => self.permit(&lease.node_path),
         };
-        lease.note_watched(is_followed || permit.is_some());
         let look = async move {
             let path = &lease.node_path;
             let found = if let Some(permit) = permit {
                 let watched = nodes.watch(path).await;
-                watched
-                    .map(|found| found.map(|(data, stat, it)| ((data, stat), Some((it, permit)))))
+                watched.map(|found| {
+                    found.map(|(data, stat, it)| ((data, stat), Some((OwnWatch::new(it), permit))))
+                })
             } else {
                 let read = nodes.read(path).await;
                 read.map(|found| found.map(|read| (read, None)))
@@ -270,14 +303,25 @@ impl EpochKeeper {
         let now = Instant::now();
         match found {
             Ok(Some((read, own_watch))) => {
-                self.epoch.observe(id, Some(&read), Some(connection));
+                self.epoch.observe(id, Some(&read), connection);
+                self.refused.remove(&id);
                 match own_watch {
-                    Some((own_watch, permit)) => self.follow(id, own_watch, Some(permit)),
+                    Some((own_watch, permit)) => {
+                        lease.care.watch(Some(own_watch.clone()));
+                        self.follow(id, own_watch, Some(permit));
+                    }
                     None if self.followed.contains_key(&id) => {}
                     None => self.looks.schedule_next(id, now),
                 }
             }
             Ok(None) => self.epoch.observe(id, None, None),
+            Err(error) if error.is_lasting() => {
+                if self.refused.insert(id) {
+                    warn!(node = %lease.node_path, %error, "own lock node may not be read: if it is \
+                        removed, or asked for, this is noticed with the session only");
+                }
+                self.looks.schedule(id, now + REFUSED_PAUSE);
+            }
             Err(error) => {
                 debug!(node = %lease.node_path, %error, "own node not seen yet");
                 self.looks.schedule(id, now + OWN_WATCH_GRACE);
@@ -285,15 +329,18 @@ impl EpochKeeper {
         }
     }
 
-    fn follow(&mut self, id: u64, own_watch: NodeWatch, permit: Option<WatchPermit>) {
+    fn follow(&mut self, id: u64, own_watch: OwnWatch, permit: Option<WatchPermit>) {
         if self.followed.insert(id, permit).is_none() {
             self.own_watches
-                .push(Box::pin(async move { (id, own_watch.await) }));
+                .push(Box::pin(async move { (id, own_watch.event().await) }));
         }
     }
 
     fn own_node(&mut self, id: u64, event: NodeEvent) {
         self.followed.remove(&id);
+        if let Some(lease) = self.epoch.lease(id) {
+            lease.care.watch(None);
+        }
         match event {
             NodeEvent::Deleted => self.epoch.observe(id, None, None),
             // For example a request to give it up: still ours, look and watch again.

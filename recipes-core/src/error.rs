@@ -167,6 +167,21 @@ pub enum AcquireError {
         /// Path of the lock.
         path: String,
     },
+    /// The store's transaction numbers went back, so it has lost data: a grant would have a lower
+    /// fencing token than those that were given before. The session has ended; make sure that what
+    /// refuses old tokens takes new ones, then open another session.
+    #[error(
+        "the store has lost data (its transaction numbers went back from {seen} to {now}), lock \
+         {path:?} not acquired"
+    )]
+    StoreForgot {
+        /// Path of the lock.
+        path: String,
+        /// The highest number that the session had seen.
+        seen: i64,
+        /// A number that was given to a later transaction.
+        now: i64,
+    },
     /// The owner held this lock and lost it, and has not dropped all guards of it yet; drop them
     /// and what was done under the lock, then acquire again.
     #[error("owner still has guards of a lock that it lost")]

@@ -1,11 +1,13 @@
 //! The requests of an attempt that are under way.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures::future::{self, BoxFuture, poll_fn};
-use futures::{FutureExt, TryFutureExt};
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryFutureExt};
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 use tracing::{Instrument, debug, debug_span};
 
 use crate::acquire::{Action, Entry, Event, Failure, Node};
@@ -14,9 +16,10 @@ use crate::attempt::{Served, path_of};
 use crate::cleanup::Deleted;
 use crate::epoch::Epoch;
 use crate::error::{AcquireError, LostReason, Step};
-use crate::lease::{Lease, MadeNode};
+use crate::lease::{Basis, Lease, MadeNode};
 use crate::meter;
-use crate::nodes::{NodeEvent, Nodes, NodesError};
+use crate::nodes::{Connection, NodeEvent, Nodes, NodesError};
+use crate::own_watch::OwnWatch;
 use crate::requests::{self, OwnNode, Refused, Target};
 use crate::session::Session;
 use crate::token::FencingToken;
@@ -30,6 +33,12 @@ enum Slot {
     OwnWatch(usize),
     Blocker(usize, String),
 }
+
+/// What is dropped behind the requests that take its place.
+type Outdated<'a> = (
+    Option<OwnWatch>,
+    Option<BoxFuture<'a, Result<Done, Refused>>>,
+);
 
 enum Done {
     Event(Event),
@@ -47,6 +56,17 @@ pub(crate) struct Flight<'a> {
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
+    /// The connection on which everything was heard that counts.
+    connection: u64,
+    /// Tells that there is another one.
+    changes: BoxStream<'static, Connection>,
+    /// Watches of the connection before, kept until there are others in their place: to take one
+    /// back would cost a request.
+    outdated: Vec<Outdated<'a>>,
+    /// The connection when the create was sent that is under way.
+    entered_on: Option<u64>,
+    /// For each member the highest number of a transaction that was seen before its create.
+    floors: Vec<i64>,
     /// The members of the last create, in its order.
     entering: Vec<usize>,
     /// With the path of the first lock of each.
@@ -63,7 +83,14 @@ impl<'a> Flight<'a> {
         stakes: Arc<Stakes>,
     ) -> Self {
         let cleanup = &session.shared.cleanup;
+        // Before anything is asked.
+        let changes = nodes.connection().fuse().boxed();
         Self {
+            connection: epoch.connection().unwrap_or_default(),
+            changes,
+            outdated: Vec::new(),
+            entered_on: None,
+            floors: vec![0; targets.len()],
             epoch,
             nodes,
             targets,
@@ -95,6 +122,15 @@ impl<'a> Flight<'a> {
                     .collect();
                 self.start(Slot::Members, async move {
                     requests::search(nodes, &asks).await
+                });
+            }
+            Action::Adopt(member, name) => self.armed.set(member, Made::Node(name)),
+            Action::Commit => {
+                let Some(target) = self.targets.first() else {
+                    return;
+                };
+                self.start(Slot::Members, async move {
+                    requests::prove(nodes, &target.lock).await
                 });
             }
             Action::List(member) => {
@@ -154,13 +190,18 @@ impl<'a> Flight<'a> {
 
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
+        let highest = self.epoch.highest_number();
         for member in &members {
-            let uuid = self.session.shared.backend.new_uuid();
-            self.armed.set(*member, Made::With(uuid));
+            let backend = &self.session.shared.backend;
+            self.armed.uuid(*member, || backend.new_uuid());
             self.forget(*member);
             asks.extend(self.armed.ask(*member));
+            if let Some(floor) = self.floors.get_mut(*member) {
+                *floor = highest;
+            }
         }
         self.entering = members;
+        self.entered_on = self.epoch.connection();
         let (epoch, nodes) = (self.epoch, self.nodes);
         self.start(Slot::Members, async move {
             requests::enter(epoch, nodes, &asks).await
@@ -231,6 +272,8 @@ impl<'a> Flight<'a> {
 
     /// Waits for the next thing that happens.
     pub(crate) async fn next_event(&mut self) -> Result<Event, AcquireError> {
+        // The requests have been sent that take their place.
+        self.outdated.clear();
         loop {
             let done = poll_fn(|cx| {
                 while let Poll::Ready(withdrawn) = self.poll_withdrawn(cx) {
@@ -240,9 +283,10 @@ impl<'a> Flight<'a> {
                 }
                 self.poll_done(cx).map(Ok)
             });
-            match done.await? {
-                Ok(Done::Event(event)) => {
-                    self.note(&event);
+            // What has arrived must be seen, also where the task has had its share of the runtime.
+            match unconstrained(done).await? {
+                Ok(Done::Event(mut event)) => {
+                    self.note(&mut event);
                     return Ok(event);
                 }
                 Ok(Done::OwnWatch(member, own)) => {
@@ -268,50 +312,108 @@ impl<'a> Flight<'a> {
     }
 
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
-        for (member, own) in self.own_nodes.iter_mut().enumerate() {
-            let Some(watch) = &mut own.watch else {
-                continue;
-            };
-            let Poll::Ready(event) = watch.poll_unpin(cx) else {
-                continue;
-            };
-            own.watch = None;
-            match event {
-                NodeEvent::Deleted => return Poll::Ready(Ok(Done::Event(Event::OwnGone(member)))),
-                NodeEvent::Changed => {
-                    return Poll::Ready(Ok(Done::Event(Event::OwnChanged(member))));
-                }
-                NodeEvent::SessionEnded => {}
-            }
+        // What the connection is decides what counts. For its waker; `poll_news` looks at it.
+        while let Poll::Ready(Some(_)) = self.changes.poll_next_unpin(cx) {}
+        if self.epoch.connection().is_none() {
+            // Nothing counts that was heard before there is another.
+            return Poll::Pending;
         }
-        for (index, (_, request)) in self.slots.iter_mut().enumerate() {
-            if let Poll::Ready(done) = request.poll_unpin(cx) {
-                drop(self.slots.remove(index));
+        if let Some(news) = self.poll_news(cx) {
+            return Poll::Ready(Ok(Done::Event(news)));
+        }
+        for index in 0..self.slots.len() {
+            let Some((_, request)) = self.slots.get_mut(index) else {
+                break;
+            };
+            let Poll::Ready(done) = request.poll_unpin(cx) else {
+                continue;
+            };
+            let (slot, _) = self.slots.remove(index);
+            // News of our own may have come since they were looked at, before this did.
+            let Some(news) = self.poll_news(cx) else {
                 return Poll::Ready(done);
+            };
+            let kept = (slot, future::ready(done).boxed());
+            match (&news, &kept.0) {
+                (Event::Reconnected, Slot::Members) => self.slots.push(kept),
+                (Event::Reconnected, _) => {}
+                _ => self.slots.insert(index, kept),
             }
+            return Poll::Ready(Ok(Done::Event(news)));
         }
         Poll::Pending
     }
 
-    /// Keeps what stands by up with what is known about our nodes.
-    fn note(&mut self, event: &Event) {
-        let names: Vec<Option<&String>> = match event {
-            Event::NoParent => self.entering.iter().map(|_| None).collect(),
-            Event::Entered(entries) => {
-                self.look_around(entries);
-                entries.iter().map(|it| Some(&it.node.name)).collect()
+    /// What comes before everything else: that the connection is another one, and what became of our
+    /// own nodes. Whoever hears that the node ahead is gone has heard of its own on the same
+    /// connection.
+    fn poll_news(&mut self, cx: &mut Context<'_>) -> Option<Event> {
+        let connection = self.epoch.connection()?;
+        if connection != self.connection {
+            self.connection = connection;
+            self.outdate();
+            return Some(Event::Reconnected);
+        }
+        for (member, own) in self.own_nodes.iter_mut().enumerate() {
+            let Some(event) = own.poll(cx) else {
+                continue;
+            };
+            match event {
+                NodeEvent::Deleted => return Some(Event::OwnGone(member)),
+                NodeEvent::Changed => return Some(Event::OwnChanged(member)),
+                NodeEvent::SessionEnded => {}
             }
-            Event::Searched(found) => found
-                .iter()
-                .map(|it| it.as_ref().map(|it| &it.name))
-                .collect(),
+        }
+        None
+    }
+
+    /// Puts aside all watches and answers of the connection before.
+    fn outdate(&mut self) {
+        for own in &mut self.own_nodes {
+            self.outdated.push((own.take_watch(), None));
+        }
+        let slots = std::mem::take(&mut self.slots);
+        for (slot, request) in slots {
+            match slot {
+                Slot::Members => self.slots.push((slot, request)),
+                _ => self.outdated.push((None, Some(request))),
+            }
+        }
+    }
+
+    /// What speaks against a grant in the moment in which it would be made.
+    pub(crate) fn doubt(&mut self, granted: &[Node]) -> Option<Event> {
+        // Watches are waited for again behind it.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if let Some(news) = self.poll_news(&mut nobody) {
+            return Some(news);
+        }
+        for (node, floor) in granted.iter().zip(&self.floors) {
+            if let Some(number) = node.czxid.filter(|number| number <= floor) {
+                // The end of the epoch takes the attempt away from here.
+                self.epoch.note_forgot(*floor, number);
+                return Some(Event::Lapsed);
+            }
+        }
+        let is_good = self.epoch.is_good(self.epoch.lapses());
+        (!is_good || self.epoch.connection().is_none()).then_some(Event::Lapsed)
+    }
+
+    /// Keeps what stands by up with what is known about our nodes.
+    fn note(&mut self, event: &mut Event) {
+        let names: Vec<&String> = match event {
+            Event::Entered(entries) => {
+                if self.entered_on != Some(self.connection) {
+                    // Listed over a connection that is lost, perhaps.
+                    entries.iter_mut().for_each(|it| it.children = None);
+                }
+                self.look_around(entries);
+                entries.iter().map(|it| &it.node.name).collect()
+            }
             _ => return,
         };
         for (member, name) in self.entering.iter().zip(names) {
-            self.armed.set(
-                *member,
-                name.map_or(Made::Nothing, |name| Made::Node(name.clone())),
-            );
+            self.armed.set(*member, Made::Node(name.clone()));
         }
     }
 
@@ -387,6 +489,7 @@ impl<'a> Flight<'a> {
     /// Turns granted nodes into leases, without an await in between.
     pub(crate) fn leases(self, granted: Vec<Node>) -> Vec<Lease> {
         let mut leases = Vec::with_capacity(granted.len());
+        let (connection, lapses) = (self.connection, self.epoch.lapses());
         let granted = granted.into_iter().zip(self.targets).zip(self.own_nodes);
         for (member, ((node, target), own)) in granted.enumerate() {
             let czxid = node.czxid.unwrap_or_default();
@@ -399,7 +502,12 @@ impl<'a> Flight<'a> {
                 is_revoked: own.is_revoked,
                 was_alone: own.was_alone,
             };
-            leases.push(Lease::new(self.epoch, &target.lock, made, own.watch));
+            let basis = Basis {
+                connection,
+                lapses,
+                own_watch: own.watch,
+            };
+            leases.push(Lease::new(self.epoch, &target.lock, made, basis));
             self.armed.set(member, Made::Nothing);
         }
         leases

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::backend::Backend;
 use crate::cleanup::{Cleanup, Target};
-use crate::epoch::{Epoch, Link};
-use crate::epoch_keeper::{EpochKeeper, UNPOLLED_GRACE};
+use crate::clock::{Clock, Moment};
+use crate::epoch::{Epoch, Link, Origin};
+use crate::epoch_keeper::{EpochKeeper, Over, UNPOLLED_GRACE};
 use crate::error::LostReason;
 use crate::meter;
 use crate::nodes::{EndReason, Nodes, NodesError};
 use crate::retry::Backoff;
 use crate::session::Phase;
+use crate::witness::HighestNumber;
 
 /// A session that lives shorter than this is followed by the next one after a pause: each brings
 /// all contenders to queue and all clean-ups to look again.
@@ -29,6 +31,8 @@ pub(crate) struct Keeper {
     close: watch::Receiver<bool>,
     cleanup: Cleanup,
     close_patience: Duration,
+    clock: Clock,
+    highest: Arc<HighestNumber>,
 }
 
 impl Keeper {
@@ -40,6 +44,8 @@ impl Keeper {
         close_patience: Duration,
     ) -> Self {
         Self {
+            clock: Clock::new(&backend),
+            highest: Arc::default(),
             backend,
             phase,
             close,
@@ -53,7 +59,7 @@ impl Keeper {
         let mut backoff = Backoff::default();
         for number in 1.. {
             let opened = loop {
-                let sent = Instant::now();
+                let sent = self.clock.now();
                 let opened = tokio::select! {
                     biased;
                     () = closed(&mut self.close) => break Err(Phase::Closed),
@@ -88,9 +94,16 @@ impl Keeper {
     }
 
     /// Serves one epoch; returns the last phase of the session if there is no next one.
-    async fn serve(&mut self, number: u64, nodes: Arc<dyn Nodes>, sent: Instant) -> Option<Phase> {
+    async fn serve(&mut self, number: u64, nodes: Arc<dyn Nodes>, sent: Moment) -> Option<Phase> {
         let (link_sender, link) = watch::channel(Link::Connected(1));
-        let epoch = Arc::new(Epoch::new(number, Arc::clone(&nodes), link, sent));
+        let origin = Origin {
+            clock: self.clock.clone(),
+            highest: Arc::clone(&self.highest),
+            is_quiet: !self.backend.reconnects(),
+        };
+        let epoch = Arc::new(Epoch::new(number, nodes, link, origin, sent));
+        // It is open until this says otherwise.
+        let nodes = epoch.nodes().ok()?;
         info!(
             epoch = number,
             session = epoch.session_id,
@@ -98,10 +111,25 @@ impl Keeper {
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
         let mut watch = EpochKeeper::new(Arc::clone(&epoch), nodes, link_sender);
-        let ended = tokio::select! {
+        let over = tokio::select! {
             biased;
             () = closed(&mut self.close) => None,
-            reason = watch.run() => Some(reason),
+            over = watch.run() => Some(over),
+        };
+        let ended = match over {
+            None => None,
+            Some(Over::Session(reason)) => Some(reason),
+            Some(Over::Forgot { seen, now }) => {
+                error!(
+                    seen,
+                    now,
+                    "the store's transaction numbers went back, so it has lost data: this session \
+                     grants nothing more, as its fencing tokens would be too low"
+                );
+                watch.end(LostReason::SessionClosed);
+                drop(epoch.take_nodes());
+                return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
+            }
         };
         warn_if_expired(ended, number);
         if let Some(reason) = ended {

@@ -1,7 +1,7 @@
 //! Proof of holding one lock, which can be lost.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures::future;
@@ -16,7 +16,9 @@ use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
 use crate::meter::Grant;
 use crate::node_name::{self, LockKind};
-use crate::nodes::{NodeStat, NodeWatch, NodesError};
+use crate::nodes::{NodeOp, NodeStat, NodesError};
+use crate::own_watch::{Care, OwnWatch};
+use crate::retry;
 use crate::revocation;
 use crate::sync::lock;
 use crate::token::FencingToken;
@@ -50,10 +52,7 @@ pub(crate) struct LeaseState {
     pub(crate) fencing_token: FencingToken,
     epoch: Arc<Epoch>,
     lapses: u64,
-    /// The connection in which the node was last known to exist.
-    verified: AtomicU64,
-    /// Whether nobody would be told if the node went, for some time.
-    is_unwatched: AtomicBool,
+    pub(crate) care: Arc<Care>,
     signal: watch::Sender<Option<LostReason>>,
     /// True once somebody has asked for the node.
     revoked: watch::Sender<bool>,
@@ -66,8 +65,14 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    /// Not verified in any connection.
-    fn new(epoch: &Arc<Epoch>, id: u64, lock: &LockPath, made: MadeNode, lapses: u64) -> Self {
+    fn new(
+        epoch: &Arc<Epoch>,
+        id: u64,
+        lock: &LockPath,
+        made: MadeNode,
+        lapses: u64,
+        care: Arc<Care>,
+    ) -> Self {
         let state = Self {
             grant: Grant::default(),
             id,
@@ -78,8 +83,7 @@ impl LeaseState {
             fencing_token: made.fencing_token,
             epoch: Arc::clone(epoch),
             lapses,
-            verified: AtomicU64::new(0),
-            is_unwatched: AtomicBool::new(false),
+            care,
             signal: watch::Sender::new(None),
             revoked: watch::Sender::new(false),
             is_released: AtomicBool::new(false),
@@ -96,21 +100,16 @@ impl LeaseState {
         if let Some(reason) = *self.signal.borrow() {
             return GuardState::Lost(reason);
         }
-        let validity = self.epoch.validity();
-        let connection = match self.epoch.link() {
-            Link::Ended(reason) => return self.lose(reason),
-            _ if validity.lapses != self.lapses || validity.until <= Instant::now() => {
-                return self.lose(LostReason::DeadlinePassed);
-            }
-            Link::Connected(connection) => Some(connection),
-            Link::Disconnected => None,
-        };
-        match connection {
-            Some(connection) if connection == self.verified.load(Ordering::Relaxed) => {
-                GuardState::Held
-            }
+        if let Link::Ended(reason) = self.epoch.link() {
+            return self.lose(reason);
+        }
+        if !self.epoch.is_good(self.lapses) {
+            return self.lose(LostReason::DeadlinePassed);
+        }
+        match self.epoch.connection() {
+            Some(connection) if self.care.is_verified(connection) => GuardState::Held,
             _ => GuardState::Suspended {
-                until: validity.until,
+                until: self.epoch.deadline(),
             },
         }
     }
@@ -159,8 +158,7 @@ impl LeaseState {
         match found {
             Some((data, stat)) if self.is_ours(stat) => {
                 if let Some(connection) = connection {
-                    // Answers of an earlier one may come later.
-                    self.verified.fetch_max(connection, Ordering::Relaxed);
+                    self.care.verified(connection);
                 }
                 if revocation::is_request(data) {
                     self.revoke();
@@ -170,11 +168,6 @@ impl LeaseState {
                 self.lose(LostReason::NodeRemoved);
             }
         }
-    }
-
-    /// Notes whether the keeper has a watch on the node, or will look at it in a while only.
-    pub(crate) fn note_watched(&self, is_watched: bool) {
-        self.is_unwatched.store(!is_watched, Ordering::Relaxed);
     }
 
     /// Takes note that somebody has asked for the node.
@@ -208,6 +201,16 @@ pub(crate) struct MadeNode {
     pub(crate) was_alone: bool,
 }
 
+/// What a grant rests on.
+pub(crate) struct Basis {
+    /// The connection in which the node was known to exist.
+    pub(crate) connection: u64,
+    /// How often the deadline had passed when the node was known to exist.
+    pub(crate) lapses: u64,
+    /// The watch that it has if its contender waited.
+    pub(crate) own_watch: Option<OwnWatch>,
+}
+
 /// Proof that one lock is held; deletes the node when dropped.
 pub(crate) struct Lease {
     state: Arc<LeaseState>,
@@ -228,15 +231,15 @@ impl Lease {
         epoch: &Arc<Epoch>,
         lock: &Arc<LockPath>,
         made: MadeNode,
-        own_watch: Option<NodeWatch>,
+        basis: Basis,
     ) -> Self {
-        let verified = match epoch.link() {
-            Link::Connected(connection) => connection,
-            Link::Disconnected | Link::Ended(_) => 0,
-        };
-        let lapses = epoch.validity().lapses;
-        let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses);
-        state.verified.store(verified, Ordering::Relaxed);
+        let Basis {
+            connection,
+            lapses,
+            own_watch,
+        } = basis;
+        let care = Arc::new(Care::new(connection, own_watch.clone()));
+        let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses, care);
         let state = Arc::new(state);
         epoch.register(&state, own_watch);
         debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
@@ -312,12 +315,11 @@ impl Lease {
             is_revoked: false,
             was_alone: old.was_alone,
         };
-        let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses);
+        let care = Arc::clone(&old.care);
+        let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses, care);
         let state = Arc::new(state);
         old.epoch.replace(&state);
         // The keeper may have told the old one until then.
-        let verified = old.verified.load(Ordering::Relaxed);
-        state.verified.fetch_max(verified, Ordering::Relaxed);
         if let Some(reason) = *old.signal.borrow() {
             state.lose(reason);
         }
@@ -347,7 +349,7 @@ impl Lease {
 
     /// When it is lost if nothing more is heard of the ensemble, `None` once it is.
     pub(crate) fn valid_until(&self) -> Option<Instant> {
-        let until = self.state.epoch.validity().until;
+        let until = self.state.epoch.deadline();
         self.check().is_ok().then_some(until)
     }
 
@@ -389,7 +391,8 @@ impl Lease {
         }
     }
 
-    /// Asks the ensemble, behind a `sync`, whether the node is there and ours.
+    /// Asks the ensemble whether the node is there and ours, by a transaction: a leader that was
+    /// deposed and has not noticed cannot commit one.
     pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
         let unknown = |source| VerifyError::Unknown {
@@ -397,16 +400,18 @@ impl Lease {
             source,
         };
         let nodes = self.epoch().nodes().map_err(unknown)?;
-        let connection = match self.epoch().link() {
-            Link::Connected(connection) => Some(connection),
-            Link::Disconnected | Link::Ended(_) => None,
+        let connection = self.epoch().connection();
+        let exists = NodeOp::Check {
+            path: self.node_path().to_owned(),
+            version: None,
         };
-        let sent = Instant::now();
-        let (synced, read) = (nodes.sync(self.node_path()), nodes.read(self.node_path()));
+        let (checked, read) = (nodes.multi(vec![exists]), nodes.read(self.node_path()));
         let answer = async {
-            synced.await?;
-            self.epoch().acknowledged(sent);
-            read.await
+            match checked.await.map_err(|error| error.source) {
+                Ok(_) => read.await,
+                Err(NodesError::NoNode) => Ok(None),
+                Err(error) => Err(error),
+            }
         };
         let answer = tokio::select! {
             biased;
@@ -421,6 +426,33 @@ impl Lease {
             Err(source) => return Err(unknown(source)),
         }
         Ok(self.check()?)
+    }
+
+    /// Makes sure that the node, which nobody has a guard of, can be granted once more: by the watch on
+    /// it, or by asking. False where it cannot.
+    pub(crate) async fn vouch(&self) -> bool {
+        let (epoch, state) = (self.epoch(), &self.state);
+        let is_good = || self.state() == GuardState::Held && !*state.revoked.borrow();
+        let connection = epoch.connection();
+        if connection.is_some_and(|it| state.care.vouches(it)) {
+            return is_good();
+        }
+        let Ok(nodes) = epoch.nodes() else {
+            return false;
+        };
+        // The next one shall have a watch.
+        epoch.look_soon(state.id);
+        let found = tokio::select! {
+            biased;
+            _ = self.lost() => return false,
+            found = retry::persist(|| nodes.read(self.node_path())) => found,
+        };
+        match found {
+            Ok(found) => state.observe(found.as_ref(), connection),
+            Err(_) => return false,
+        }
+        // What was read over a connection that is lost says nothing of the next.
+        is_good()
     }
 
     /// Deletes the node in the background.
@@ -442,9 +474,8 @@ impl Lease {
             let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
             // Who has asked waits for the node to go.
             let is_wanted = *self.state.revoked.borrow();
-            // It may be gone, and held by another process: what is handed on is a new grant.
-            let is_watched = !self.state.is_unwatched.load(Ordering::Relaxed);
-            let is_good = is_untied && !is_wanted && is_watched && self.state() == GuardState::Held;
+            // Whoever gets it asks whether it is there, where no watch vouches for it.
+            let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
             }

@@ -10,10 +10,12 @@ mod backend;
 mod builder;
 mod cleanup;
 mod clock;
+mod connections;
 mod creation;
 mod epoch;
 mod epoch_keeper;
 mod error;
+mod evidence;
 mod flight;
 mod guard_macro;
 mod hold;
@@ -32,6 +34,7 @@ mod node_name;
 mod nodes;
 mod one_line;
 mod options;
+mod own_watch;
 mod owner;
 mod participants;
 mod path;
@@ -47,6 +50,7 @@ mod transaction;
 mod vacancy;
 mod wait_queue;
 mod watch_budget;
+mod witness;
 
 #[doc(hidden)]
 pub use backend::Backend;

@@ -67,10 +67,14 @@ impl LocalQueue {
         let Some(mut turn) = turn else {
             return Ok(Outcome::Busy);
         };
-        if let Some(lease) = turn.node.lease.take() {
-            lease.keep(turn);
-            return Ok(Outcome::Granted(vec![lease]));
+        if turn.vouch().await {
+            if let Some(lease) = turn.node.lease.take() {
+                lease.keep(turn);
+                return Ok(Outcome::Granted(vec![lease]));
+            }
         }
+        // One that cannot be granted once more is deleted.
+        drop(turn.node.lease.take());
         let outcome = match patience {
             Patience::Wait => turn.attempt(target).await?,
             // Whoever gets the turn after a try is not to end with what it finds.
@@ -179,6 +183,14 @@ impl Turn {
             polled
         })
         .await
+    }
+
+    /// Whether there is a held node that can be granted once more; it stays in the turn meanwhile.
+    async fn vouch(&mut self) -> bool {
+        match &self.node.lease {
+            Some(lease) => lease.vouch().await,
+            None => false,
+        }
     }
 
     /// Whether somebody of this process gets a held node that was handed on so often.

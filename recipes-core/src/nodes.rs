@@ -48,6 +48,25 @@ pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
     .boxed()
 }
 
+/// Has a quorum commit something that changes nothing: whoever answers it leads a quorum, and what
+/// this session sent before has been committed by then or never will be.
+///
+/// A `sync` would prove neither: a leader that was deposed and has not noticed answers it
+/// (ZOOKEEPER-1675). A check is a transaction also where the node is not there or may not be read.
+pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
+    let check = NodeOp::Check {
+        path: path.to_owned(),
+        version: None,
+    };
+    let checked = nodes.multi(vec![check]);
+    checked
+        .map(|checked| match checked.map_err(|error| error.source) {
+            Ok(_) | Err(NodesError::NoNode | NodesError::NoAuth) => Ok(()),
+            Err(error) => Err(error),
+        })
+        .boxed()
+}
+
 /// The operations of one ZooKeeper session.
 ///
 /// A request is sent when the method is called, not when its future is polled, and requests of one
@@ -96,7 +115,8 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
 
-    /// Passes through the leader; later reads of this session see all that was committed before.
+    /// Passes through whoever takes itself for the leader, and proves no more than that: one that was
+    /// deposed and has not noticed answers too.
     fn sync(&self, path: &str) -> Reply<'_, ()>;
 
     /// Carries out all operations or none.
@@ -296,6 +316,14 @@ pub enum NodesError {
     /// The session is over: its ephemeral nodes are gone or will be.
     #[error("session ended")]
     SessionEnded,
+    /// The store numbers its transactions from a lower number on than it had: it has lost data.
+    #[error("the store's transaction numbers went back from {seen} to {now}")]
+    StoreForgot {
+        /// The highest number that the session had seen.
+        seen: i64,
+        /// A number that was given to a later transaction.
+        now: i64,
+    },
 }
 
 impl NodesError {

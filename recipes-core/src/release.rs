@@ -20,7 +20,7 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     let is_alone = releases.len() == 1;
     let together = release_together(&mut releases).await;
     let released = releases.into_iter().map(|(lease, held, mut deletion)| {
-        let deadline = lease.epoch().validity().until;
+        let deadline = lease.epoch().deadline();
         match together {
             // One that is gone would have its whole group refused.
             Together::No if is_alone && held.is_ok() => deletion.share(lease.epoch()),
@@ -63,7 +63,7 @@ async fn release_together(releases: &mut [(&Lease, Result<(), LostError>, Deleti
     };
     let paths = releases.iter().map(|(it, ..)| it.node_path().to_owned());
     let deleted = delete_together(&*nodes, paths);
-    match tokio::time::timeout_at(epoch.validity().until, deleted).await {
+    match tokio::time::timeout_at(epoch.deadline(), deleted).await {
         Ok(Ok(())) => {
             releases
                 .iter_mut()

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::future::join_all;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::acquire::{Entry, Event, Found, Node};
@@ -16,9 +16,9 @@ use crate::lease::LeaseState;
 use crate::lock_path::LockPath;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{
-    Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeWatch, Nodes,
-    NodesError,
+    Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, Nodes, NodesError, commit,
 };
+use crate::own_watch::OwnWatch;
 use crate::owner::Contending;
 use crate::retry::{Backoff, persist};
 use crate::revocation;
@@ -159,7 +159,6 @@ pub(crate) async fn enter(
     })?;
     let mut backoff = Backoff::default();
     loop {
-        let sent = Instant::now();
         let created = creation.send(epoch, nodes);
         let unknown: Vec<_> = asks.iter().filter(|ask| ask.needs_listing()).collect();
         let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
@@ -170,7 +169,6 @@ pub(crate) async fn enter(
         let listings = listings.await.unwrap_or_default();
         let MultiError { index, source } = match created.await {
             Ok(created) => {
-                epoch.acknowledged(sent);
                 let members = unknown.iter().map(|ask| ask.member);
                 let listed = members.zip(listings).collect();
                 return Ok(Event::Entered(entries(asks, created, listed)));
@@ -270,11 +268,18 @@ async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {
     }
 }
 
-/// Looks for the nodes that a create of unknown outcome may have made.
+/// Looks for the nodes that creates of unknown outcome may have made.
 ///
-/// The server that answers may lag behind the one that took the create, so `sync` comes first:
-/// without it the node would not be found, another would be made, and we would wait for ourselves.
+/// The server that answers may lag behind the one that took the create, the create may be on its way
+/// yet, and a leader that was deposed shows neither: so something is committed first. Without it the
+/// node would not be found, another would be made, and we would wait for ourselves.
 pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event, Refused> {
+    if let Some(first) = asks.first() {
+        let lock = &first.target.lock;
+        persist(|| commit(nodes, &lock.path))
+            .await
+            .map_err(at(lock, Step::List))?;
+    }
     let found = asks
         .iter()
         .map(|ask| search_one(nodes, &ask.target.lock, ask.uuid));
@@ -282,23 +287,22 @@ pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event,
     Ok(Event::Searched(found?))
 }
 
-async fn search_one(
-    nodes: &dyn Nodes,
-    lock: &LockPath,
-    uuid: Uuid,
-) -> Result<Option<Found>, Refused> {
-    persist(|| nodes.sync(&lock.path))
+async fn search_one(nodes: &dyn Nodes, lock: &LockPath, uuid: Uuid) -> Result<Vec<Found>, Refused> {
+    let protection = node_name::protection(uuid);
+    let children = list(nodes, lock).await?.into_iter();
+    let mut all = Vec::new();
+    for name in children.filter(|name| name.starts_with(&protection)) {
+        all.extend(stat(nodes, lock, name).await?);
+    }
+    Ok(all)
+}
+
+/// Proves that the session lives, behind an outage.
+pub(crate) async fn prove(nodes: &dyn Nodes, lock: &LockPath) -> Result<Event, Refused> {
+    persist(|| commit(nodes, &lock.path))
         .await
         .map_err(at(lock, Step::List))?;
-    let children = list(nodes, lock).await?;
-    let protection = node_name::protection(uuid);
-    match children
-        .into_iter()
-        .find(|name| name.starts_with(&protection))
-    {
-        Some(name) => stat(nodes, lock, name).await,
-        None => Ok(None),
-    }
+    Ok(Event::Committed)
 }
 
 /// The node as the server knows it, `None` if it does not exist.
@@ -343,11 +347,28 @@ pub(crate) async fn blocker(
 /// What is known about a node of ours that waits.
 #[derive(Default)]
 pub(crate) struct OwnNode {
-    pub(crate) watch: Option<NodeWatch>,
+    pub(crate) watch: Option<OwnWatch>,
     /// Somebody has asked for it already.
     pub(crate) is_revoked: bool,
     /// Nobody else was in its directory when it was made, or has stayed there.
     pub(crate) was_alone: bool,
+}
+
+impl OwnNode {
+    /// What has happened to it, once.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<NodeEvent> {
+        match self.watch.as_mut()?.poll(cx) {
+            Poll::Ready(event) => {
+                self.watch = None;
+                Some(event)
+            }
+            Poll::Pending => None,
+        }
+    }
+
+    pub(crate) fn take_watch(&mut self) -> Option<OwnWatch> {
+        self.watch.take()
+    }
 }
 
 /// Looks at a node of ours and sets a watch on it, `None` if it is gone.
@@ -361,7 +382,7 @@ pub(crate) async fn own_watch(
         .await
         .map_err(at(lock, Step::Watch))?;
     Ok(watched.map(|(data, _, watch)| OwnNode {
-        watch: Some(watch),
+        watch: Some(OwnWatch::new(watch)),
         is_revoked: revocation::is_request(&data),
         ..OwnNode::default()
     }))

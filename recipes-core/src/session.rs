@@ -88,6 +88,11 @@ impl Phase {
         let path = || path.to_owned();
         match self {
             Self::Connecting | Self::Open(_) => None,
+            Self::Ended(NodesError::StoreForgot { seen, now }) => Some(AcquireError::StoreForgot {
+                path: path(),
+                seen: *seen,
+                now: *now,
+            }),
             Self::Ended(_) => Some(AcquireError::SessionEnded { path: path() }),
             Self::Closing(_) | Self::Closed => Some(AcquireError::SessionClosed { path: path() }),
         }
@@ -111,6 +116,10 @@ pub enum SessionHealth {
     Disconnected,
     /// Closed, or ended for good: every call fails.
     Closed,
+    /// The store's transaction numbers went back, so it has lost data. This session has ended and
+    /// grants nothing more: its fencing tokens would be lower than those that were given before. Make
+    /// sure that what refuses old tokens takes new ones, then open another session.
+    StoreForgot,
 }
 
 impl Session {
@@ -349,10 +358,10 @@ impl fmt::Debug for Session {
 }
 
 fn health(phase: &watch::Receiver<Phase>) -> SessionHealth {
-    if phase.has_changed().is_err() {
-        return SessionHealth::Closed;
-    }
     match &*phase.borrow() {
+        Phase::Ended(NodesError::StoreForgot { .. }) => SessionHealth::StoreForgot,
+        // The keeper is gone, with its runtime or at its end.
+        _ if phase.has_changed().is_err() => SessionHealth::Closed,
         Phase::Connecting => SessionHealth::Connecting,
         Phase::Open(epoch) => match epoch.link() {
             Link::Connected(_) => SessionHealth::Connected,
@@ -372,12 +381,15 @@ pub struct HealthWatcher {
 
 impl HealthWatcher {
     /// Waits until the health differs from what this watcher saw last; short blips in between may
-    /// be missed. Never completes after [`SessionHealth::Closed`].
+    /// be missed. Never completes after [`SessionHealth::Closed`] or [`SessionHealth::StoreForgot`].
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn changed(&mut self) -> SessionHealth {
-        if self.seen == SessionHealth::Closed {
+        if matches!(
+            self.seen,
+            SessionHealth::Closed | SessionHealth::StoreForgot
+        ) {
             std::future::pending::<()>().await;
         }
         loop {

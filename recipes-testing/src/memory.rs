@@ -3,8 +3,10 @@
 //! | file | noun |
 //! |---|---|
 //! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
+//! | `outages` | the handle's hands on leaders, disks and machines |
 //! | `backend`, `nodes`, `reply`, `watch_future` | the seam that the locks use |
 //! | `shared`, `state`, `requests`, `flights`, `sessions` | the one lock, what it protects, what changes it |
+//! | `arrivals`, `deposed` | requests on their way; a leader that is none any more |
 //! | `record`, `watches`, `call` | one session, its watches, its requests |
 //! | `tree`, `transaction`, `history`, `node_path`, `access` | the znodes |
 //! | `faults`, `random` | what goes wrong, and the only source of randomness |
@@ -14,9 +16,11 @@
 //! dropping one never happens under the mutex.
 
 mod access;
+mod arrivals;
 mod backend;
 mod builder;
 mod call;
+mod deposed;
 mod ensemble;
 mod error;
 mod faults;
@@ -24,6 +28,7 @@ mod flights;
 mod history;
 mod node_path;
 mod nodes;
+mod outages;
 pub(crate) mod random;
 mod record;
 mod reply;

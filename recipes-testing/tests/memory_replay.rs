@@ -21,7 +21,7 @@ struct Run {
 }
 
 /// A few contenders that do what locks do, under all faults at once.
-async fn run(seed: u64) -> Run {
+async fn run(seed: u64, request_delay_ms_max: u64) -> Run {
     let faults = Faults {
         lost_before_per_mille: 50,
         lost_after_per_mille: 50,
@@ -29,6 +29,9 @@ async fn run(seed: u64) -> Run {
         stale_list_per_mille: 300,
         delay_min: Duration::ZERO,
         delay_max: Duration::from_millis(20),
+        request_delay_min: Duration::ZERO,
+        request_delay_max: Duration::from_millis(request_delay_ms_max),
+        watches_again_delay_max: Duration::from_millis(request_delay_ms_max),
     };
     let ensemble = MemoryEnsemble::builder()
         .seed(seed)
@@ -77,13 +80,14 @@ async fn run(seed: u64) -> Run {
 #[tokio::test(start_paused = true)]
 async fn same_seed_and_calls_give_the_same_run() {
     for seed in 0..10 {
-        assert_eq!(run(seed).await, run(seed).await, "seed {seed}");
+        assert_eq!(run(seed, 0).await, run(seed, 0).await, "seed {seed}");
+        assert_eq!(run(seed, 20).await, run(seed, 20).await, "seed {seed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_seed_gives_another_run() {
-    let (first, second) = (run(0).await, run(1).await);
+    let (first, second) = (run(0, 0).await, run(1, 0).await);
     assert_ne!(first.requests, second.requests);
     assert_ne!(first.tree, second.tree);
 }

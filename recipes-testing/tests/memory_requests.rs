@@ -8,7 +8,7 @@ use common::*;
 use futures::FutureExt as _;
 use futures::future::{join, join3};
 use recipes_core::NodeOp;
-use recipes_testing::{Faults, MemoryEnsemble, Operation, Request};
+use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation, Request};
 use tokio::time::{Instant, advance};
 
 #[tokio::test]
@@ -268,4 +268,67 @@ async fn client_needs_no_connection_for_bad_input_and_no_operations() {
     assert_eq!(kind(nodes.list("a").await), "refused");
     assert!(nodes.multi(Vec::new()).await.is_ok());
     assert_eq!(kind(nodes.list("/a").await), "session ended");
+}
+
+#[tokio::test]
+async fn several_nodes_are_listed_by_one_request() {
+    let ensemble = MemoryEnsemble::new();
+    for path in ["/a/1", "/a/2", "/b/3"] {
+        ensemble.create(path, b"").unwrap();
+    }
+    let nodes = connect(&ensemble).await;
+    let mut listings = nodes.list_all(&["/a", "/none", "/b"]).await.unwrap();
+    listings[0].as_mut().unwrap().sort_unstable();
+    assert_eq!(listings[0].as_deref().unwrap(), ["1", "2"]);
+    assert_eq!(kind(listings[1].clone()), "no node");
+    assert_eq!(listings[2].as_deref().unwrap(), ["3"]);
+    let log: Vec<_> = ensemble.requests();
+    assert_eq!(log.len(), 1);
+    assert_eq!(
+        (log[0].operation, &*log[0].path),
+        (Operation::ListAll, "/a")
+    );
+    ensemble.deny("/b", Operation::List);
+    let listings = nodes.list_all(&["/a", "/b"]).await.unwrap();
+    assert!(listings[0].is_ok());
+    assert_eq!(kind(listings[1].clone()), "no auth");
+    ensemble.lose_reply(None, Operation::ListAll, Lost::BeforeCommit);
+    assert_eq!(kind(nodes.list_all(&["/a", "/b"]).await), "unknown");
+}
+
+#[tokio::test]
+async fn one_node_is_listed_by_an_ordinary_list_and_none_by_no_request() {
+    let ensemble = MemoryEnsemble::new();
+    ensemble.create("/a/1", b"").unwrap();
+    let nodes = connect(&ensemble).await;
+    assert!(nodes.list_all(&[]).await.unwrap().is_empty());
+    assert!(ensemble.requests().is_empty());
+    let listings = nodes.list_all(&["/a"]).await.unwrap();
+    assert_eq!(listings[0].as_deref().unwrap(), ["1"]);
+    assert_eq!(ensemble.request_count(Operation::List), 1);
+}
+
+#[tokio::test]
+async fn nodes_that_are_listed_together_are_shown_in_one_state() {
+    for seed in 0..50 {
+        let ensemble = MemoryEnsemble::builder().seed(seed).build();
+        let (nodes, writer) = (connect(&ensemble).await, connect(&ensemble).await);
+        for path in ["/a", "/b"] {
+            ensemble.create(path, b"").unwrap();
+        }
+        nodes.sync("/").await.unwrap();
+        for path in ["/a/1", "/b/1", "/a/2", "/b/2"] {
+            writer.create(&persistent(path)).await.unwrap();
+        }
+        ensemble.set_faults(Faults {
+            stale_list_per_mille: 1000,
+            ..Faults::default()
+        });
+        let listings = nodes.list_all(&["/a", "/b"]).await.unwrap();
+        let counts: Vec<_> = listings
+            .iter()
+            .map(|it| it.as_ref().unwrap().len())
+            .collect();
+        assert!(counts[0] - counts[1] <= 1, "seed {seed}: {counts:?}");
+    }
 }

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use recipes_core::{MultiError, NodeEvent, NodeMode, NodeOp, NodeOpDone};
 use recipes_testing::{Lost, MemoryEnsemble, Operation};
+use zookeeper_client::Permission;
 
 fn delete(path: &str, version: Option<i32>) -> NodeOp {
     NodeOp::Delete {
@@ -93,7 +94,8 @@ async fn refused_operation_takes_everything_back() {
         ])
         .await;
     assert_eq!(failure(refused), (Some(3), "no node"));
-    assert_eq!((ensemble.tree(), ensemble.zxid()), (before, zxid));
+    // A leader numbers a request before it looks at it.
+    assert_eq!((ensemble.tree(), ensemble.zxid()), (before, zxid + 1));
     assert!(is_pending(&mut watch));
     let created = nodes.create(&sequential("/a/n-")).await.unwrap();
     assert_eq!(
@@ -224,4 +226,30 @@ async fn lost_reply_of_a_transaction_names_no_operation() {
 async fn empty_transaction_succeeds() {
     let nodes = connect(&MemoryEnsemble::new()).await;
     assert!(nodes.multi(vec![]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn refused_write_uses_up_a_number_and_a_read_or_sync_does_not() {
+    let ensemble = MemoryEnsemble::new();
+    ensemble.create("/a", b"").unwrap();
+    ensemble
+        .create_with_acl("/closed", b"", &world(Permission::READ))
+        .unwrap();
+    let nodes = connect(&ensemble).await;
+    let mut zxid = ensemble.zxid();
+    let mut used = || ensemble.zxid() - std::mem::replace(&mut zxid, ensemble.zxid());
+    assert_eq!(kind(nodes.delete("/none").await), "no node");
+    assert_eq!(used(), 1);
+    assert_eq!(kind(nodes.create(&persistent("/a")).await), "node exists");
+    assert_eq!(used(), 1);
+    let refused = nodes.create(&persistent("/closed/b")).await;
+    assert_eq!(kind(refused), "no auth");
+    assert_eq!(used(), 1);
+    for version in [0, 1] {
+        drop(nodes.multi(vec![check("/a", Some(version))]).await);
+        assert_eq!(used(), 1, "a check of version {version}");
+    }
+    nodes.sync("/a").await.unwrap();
+    nodes.read("/a").await.unwrap();
+    assert_eq!(used(), 0);
 }

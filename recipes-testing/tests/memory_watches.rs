@@ -1,13 +1,21 @@
 //! One-shot watches of the in-memory ensemble.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy exempts only functions that are marked as tests"
+)]
+
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::*;
+use futures::future::{join, join_all};
+use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use recipes_core::{Connection, NodeEvent};
-use recipes_testing::{Lost, MemoryEnsemble, Operation};
+use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation};
 use tokio::time::{Instant, advance};
 
 #[tokio::test]
@@ -267,4 +275,84 @@ async fn broken_connection_leaves_watches_set() {
     assert!(is_pending(&mut watch));
     ensemble.delete("/a").unwrap();
     assert_eq!(fired(watch), NodeEvent::Deleted);
+}
+
+/// Watches four nodes, deletes them while disconnected, and returns the order of the events.
+async fn told_after_reconnect(seed: u64, faults: Faults) -> Vec<usize> {
+    let ensemble = MemoryEnsemble::builder().seed(seed).faults(faults).build();
+    let nodes = connect(&ensemble).await;
+    let paths = ["/0", "/1", "/2", "/3"];
+    let mut watches = FuturesUnordered::new();
+    for (index, path) in paths.iter().enumerate() {
+        ensemble.create(path, b"").unwrap();
+        let watch = set_watch(&*nodes, path).await;
+        watches.push(async move {
+            assert_eq!(watch.await, NodeEvent::Deleted);
+            index
+        });
+    }
+    ensemble.disconnect(nodes.session());
+    for path in paths {
+        ensemble.delete(path).unwrap();
+    }
+    ensemble.reconnect(nodes.session());
+    let reply = nodes.sync("/");
+    let mut told = Vec::new();
+    while let Some(index) = watches.next().await {
+        told.push(index);
+    }
+    assert!(reply.await.is_ok());
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_are_set_again_tell_in_any_order() {
+    let faults = Faults {
+        watches_again_delay_max: Duration::from_millis(300),
+        ..Faults::default()
+    };
+    let mut orders = BTreeSet::new();
+    for seed in 0..40 {
+        let told = told_after_reconnect(seed, faults.clone()).await;
+        assert_eq!(told, told_after_reconnect(seed, faults.clone()).await);
+        orders.insert(told);
+    }
+    assert!(orders.len() > 10, "{orders:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_watches_that_are_set_again_are_spread_over_time_before_any_reply() {
+    let faults = Faults {
+        watches_again_delay_max: Duration::from_millis(300),
+        ..Faults::default()
+    };
+    let ensemble = MemoryEnsemble::builder().faults(faults).build();
+    let nodes = connect(&ensemble).await;
+    let mut watches = Vec::new();
+    for path in ["/a", "/b"] {
+        ensemble.create(path, b"").unwrap();
+        watches.push(set_watch(&*nodes, path).await);
+    }
+    ensemble.disconnect(nodes.session());
+    ensemble.delete("/a").unwrap();
+    ensemble.delete("/b").unwrap();
+    ensemble.reconnect(nodes.session());
+    let start = Instant::now();
+    let timed = watches.into_iter().map(|watch| async move {
+        assert_eq!(watch.await, NodeEvent::Deleted);
+        start.elapsed()
+    });
+    let (due, answered) = join(join_all(timed), async {
+        nodes.sync("/").await.unwrap();
+        start.elapsed()
+    })
+    .await;
+    assert!(
+        due[0].abs_diff(due[1]) > Duration::from_millis(5),
+        "{due:?}"
+    );
+    assert!(
+        due.iter().all(|due| *due <= answered),
+        "{due:?}, {answered:?}"
+    );
 }

@@ -360,7 +360,11 @@ impl Judge {
         for request in requests {
             let by_leader = !matches!(
                 request.operation,
-                Operation::List | Operation::Read | Operation::Stat | Operation::Watch
+                Operation::List
+                    | Operation::ListAll
+                    | Operation::Read
+                    | Operation::Stat
+                    | Operation::Watch
             );
             if by_leader {
                 let is_cut = self.stopped || self.cut.contains(&request.session);

@@ -80,6 +80,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                     Operation::Create,
                     Operation::Delete,
                     Operation::List,
+                    Operation::ListAll,
                     Operation::Read,
                     Operation::Watch,
                     Operation::Sync,

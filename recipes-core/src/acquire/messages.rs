@@ -53,8 +53,8 @@ pub(crate) enum Event {
     EnterUnknown,
     /// Answer to [`Action::MakeParents`].
     ParentsMade,
-    /// Answer to [`Action::Search`], in the order asked.
-    Searched(Vec<Option<Found>>),
+    /// Answer to [`Action::Search`], in the order asked: all nodes that creates of ours made.
+    Searched(Vec<Vec<Found>>),
     /// Answer to [`Action::List`].
     Listed(usize, Vec<String>),
     /// Answer to [`Action::Stat`]; `None` if the node is gone.
@@ -70,6 +70,12 @@ pub(crate) enum Event {
     OwnGone(usize),
     /// A member's own node got other data, and is not watched any more.
     OwnChanged(usize),
+    /// The connection is another one: nothing that was listed or watched before counts any more.
+    Reconnected,
+    /// Instead of a grant: what the ensemble said lies so far back that the session may be over.
+    Lapsed,
+    /// Answer to [`Action::Commit`].
+    Committed,
 }
 
 /// What to do now; requests in this order.
@@ -81,8 +87,12 @@ pub(crate) enum Action {
     Enter(Vec<usize>),
     /// Make the parents of these members' nodes.
     MakeParents(Vec<usize>),
-    /// Look for nodes that a create of unknown outcome may have made: `sync`, list, stat.
+    /// Look for nodes that creates of unknown outcome may have made: commit, list, stat.
     Search(Vec<usize>),
+    /// A node that was found is the member's.
+    Adopt(usize, String),
+    /// Have something committed, which proves that the session lives.
+    Commit,
     /// List a member's directory.
     List(usize),
     /// Stat a member's own node.

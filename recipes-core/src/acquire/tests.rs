@@ -216,8 +216,8 @@ fn a_new_session_starts_over_and_forgets_the_old_node() {
 fn a_create_of_unknown_outcome_is_searched_for_before_another() {
     let mut acquire = started(1, Patience::Wait);
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
-    let actions = acquire.step(Event::Searched(vec![Some(found(4, SESSION))]));
-    assert_eq!(actions, [Action::List(0)]);
+    let actions = acquire.step(Event::Searched(vec![vec![found(4, SESSION)]]));
+    assert_eq!(actions, [Action::Adopt(0, name(4)), Action::List(0)]);
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[4]))),
         [Action::Grant(vec![node(4)])]
@@ -229,7 +229,7 @@ fn a_create_that_was_not_carried_out_is_sent_again() {
     let mut acquire = started(1, Patience::Wait);
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
     assert_eq!(
-        acquire.step(Event::Searched(vec![None])),
+        acquire.step(Event::Searched(vec![vec![]])),
         [Action::Enter(vec![0])]
     );
 }
@@ -238,7 +238,7 @@ fn a_create_that_was_not_carried_out_is_sent_again() {
 fn a_found_node_of_another_session_is_deleted_and_not_held() {
     let mut acquire = started(1, Patience::Wait);
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
-    let actions = acquire.step(Event::Searched(vec![Some(found(4, 12))]));
+    let actions = acquire.step(Event::Searched(vec![vec![found(4, 12)]]));
     assert_eq!(
         actions,
         [Action::Withdraw(vec![(0, name(4))]), Action::Enter(vec![0])]
@@ -383,8 +383,9 @@ fn a_reader_beside_its_writer_that_is_found_again_is_admitted() {
     let mut acquire = Acquire::new([BESIDE], Patience::Wait);
     acquire.step(Event::SessionStarted(SESSION));
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
-    let actions = acquire.step(Event::Searched(vec![Some(found(5, SESSION))]));
-    assert_eq!(actions, [Action::Grant(vec![node(5)])]);
+    let actions = acquire.step(Event::Searched(vec![vec![found(5, SESSION)]]));
+    let granted = Action::Grant(vec![node(5)]);
+    assert_eq!(actions, [Action::Adopt(0, name(5)), granted]);
 }
 
 #[test]
@@ -505,6 +506,6 @@ fn a_negative_sequence_that_is_found_again_is_refused() {
         member: 0,
         sequence: i32::MIN,
     };
-    let actions = acquire.step(Event::Searched(vec![Some(wrapped)]));
+    let actions = acquire.step(Event::Searched(vec![vec![wrapped]]));
     assert_eq!(actions, [Action::Fail(failure)]);
 }

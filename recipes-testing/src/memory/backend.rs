@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use recipes_core::{Backend, Nodes, NodesError};
@@ -62,6 +63,11 @@ impl Backend for MemoryBackend {
     fn new_uuid(&self) -> Uuid {
         let bytes = self.shared.with(|state| state.random.bytes());
         Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    // Never the clock of this machine: two runs must see the same.
+    fn suspended(&self) -> Duration {
+        self.shared.with(|state| state.suspended)
     }
 }
 

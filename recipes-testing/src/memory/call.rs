@@ -1,7 +1,7 @@
 //! Requests and their answers, as values.
 
 use recipes_core::{
-    Created, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
+    Created, Listing, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
 };
 
 use super::error::MemoryError;
@@ -16,6 +16,8 @@ pub enum Operation {
     Delete,
     /// List children.
     List,
+    /// List the children of several nodes in one request.
+    ListAll,
     /// Read data and stat.
     Read,
     /// Read the stat.
@@ -35,7 +37,8 @@ pub struct Request {
     pub session: i64,
     /// What it asked for.
     pub operation: Operation,
-    /// Node it asked about (without the sequence); of a transaction, that of its first operation.
+    /// Node it asked about (without the sequence); of a transaction or a list of several nodes, the
+    /// first.
     pub path: String,
 }
 
@@ -45,6 +48,7 @@ pub(super) enum Call {
     Create(NewNode),
     Delete(String),
     List(String),
+    ListAll(Vec<String>),
     Read(String),
     Stat(String),
     Watch(String),
@@ -58,6 +62,7 @@ impl Call {
             Self::Create(_) => Operation::Create,
             Self::Delete(_) => Operation::Delete,
             Self::List(_) => Operation::List,
+            Self::ListAll(_) => Operation::ListAll,
             Self::Read(_) => Operation::Read,
             Self::Stat(_) => Operation::Stat,
             Self::Watch(_) => Operation::Watch,
@@ -75,8 +80,14 @@ impl Call {
             | Self::Stat(path)
             | Self::Watch(path)
             | Self::Sync(path) => path,
+            Self::ListAll(paths) => paths.first().map_or("", String::as_str),
             Self::Multi(operations) => operations.first().map_or("", op_path),
         }
+    }
+
+    /// Whether it takes effect only where a quorum of servers agrees.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::Delete(_) | Self::Multi(_))
     }
 }
 
@@ -98,6 +109,9 @@ impl Call {
             | Self::Stat(path)
             | Self::Watch(path)
             | Self::Sync(path) => NodePath::parse(path).map(drop),
+            Self::ListAll(paths) => paths
+                .iter()
+                .try_for_each(|path| NodePath::parse(path).map(drop)),
             Self::Multi(_) => Ok(()),
         };
         checked.err().map(|error| Err(failed(error)))
@@ -157,6 +171,7 @@ pub(super) enum Answer {
     Created(Created),
     Deleted,
     Names(Vec<String>),
+    AllNames(Vec<Listing>),
     Node(Option<(Vec<u8>, NodeStat)>),
     Stat(Option<NodeStat>),
     Watched(Option<(Vec<u8>, NodeStat, u64)>),

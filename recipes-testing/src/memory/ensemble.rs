@@ -24,20 +24,28 @@ use super::shared::Shared;
 /// # Guarantees
 ///
 /// Znodes, sequences, ephemeral nodes, containers, one-shot watches, transactions, sessions and
-/// access control behave as in ZooKeeper 3.8. A request takes effect when it is made; its reply is
-/// never there at the first poll, and is lost if the connection breaks before the reply, or a
-/// later one of the same session, was picked up. The same seed and the same calls in the same order
-/// give the same run, whatever the machine; time is tokio's, so a paused clock works.
+/// access control behave as in ZooKeeper 3.8. A request takes effect when it arrives, which is when
+/// it is made unless [`Faults`] delay it; its reply is never there at the first poll, and is lost if
+/// the connection breaks before the reply, or a later one of the same session, was picked up. What
+/// watches have missed they tell after the reconnection, in any order, and before any reply. A
+/// refused write uses up a number of a transaction. The same seed and the same calls in the same
+/// order give the same run, whatever the machine; time is tokio's, so a paused clock works, and no
+/// machine sleeps unless [told to](Self::suspend_machine).
 ///
 /// # Differs
 ///
-/// It is one process and no ensemble: nothing is written to disk and nobody votes. A refused
-/// request takes no transaction id, where a real server uses one up. There is no `/zookeeper`
-/// subtree. A path that ends in `/.` or `/..` is refused; a server takes it for the name of no node.
-/// Only lists lag behind, and only where [`Faults`] say so; reads and watches are answered
-/// from the latest state. A client learns of the end of its session at once, even while it is
-/// disconnected, and may wait for ever: by default sessions do not expire by time. Digest identities
-/// are compared as plain `user:password`, not hashed.
+/// It is one process and no ensemble: nothing is written to disk and nobody votes; leaders change
+/// by order of the test, see [`depose`](Self::depose). What a deposed leader has not committed is
+/// never found by the next one, where a real one may find it in the log of a follower. A client
+/// whose requests are not answered does not give its connection up, as a real one does after two
+/// thirds of its timeout. A request that was under way when the connection broke arrives at that
+/// moment or never, where a real one may arrive until the client is connected again. There is no
+/// `/zookeeper` subtree. A path that ends in `/.` or `/..` is refused; a server takes it for the name
+/// of no node. Only lists lag behind, and only where [`Faults`] say so; reads and watches are
+/// answered from the latest state that the session's leader knows. A client learns of the end of
+/// its session at once, even while it is disconnected, but not while it is connected to a deposed
+/// leader; it may wait for ever: by default sessions do not expire by time. Digest identities are
+/// compared as plain `user:password`, not hashed.
 ///
 /// # Examples
 ///
@@ -52,7 +60,7 @@ use super::shared::Shared;
 /// ```
 #[derive(Clone)]
 pub struct MemoryEnsemble {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Set-up and sessions.

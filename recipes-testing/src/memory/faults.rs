@@ -35,16 +35,29 @@ pub struct Faults {
     pub delay_min: Duration,
     /// Most time that a reply or a watch event takes on top of the latency.
     pub delay_max: Duration,
+    /// Least time that a request takes to the server. It takes effect when it arrives, and those
+    /// of one session arrive in the order of the calls; where both bounds are zero and none is on
+    /// its way, at the call. Of those that are on their way when the connection breaks, the first
+    /// few, drawn from the seed, take effect, and their replies are lost; the others never arrive.
+    pub request_delay_min: Duration,
+    /// Most time that a request takes to the server.
+    pub request_delay_max: Duration,
+    /// Most time between what two watches tell that are set again after a disconnection, on top
+    /// of the other delays. They tell in an order drawn from the seed, whatever this is.
+    pub watches_again_delay_max: Duration,
 }
 
 impl Faults {
     pub(super) fn delay(&self, random: &mut Random) -> Duration {
-        let span = self.delay_max.saturating_sub(self.delay_min);
-        let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        if span_us == 0 {
-            return self.delay_min;
-        }
-        self.delay_min + Duration::from_micros(random.below(span_us.saturating_add(1)))
+        between(self.delay_min, self.delay_max, random)
+    }
+
+    pub(super) fn request_delay(&self, random: &mut Random) -> Duration {
+        between(self.request_delay_min, self.request_delay_max, random)
+    }
+
+    pub(super) fn watches_again_delay(&self, random: &mut Random) -> Duration {
+        between(Duration::ZERO, self.watches_again_delay_max, random)
     }
 
     pub(super) fn lost(&self, random: &mut Random) -> Option<Lost> {
@@ -54,6 +67,16 @@ impl Faults {
         random
             .per_mille(self.lost_after_per_mille)
             .then_some(Lost::AfterCommit)
+    }
+}
+
+/// Draws nothing where there is nothing to choose, so that a fault that is off leaves the rest of
+/// the run as it was.
+fn between(min: Duration, max: Duration, random: &mut Random) -> Duration {
+    let span = max.saturating_sub(min);
+    match u64::try_from(span.as_micros()).unwrap_or(u64::MAX) {
+        0 => min,
+        span_us => min + Duration::from_micros(random.below(span_us.saturating_add(1))),
     }
 }
 

@@ -39,6 +39,14 @@ impl State {
         self.discard(&before);
     }
 
+    /// Leaves a request without an answer for as long as the connection lasts.
+    pub(super) fn never_answer(&mut self, session: i64, number: u64) {
+        let record = self.sessions.get_mut(&session);
+        if let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) {
+            flight.stage = Stage::Stuck;
+        }
+    }
+
     /// Fails a request on the client's side.
     pub(super) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
         self.answer(session, number, Err(failed(error)), Delivery::default());
@@ -57,7 +65,7 @@ impl State {
         };
         self.retired.extend(flight.waker.replace(waker.clone()));
         match flight.stage {
-            Stage::Queued(_) => Poll::Pending,
+            Stage::Queued(_) | Stage::Sent(_) | Stage::Stuck => Poll::Pending,
             Stage::Answered(_, delivery) => Poll::Ready(delivery.due),
         }
     }
@@ -66,8 +74,12 @@ impl State {
     pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
         let record = self.sessions.get_mut(&session);
         let flight = record.and_then(|record| {
-            record.arrived = record.arrived.max(number);
-            record.flights.remove(&number)
+            let flight = record.flights.remove(&number)?;
+            // What the client has answered itself is no sign of life of a server.
+            if matches!(flight.stage, Stage::Answered(_, delivery) if delivery.zxid > 0) {
+                record.arrived = record.arrived.max(number);
+            }
+            Some(flight)
         });
         let Some(flight) = flight else {
             return Err(failed(NodesError::SessionEnded));
@@ -78,7 +90,9 @@ impl State {
                 self.note_known(session, delivery.zxid);
                 outcome
             }
-            Stage::Queued(_) => Err(failed(NodesError::SessionEnded)),
+            Stage::Queued(_) | Stage::Sent(_) | Stage::Stuck => {
+                Err(failed(NodesError::SessionEnded))
+            }
         };
         self.forget_if_done(session);
         outcome
@@ -93,7 +107,7 @@ impl State {
             return;
         };
         self.retired.extend(entry.get_mut().waker.take());
-        if matches!(entry.get().stage, Stage::Queued(_)) {
+        if !matches!(entry.get().stage, Stage::Answered(..)) {
             entry.get_mut().wanted = false;
             return;
         }

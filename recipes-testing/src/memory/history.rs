@@ -17,7 +17,7 @@ pub(super) struct Change {
 }
 
 /// Changes, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct History {
     changes: VecDeque<Change>,
     /// Nothing older than this transaction can be shown.

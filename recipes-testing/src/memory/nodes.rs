@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _, future};
 use recipes_core::{
-    Connection, Created, EndReason, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
-    Nodes, Reply,
+    Connection, Created, EndReason, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat,
+    NodeWatch, Nodes, Reply,
 };
 use tokio::sync::watch;
 
@@ -92,6 +92,21 @@ impl Nodes for MemoryNodes {
             Answer::Names(names) => Some(names),
             _ => None,
         })
+    }
+
+    fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        // As the client of a real server does: one node is listed by an ordinary list.
+        match paths {
+            [] => future::ready(Ok(Vec::new())).boxed(),
+            [path] => self.list(path).map(|listing| Ok(vec![listing])).boxed(),
+            _ => {
+                let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+                self.request(Call::ListAll(paths), |answer| match answer {
+                    Answer::AllNames(listings) => Some(listings),
+                    _ => None,
+                })
+            }
+        }
     }
 
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {

@@ -29,6 +29,14 @@ impl Random {
         rate > 0 && self.below(1000) < u64::from(rate)
     }
 
+    /// Puts items into any order; draws nothing for fewer than two.
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for index in (1..items.len()).rev() {
+            let other = self.below(index as u64 + 1);
+            items.swap(index, usize::try_from(other).unwrap_or(index));
+        }
+    }
+
     pub(crate) fn bytes(&mut self) -> [u8; 16] {
         (u128::from(self.next()) << 64 | u128::from(self.next())).to_be_bytes()
     }

@@ -25,6 +25,10 @@ pub(super) struct Flight {
 pub(super) enum Stage {
     /// Waits for the connection; has no effect yet.
     Queued(Call),
+    /// On its way to the server; has no effect yet.
+    Sent(Call),
+    /// Has reached a leader without a quorum, which will never answer it.
+    Stuck,
     /// Has its outcome, which is on its way.
     Answered(Outcome, Delivery),
 }
@@ -52,10 +56,14 @@ impl Drop for Timer {
 ///
 /// | state | `ended` | `gone` | `cut`, or the ensemble stopped | requests | ephemeral nodes |
 /// |---|---|---|---|---|---|
-/// | connected | `None` | no | no | take effect at the call | stay |
+/// | connected | `None` | no | no | take effect when they arrive | stay |
+/// | left behind | `None` | no | no | reads are answered, writes never | stay until the timeout |
+/// | left behind, expired by the others | `None` | yes | no | reads are answered, writes never | are gone |
 /// | disconnected | `None` | no | yes | are queued | stay until the timeout |
 /// | given up by its client | `Some` | no | - | fail | stay until the timeout |
 /// | ended | `Some` | yes | - | fail | are gone |
+///
+/// Left behind is a session whose connection leads to the deposed leader, `behind`.
 #[derive(Debug)]
 pub(super) struct SessionRecord {
     pub(super) identities: Arc<[AuthId]>,
@@ -64,6 +72,8 @@ pub(super) struct SessionRecord {
     /// The ensemble has ended it.
     pub(super) gone: bool,
     pub(super) cut: bool,
+    /// Connected to the deposed leader.
+    pub(super) behind: bool,
     /// The client has dropped its last handle.
     pub(super) hung_up: bool,
     pub(super) connection: watch::Sender<Connection>,
@@ -81,6 +91,8 @@ pub(super) struct SessionRecord {
     pub(super) arrived: u64,
     /// When the latest reply or event of this connection is due: none may overtake another.
     pub(super) last_due: Option<Instant>,
+    /// The same of requests on their way to the server.
+    pub(super) last_arrival: Option<Instant>,
 }
 
 impl SessionRecord {
@@ -90,6 +102,7 @@ impl SessionRecord {
             ended: None,
             gone: false,
             cut: false,
+            behind: false,
             hung_up: false,
             connection: watch::Sender::new(Connection::Connected),
             deadline: None,
@@ -100,6 +113,7 @@ impl SessionRecord {
             last_flight: 0,
             arrived: 0,
             last_due: None,
+            last_arrival: None,
         }
     }
 
@@ -112,9 +126,27 @@ impl SessionRecord {
     pub(super) fn queued(&self) -> Vec<(u64, Call)> {
         let queued = |(number, flight): (&u64, &Flight)| match &flight.stage {
             Stage::Queued(call) => Some((*number, call.clone())),
-            Stage::Answered(..) => None,
+            Stage::Sent(_) | Stage::Stuck | Stage::Answered(..) => None,
         };
         self.flights.iter().filter_map(queued).collect()
+    }
+
+    /// Requests on their way to the server, in the order of the calls.
+    pub(super) fn sent(&self) -> Vec<(u64, Call)> {
+        let sent = |(number, flight): (&u64, &Flight)| match &flight.stage {
+            Stage::Sent(call) => Some((*number, call.clone())),
+            Stage::Queued(_) | Stage::Stuck | Stage::Answered(..) => None,
+        };
+        self.flights.iter().filter_map(sent).collect()
+    }
+
+    /// Requests that the deposed leader will never answer.
+    pub(super) fn stuck(&self) -> Vec<u64> {
+        self.flights
+            .iter()
+            .filter(|(_, flight)| matches!(flight.stage, Stage::Stuck))
+            .map(|(number, _)| *number)
+            .collect()
     }
 
     /// Requests whose reply is on its way.

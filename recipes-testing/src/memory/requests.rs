@@ -1,5 +1,6 @@
 //! What requests do.
 
+use std::slice;
 use std::sync::Arc;
 
 use recipes_core::{
@@ -18,7 +19,7 @@ use super::transaction::Transaction;
 use super::tree::Tree;
 
 impl State {
-    /// Takes a request: carried out at once if the session is connected. Returns its number.
+    /// Takes a request: sent at once if the session is connected. Returns its number.
     pub(super) fn submit(&mut self, session: i64, call: Call) -> u64 {
         let path = call.path().to_owned();
         self.requests.push(Request {
@@ -47,24 +48,28 @@ impl State {
         } else if ended {
             self.fail(session, number, NodesError::SessionEnded);
         } else if self.is_connected(session) {
-            self.perform(session, number, &call);
+            self.send(session, number, call);
         }
         number
     }
 
     /// Carries out a request of a connected session, with whatever fault is due.
     pub(super) fn perform(&mut self, session: i64, number: u64, call: &Call) {
-        if self.random.per_mille(self.faults.expiry_per_mille) {
+        if self.random.per_mille(self.faults.expiry_per_mille) && !self.is_behind(session) {
             self.end(session, EndReason::Expired);
             return;
         }
         let lost = self.next_loss(session, call.operation());
-        let outcome = match lost {
-            Some(Lost::BeforeCommit) => Err(failed(MemoryError::ReplyLost)),
-            Some(Lost::AfterCommit) | None => self.carry_out(session, call),
-        };
-        let delivery = self.next_delivery(session);
-        self.answer(session, number, outcome, delivery);
+        if self.is_stuck(session, call.is_write()) {
+            self.never_answer(session, number);
+        } else {
+            let outcome = match lost {
+                Some(Lost::BeforeCommit) => Err(failed(MemoryError::ReplyLost)),
+                Some(Lost::AfterCommit) | None => self.carry_out(session, call),
+            };
+            let delivery = self.next_delivery(session);
+            self.answer(session, number, outcome, delivery);
+        }
         if lost.is_some() {
             self.blip(session);
         }
@@ -81,7 +86,7 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, session: i64, call: &Call) -> Outcome {
+    pub(super) fn carry_out(&mut self, session: i64, call: &Call) -> Outcome {
         let identities = self
             .sessions
             .get(&session)
@@ -89,20 +94,21 @@ impl State {
         let access = Access::Session(identities.unwrap_or_default());
         let outcome = match call {
             Call::List(path) => return self.list(session, path, &access).map_err(failed),
+            Call::ListAll(paths) => return self.list_all(session, paths, &access).map_err(failed),
             Call::Multi(operations) => self.multi(session, operations, &access).map(Answer::Done),
             Call::Create(node) => self
                 .create(session, node, &access)
                 .map(Answer::Created)
                 .map_err(failed),
             Call::Delete(path) => self.delete(path, &access).map_err(failed),
-            Call::Read(path) => self.read(path, &access).map_err(failed),
-            Call::Stat(path) => self.stat_of(path).map_err(failed),
+            Call::Read(path) => self.read(session, path, &access).map_err(failed),
+            Call::Stat(path) => self.stat_of(session, path).map_err(failed),
             Call::Watch(path) => self.watch(session, path, &access).map_err(failed),
             Call::Sync(path) => self.sync(path).map_err(failed),
         };
         // The replica of this session has now applied all that the leader had, even where the
         // leader has refused.
-        self.note_applied(session, self.zxid);
+        self.note_applied(session, self.zxid_of(session));
         outcome
     }
 
@@ -112,8 +118,14 @@ impl State {
         node: &NewNode,
         access: &Access,
     ) -> Result<Created, NodesError> {
-        self.admit_create(node, access)?;
-        self.transact(|tree, transaction| tree.create(transaction, node, session, access))
+        match self.admit_create(node, access) {
+            // A server that does not know the request gives it no number.
+            Err(NodesError::Unsupported) => Err(NodesError::Unsupported),
+            admitted => self.transact(|tree, transaction| {
+                admitted?;
+                tree.create(transaction, node, session, access)
+            }),
+        }
     }
 
     fn admit_create(&self, node: &NewNode, access: &Access) -> Result<(), NodesError> {
@@ -127,24 +139,58 @@ impl State {
     }
 
     fn delete(&mut self, path: &str, access: &Access) -> Result<Answer, NodesError> {
-        self.refuse_denied(path, Operation::Delete)?;
+        let admitted = self.refuse_denied(path, Operation::Delete);
         let path = NodePath::parse(path)?;
-        self.transact(|tree, transaction| tree.delete(transaction, &path, None, access))?;
+        self.transact(|tree, transaction| {
+            admitted?;
+            tree.delete(transaction, &path, None, access)
+        })?;
         Ok(Answer::Deleted)
     }
 
     fn list(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::List)?;
         let path = NodePath::parse(path)?;
-        let node = self.tree.get(&path).ok_or(NodesError::NoNode)?;
-        access.require(&node.acl, Permission::READ)?;
-        let mut view = self.zxid;
+        self.readable(session, &path, access)?;
+        let view = self.next_view(session, slice::from_ref(&path));
+        Ok(Answer::Names(self.names(session, &path, view)))
+    }
+
+    /// One state of all nodes answers them all.
+    fn list_all(
+        &mut self,
+        session: i64,
+        paths: &[String],
+        access: &Access,
+    ) -> Result<Answer, NodesError> {
+        let mut admitted = Vec::with_capacity(paths.len());
+        for path in paths {
+            let denied = self
+                .refuse_denied(path, Operation::List)
+                .and_then(|()| self.refuse_denied(path, Operation::ListAll));
+            let path = NodePath::parse(path)?;
+            admitted
+                .push(denied.and_then(|()| self.readable(session, &path, access).map(|()| path)));
+        }
+        let directories: Vec<NodePath> = admitted.iter().flatten().cloned().collect();
+        let view = self.next_view(session, &directories);
+        let listings = admitted.into_iter();
+        let listings = listings.map(|path| Ok(self.names(session, &path?, view)));
+        Ok(Answer::AllNames(listings.collect()))
+    }
+
+    fn readable(&self, session: i64, path: &NodePath, access: &Access) -> Result<(), NodesError> {
+        let node = self.tree_of(session).get(path).ok_or(NodesError::NoNode)?;
+        access.require(&node.acl, Permission::READ)
+    }
+
+    /// The state of some directories that the replica of a session shows: the latest, or one before.
+    fn next_view(&mut self, session: i64, directories: &[NodePath]) -> i64 {
+        let mut view = self.zxid_of(session);
         if self.random.per_mille(self.faults.stale_list_per_mille) {
-            let applied = self
-                .sessions
-                .get(&session)
-                .map_or(view, |record| record.applied);
-            let older = self.tree.older_views(&path, applied);
+            let record = self.sessions.get(&session);
+            let applied = record.map_or(view, |record| record.applied);
+            let older = self.tree_of(session).older_views(directories, applied);
             let choice = self.random.below(u64::try_from(older.len()).unwrap_or(0));
             let choice = usize::try_from(choice)
                 .ok()
@@ -152,23 +198,27 @@ impl State {
             view = choice.copied().unwrap_or(view);
         }
         self.note_applied(session, view);
-        // The server promises no order. Neither sorted nor by age here, so that nobody relies on it:
-        // each second one first.
-        let names = self.tree.children_at(&path, view).into_iter().enumerate();
+        view
+    }
+
+    /// The server promises no order. Neither sorted nor by age here, so that nobody relies on it:
+    /// each second one first.
+    fn names(&self, session: i64, path: &NodePath, view: i64) -> Vec<String> {
+        let names = self.tree_of(session).children_at(path, view);
         let (mut first, mut last) = (Vec::new(), Vec::new());
-        for (index, name) in names {
+        for (index, name) in names.into_iter().enumerate() {
             match index % 2 {
                 1 => first.push(name),
                 _ => last.push(name),
             }
         }
         first.append(&mut last);
-        Ok(Answer::Names(first))
+        first
     }
 
-    fn read(&mut self, path: &str, access: &Access) -> Result<Answer, NodesError> {
+    fn read(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::Read)?;
-        let Some(node) = self.tree.get(&NodePath::parse(path)?) else {
+        let Some(node) = self.tree_of(session).get(&NodePath::parse(path)?) else {
             return Ok(Answer::Node(None));
         };
         access.require(&node.acl, Permission::READ)?;
@@ -176,15 +226,15 @@ impl State {
     }
 
     /// As on a server, no permission is asked for.
-    fn stat_of(&mut self, path: &str) -> Result<Answer, NodesError> {
+    fn stat_of(&mut self, session: i64, path: &str) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::Stat)?;
-        let node = self.tree.get(&NodePath::parse(path)?);
+        let node = self.tree_of(session).get(&NodePath::parse(path)?);
         Ok(Answer::Stat(node.map(|node| node.stat())))
     }
 
     fn watch(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::Watch)?;
-        let Some(node) = self.tree.get(&NodePath::parse(path)?) else {
+        let Some(node) = self.tree_of(session).get(&NodePath::parse(path)?) else {
             return Ok(Answer::Watched(None));
         };
         access.require(&node.acl, Permission::READ)?;

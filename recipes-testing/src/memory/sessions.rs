@@ -13,7 +13,8 @@ use super::access::Access;
 use super::error::MemoryError;
 use super::node_path::NodePath;
 use super::record::{Delivery, SessionRecord, Timer};
-use super::state::State;
+use super::state::{State, TERM};
+use super::tree::Tree;
 use super::watches::Fired;
 
 impl State {
@@ -40,8 +41,12 @@ impl State {
             .is_some_and(|record| !record.gone)
     }
 
-    /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction.
+    /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction. The client
+    /// does not learn of it where it is connected to the deposed leader.
     pub(super) fn end(&mut self, session: i64, reason: EndReason) {
+        if self.is_behind(session) {
+            return self.remove(session);
+        }
         // A client that closes is there until it has its answer, and hears of its own nodes before.
         if reason == EndReason::Closed {
             self.remove(session);
@@ -74,13 +79,17 @@ impl State {
 
     /// Ends a session for its client; the ensemble takes it for disconnected.
     pub(super) fn give_up(&mut self, session: i64, reason: EndReason) {
+        self.break_off(session);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.behind = false;
+        }
         self.end_client(session, reason);
         if !self.stopped {
             self.start_timeout(session);
         }
     }
 
-    fn end_client(&mut self, session: i64, reason: EndReason) {
+    pub(super) fn end_client(&mut self, session: i64, reason: EndReason) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -88,7 +97,8 @@ impl State {
             return;
         }
         record.ended = Some(reason);
-        let mut failing: Vec<u64> = record.queued().iter().map(|(number, _)| *number).collect();
+        let unsent = record.queued().into_iter().chain(record.sent());
+        let mut failing: Vec<u64> = unsent.map(|(number, _)| number).collect();
         // A close is the last request of its session, so the replies to all others come before.
         if reason != EndReason::Closed {
             failing.extend(record.in_flight());
@@ -138,6 +148,7 @@ impl State {
         if was_connected {
             self.go_down(session);
         }
+        self.leave_deposed(session);
         if !self.stopped {
             self.start_timeout(session);
         }
@@ -157,16 +168,21 @@ impl State {
 
     /// Stops the ensemble. Nobody counts timeouts meanwhile.
     pub(super) fn stop(&mut self) {
-        for session in self.live_sessions() {
-            if self.is_connected(session) {
-                self.go_down(session);
-            }
+        self.retire_deposed();
+        let live = self.live_sessions();
+        let connected = live.iter().filter(|session| self.is_connected(**session));
+        let connected: Vec<i64> = connected.copied().collect();
+        // Before the connections break: what still arrives is told to nobody.
+        self.stopped = true;
+        for session in connected {
+            self.go_down(session);
+        }
+        for session in live {
             if let Some(record) = self.sessions.get_mut(&session) {
                 record.deadline = None;
                 record.timer = None;
             }
         }
-        self.stopped = true;
     }
 
     /// Starts the ensemble again: under a new leader, which gives every session its full timeout.
@@ -185,6 +201,21 @@ impl State {
         }
     }
 
+    /// Starts the ensemble anew, without data.
+    pub(super) fn wipe(&mut self) {
+        self.stop();
+        for session in self.live_sessions() {
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.gone = true;
+            }
+            self.end_client(session, EndReason::Expired);
+            self.forget_if_done(session);
+        }
+        self.tree = Tree::new(self.now_ms());
+        self.zxid = TERM;
+        self.stopped = false;
+    }
+
     /// The connection breaks and is back before the client can send another request.
     pub(super) fn blip(&mut self, session: i64) {
         self.lose_messages(session);
@@ -193,6 +224,7 @@ impl State {
             record.connection.send_replace(Connection::Connected);
         }
         self.set_watches_again(session);
+        self.close_again(session);
     }
 
     /// The client drops its last handle, which closes the session as soon as the server can hear.
@@ -202,19 +234,19 @@ impl State {
             record.hung_up = true;
         }
         if connected {
-            self.end(session, EndReason::Closed);
+            self.send_close(session);
         }
         self.forget_if_done(session);
     }
 
-    fn go_down(&mut self, session: i64) {
+    pub(super) fn go_down(&mut self, session: i64) {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
         }
     }
 
-    fn come_up(&mut self, session: i64) {
+    pub(super) fn come_up(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -226,34 +258,44 @@ impl State {
         for (number, call) in queued {
             // A fault may end the session half-way; that has failed the rest.
             if self.is_connected(session) {
-                self.perform(session, number, &call);
+                self.send(session, number, call);
             }
         }
-        if self
-            .sessions
-            .get(&session)
-            .is_some_and(|record| record.hung_up)
-        {
-            self.end(session, EndReason::Closed);
+        self.close_again(session);
+    }
+
+    /// A client that has closed its session, unheard, says so again.
+    fn close_again(&mut self, session: i64) {
+        let all_sent = |record: &SessionRecord| record.hung_up && record.queued().is_empty();
+        if self.sessions.get(&session).is_some_and(all_sent) {
+            self.send_close(session);
         }
     }
 
-    // As the server's SetWatches: a node that was deleted and created anew has changed.
-    fn set_watches_again(&mut self, session: i64) {
+    // As the server's SetWatches: a node that was deleted and created anew has changed. The client
+    // names its watches in the order of a hash map, and hears of them in this order, before
+    // anything that it asks for on this connection.
+    pub(super) fn set_watches_again(&mut self, session: i64) {
+        let mut told = Vec::new();
         for (number, path, since) in self.watches.armed_of(session) {
             let node = NodePath::parse(&path)
                 .ok()
-                .and_then(|path| self.tree.get(&path));
+                .and_then(|path| self.tree_of(session).get(&path));
             match node.map(|node| node.stat().mzxid) {
-                None => self.fire(number, session, NodeEvent::Deleted),
-                Some(mzxid) if mzxid > since => self.fire(number, session, NodeEvent::Changed),
+                None => told.push((number, NodeEvent::Deleted)),
+                Some(mzxid) if mzxid > since => told.push((number, NodeEvent::Changed)),
                 Some(_) => {}
             }
+        }
+        self.random.shuffle(&mut told);
+        for (number, event) in told {
+            self.fire_again(number, session, event);
         }
     }
 
     // What is on its way is lost. The next replica is only as far as the client knows.
     fn lose_messages(&mut self, session: i64) {
+        self.break_off(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -271,7 +313,7 @@ impl State {
         }
     }
 
-    fn start_timeout(&mut self, session: i64) {
+    pub(super) fn start_timeout(&mut self, session: i64) {
         let deadline = self
             .session_timeout
             .and_then(|after| Instant::now().checked_add(after));

@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::builder::MemoryBuilder;
 use super::state::State;
@@ -24,12 +25,14 @@ impl Shared {
         })
     }
 
-    /// Reads or changes the state; sessions whose time has passed are expired first.
+    /// Reads or changes the state; what is due arrives, and sessions whose time has passed are
+    /// expired, first.
     ///
     /// Wakers are used and dropped after the mutex is released: an executor may poll or drop a
     /// future on the spot.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.let_arrive(Instant::now());
         state.expire_overdue();
         let result = change(&mut state);
         let wakers = mem::take(&mut state.wakers);

@@ -8,8 +8,10 @@ use std::time::Duration;
 use recipes_core::{NodeEvent, NodesError};
 use tokio::time::Instant;
 
+use super::arrivals::Arrivals;
 use super::builder::MemoryBuilder;
 use super::call::{Operation, Request};
+use super::deposed::Deposed;
 use super::faults::{Ambush, Faults};
 use super::node_path::is_within;
 use super::random::Random;
@@ -20,7 +22,7 @@ use super::tree::Tree;
 use super::watches::{Fired, Watches};
 
 /// A leader writes its term into the upper half of a transaction id.
-const TERM: i64 = 1 << 32;
+pub(super) const TERM: i64 = 1 << 32;
 
 /// Everything that an ensemble knows.
 #[derive(Debug)]
@@ -29,6 +31,9 @@ pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) watches: Watches,
     pub(super) sessions: BTreeMap<i64, SessionRecord>,
+    pub(super) arrivals: Arrivals,
+    /// The leader before this one, while it does not know.
+    pub(super) deposed: Option<Deposed>,
     pub(super) last_session: i64,
     pub(super) zxid: i64,
     pub(super) stopped: bool,
@@ -44,6 +49,8 @@ pub(super) struct State {
     pub(super) wakers: Vec<Waker>,
     /// To be dropped when the mutex is released: the last waker of a task may drop its futures.
     pub(super) retired: Vec<Waker>,
+    /// How long the machine of the clients has slept.
+    pub(super) suspended: Duration,
     latency: Duration,
     start: Instant,
     start_ms: i64,
@@ -56,6 +63,8 @@ impl State {
             tree: Tree::new(options.start_ms),
             watches: Watches::default(),
             sessions: BTreeMap::new(),
+            arrivals: Arrivals::default(),
+            deposed: None,
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,
@@ -69,21 +78,23 @@ impl State {
             requests: Vec::new(),
             wakers: Vec::new(),
             retired: Vec::new(),
+            suspended: Duration::ZERO,
             latency: options.latency,
             start: Instant::now(),
             start_ms: options.start_ms,
         }
     }
 
-    /// Carries out one transaction, or nothing of it.
+    /// Carries out one transaction, or nothing of it. One that is refused uses its number up, as the
+    /// leader gives it before it looks.
     pub(super) fn transact<T, E>(
         &mut self,
         change: impl FnOnce(&mut Tree, &mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut transaction = Transaction::new(self.zxid + 1, self.now_ms());
+        self.zxid = transaction.zxid;
         match change(&mut self.tree, &mut transaction) {
             Ok(result) => {
-                self.zxid = transaction.zxid;
                 self.tree.commit(transaction.changes);
                 for (path, event) in transaction.events {
                     self.tell_watches(&path, event);
@@ -104,14 +115,28 @@ impl State {
 
     /// Sends an event to a watch, behind the replies that its session was sent before.
     pub(super) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
-        self.note_applied(session, self.zxid);
+        self.note_applied(session, self.zxid_of(session));
         let delivery = self.next_delivery(session);
+        self.wakers
+            .extend(self.watches.fire(number, Fired { event, delivery }));
+    }
+
+    /// The same of a watch that was set again, some time after the one before.
+    pub(super) fn fire_again(&mut self, number: u64, session: i64, event: NodeEvent) {
+        self.note_applied(session, self.zxid_of(session));
+        let pause = self.faults.watches_again_delay(&mut self.random);
+        let delivery = self.next_delivery_after(session, pause);
         self.wakers
             .extend(self.watches.fire(number, Fired { event, delivery }));
     }
 
     /// Sends a reply or event to a session; it never arrives before the one sent last.
     pub(super) fn next_delivery(&mut self, session: i64) -> Delivery {
+        self.next_delivery_after(session, Duration::ZERO)
+    }
+
+    /// The same after a pause behind the one sent last.
+    fn next_delivery_after(&mut self, session: i64, pause: Duration) -> Delivery {
         let delay = self
             .latency
             .saturating_add(self.faults.delay(&mut self.random));
@@ -120,6 +145,10 @@ impl State {
         };
         if !delay.is_zero() || record.last_due.is_some() {
             record.last_due = record.last_due.max(Instant::now().checked_add(delay));
+        }
+        if !pause.is_zero() {
+            let last = record.last_due.unwrap_or_else(Instant::now);
+            record.last_due = last.max(Instant::now()).checked_add(pause);
         }
         Delivery {
             due: record.last_due,
@@ -156,16 +185,17 @@ impl State {
         }
     }
 
-    // A session that is disconnected learns of the change when it sets its watches again.
+    // A session that is disconnected, or connected to the deposed leader, learns of the change when
+    // it sets its watches again.
     fn tell_watches(&mut self, path: &str, event: NodeEvent) {
         for (number, session) in self.watches.armed_on(path) {
-            if self.is_connected(session) {
+            if self.is_connected(session) && !self.is_behind(session) {
                 self.fire(number, session, event);
             }
         }
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         let elapsed = Instant::now().saturating_duration_since(self.start);
         self.start_ms
             .saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))

@@ -66,7 +66,7 @@ impl Node {
 }
 
 /// All znodes, and what they were a short while ago.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     nodes: BTreeMap<NodePath, Node>,
     history: History,
@@ -106,11 +106,16 @@ impl Tree {
             .collect()
     }
 
-    /// The older states of a directory that a session may be shown which has seen `floor`.
-    pub(super) fn older_views(&self, path: &NodePath, floor: i64) -> Vec<i64> {
-        self.nodes.get(path).map_or_else(Vec::new, |directory| {
-            self.history.views_since(path, floor.max(directory.czxid))
-        })
+    /// The older states of some directories that a session may be shown which has seen `floor`: in
+    /// all of them these existed.
+    pub(super) fn older_views(&self, paths: &[NodePath], floor: i64) -> Vec<i64> {
+        let directories = paths.iter().filter_map(|path| self.nodes.get(path));
+        let floor = directories.fold(floor, |floor, directory| floor.max(directory.czxid));
+        let views = paths
+            .iter()
+            .flat_map(|path| self.history.views_since(path, floor));
+        let views: BTreeSet<i64> = views.collect();
+        views.into_iter().collect()
     }
 
     /// Names of the children as a replica shows them that has applied `zxid` and no more, sorted.

@@ -107,6 +107,14 @@ impl Watches {
         known
     }
 
+    /// The last transaction that the events of a session which have arrived tell of.
+    pub(super) fn told(&self, session: i64, now: Instant) -> i64 {
+        let own = self.watches.values().filter(|it| it.session == session);
+        let deliveries = own.filter_map(|watch| Some(watch.fired?.delivery));
+        let arrived = deliveries.filter(|it| it.due.is_none_or(|due| due <= now));
+        arrived.map(|it| it.zxid).max().unwrap_or(0)
+    }
+
     /// The event of a watch, if it has fired; and a waker to drop.
     pub(super) fn poll(&mut self, number: u64, waker: &Waker) -> (Poll<Fired>, Option<Waker>) {
         let Some(watch) = self.watches.get_mut(&number) else {

@@ -218,6 +218,9 @@ impl Contender {
             }
             Action::MakeParents(members) => self.start(Slot::Members, What::Parents(members)),
             Action::Search(members) => self.start(Slot::Members, What::Search(members)),
+            Action::Adopt(member, name) => self.made[member] = Some(id_of(&name)),
+            // The deadline always lies ahead here.
+            Action::Commit => {}
             Action::List(member) => self.start(Slot::List(member), What::List(member)),
             Action::Stat(member) => {
                 if let Some(id) = self.made[member] {
@@ -360,20 +363,13 @@ impl Contender {
         }
         match &event {
             Event::OwnWatched(member) => self.own_watches[*member] = true,
-            Event::NoParent => self.note(|_| None),
-            Event::Entered(entries) => self.note(|it| Some(id_of(&entries[it].node.name))),
-            Event::Searched(found) => {
-                self.note(|it| found[it].as_ref().map(|found| id_of(&found.name)));
+            Event::Entered(entries) => {
+                for (member, entry) in self.entering.iter().zip(entries) {
+                    self.made[*member] = Some(id_of(&entry.node.name));
+                }
             }
             _ => {}
         }
         event
-    }
-
-    /// `search` asks for the members of the last create too, so both have the same order.
-    fn note(&mut self, made: impl Fn(usize) -> Option<u8>) {
-        for (index, member) in self.entering.iter().enumerate() {
-            self.made[*member] = made(index);
-        }
     }
 }

@@ -73,10 +73,15 @@ impl World {
                 Event::ParentsMade
             }
             What::Search(members) => {
-                // It begins with a `sync`.
+                // It begins with a commit.
                 self.apply_all(index);
                 let it = &self.contenders[index];
-                let find = |member: &usize| self.found(index, it.entered[*member].as_ref()?.id);
+                let made = |member: &usize| it.entered[*member].iter().map(|lock| lock.id);
+                let find = |member| {
+                    made(member)
+                        .filter_map(|id| self.found(index, id))
+                        .collect()
+                };
                 Event::Searched(members.iter().map(find).collect())
             }
             What::List(member) => Event::Listed(member, self.list(index, member)),

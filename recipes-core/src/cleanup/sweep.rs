@@ -1,0 +1,155 @@
+//! Looks for what an outage has left behind: nodes of sessions that are over, and what creates of
+//! unknown outcome have made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::{Deleted, Job, Target, current_epoch, delete_all, while_serving};
+use crate::epoch::Epoch;
+use crate::node_name;
+use crate::nodes::{Nodes, NodesError, commit};
+use crate::retry::Backoff;
+use crate::session::Phase;
+
+/// Directories of one listing, and nodes of one transaction.
+const TOGETHER_MAX: usize = 32;
+
+/// Looks until all is known to be gone, or refused; returns what is not, once the epoch is another.
+pub(super) async fn sweep(mut jobs: Vec<Job>, mut phase: watch::Receiver<Phase>) -> Vec<Job> {
+    let mut backoff = Backoff::default();
+    let Some(epoch) = current_epoch(&mut phase).await else {
+        jobs.iter_mut().for_each(Job::gone_with_session);
+        return Vec::new();
+    };
+    while !jobs.is_empty() {
+        match while_serving(&mut phase, &epoch, look(&epoch, &mut jobs)).await {
+            None => break,
+            Some(Ok(())) => {}
+            Some(Err(error)) => debug!(%error, "clean-up will be tried again"),
+        }
+        if !jobs.is_empty() {
+            backoff.wait().await;
+        }
+    }
+    jobs
+}
+
+/// Looks once, and takes out what is over.
+async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
+    let nodes = epoch.nodes()?;
+    let directories: BTreeSet<String> = jobs.iter().flat_map(directories_of).collect();
+    let directories: Vec<&str> = directories.iter().map(String::as_str).collect();
+    // A create of this session may be on its way, or the server lag behind it. Those of sessions that
+    // are over go with them.
+    let is_open =
+        |job: &Job| matches!(job.target, Target::MadeWith { .. }) && job.made_in == epoch.number;
+    let any_open = jobs.iter().any(is_open);
+    if let Some(first) = directories.first().filter(|_| any_open) {
+        commit(&*nodes, first).await?;
+    }
+    let mut listings = BTreeMap::new();
+    for some in directories.chunks(TOGETHER_MAX) {
+        let listed = nodes.list_all(some).await?;
+        listings.extend(some.iter().copied().zip(listed));
+    }
+    let mut found: Vec<Result<Vec<String>, NodesError>> = Vec::new();
+    for job in jobs.iter() {
+        found.push(nodes_of(job, &listings)?);
+    }
+    drop(listings);
+    let all = found.iter().flatten().flatten().cloned().collect();
+    let refused = delete_each(&*nodes, all).await?;
+    for (mut job, found) in std::mem::take(jobs).into_iter().zip(found) {
+        let error = match &found {
+            Ok(paths) => paths.iter().find_map(|path| refused.get(path)),
+            Err(error) => Some(error),
+        };
+        job.answer(match error {
+            Some(error) => Deleted::Refused(error.clone()),
+            None if job.made_in == epoch.number => Deleted::ByUs,
+            None => Deleted::WithSession,
+        });
+    }
+    Ok(())
+}
+
+fn directories_of(job: &Job) -> Vec<String> {
+    match &job.target {
+        Target::Nodes(paths) => paths.iter().map(|path| split(path).0.to_owned()).collect(),
+        Target::MadeWith { directory, .. } => vec![directory.clone()],
+    }
+}
+
+/// The paths of directory and name.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+type Listings<'a> = BTreeMap<&'a str, Result<Vec<String>, NodesError>>;
+
+/// The nodes of a job that are listed; a refusal, or the error of the whole.
+fn nodes_of(
+    job: &Job,
+    listings: &Listings<'_>,
+) -> Result<Result<Vec<String>, NodesError>, NodesError> {
+    let children = |directory: &str| match listings.get(directory) {
+        Some(Ok(children)) => Ok(children.as_slice()),
+        Some(Err(NodesError::NoNode)) | None => Ok([].as_slice()),
+        Some(Err(error)) => Err(error.clone()),
+    };
+    let found = || match &job.target {
+        Target::MadeWith { directory, uuid } => {
+            let protection = node_name::protection(*uuid);
+            let ours = children(directory)?.iter();
+            let ours = ours.filter(|name| name.starts_with(&protection));
+            Ok(ours.map(|name| format!("{directory}/{name}")).collect())
+        }
+        Target::Nodes(paths) => {
+            let mut ours = Vec::new();
+            for path in paths {
+                let (directory, name) = split(path);
+                match children(directory) {
+                    Ok(children) if children.iter().all(|child| child != name) => {}
+                    // What may not be listed may be deleted for all that.
+                    Ok(_) | Err(NodesError::NoAuth) => ours.push(path.clone()),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(ours)
+        }
+    };
+    match found() {
+        Err(error) if error.is_lasting() => Ok(Err(error)),
+        Err(error) => Err(error),
+        Ok(found) => Ok(Ok(found)),
+    }
+}
+
+/// Deletes nodes, as many together as may be; returns those that may not be deleted.
+async fn delete_each(
+    nodes: &dyn Nodes,
+    paths: BTreeSet<String>,
+) -> Result<BTreeMap<String, NodesError>, NodesError> {
+    let paths: Vec<String> = paths.into_iter().collect();
+    let mut refused = BTreeMap::new();
+    for some in paths.chunks(TOGETHER_MAX) {
+        match delete_all(nodes, some).await {
+            Ok(()) => {}
+            Err(error) if error.is_lasting() => {
+                for path in some {
+                    match nodes.delete(path).await {
+                        Ok(()) | Err(NodesError::NoNode) => {}
+                        Err(error) if error.is_lasting() => {
+                            refused.insert(path.clone(), error);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
+}

@@ -1,0 +1,53 @@
+//! Which connection of a session this is.
+
+use std::fmt;
+use std::sync::Mutex;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use tokio::task::unconstrained;
+
+use crate::nodes::{Connection, Nodes};
+use crate::sync::lock;
+
+/// Numbers the connections of one session.
+///
+/// Watches and answers vouch for what they told only while the connection is the one on which they
+/// came. The client says that a connection is lost before it hands out anything of the next, so
+/// whoever asks here behind an event or an answer hears of it.
+pub(crate) struct Connections(Mutex<Seen>);
+
+struct Seen {
+    changes: BoxStream<'static, Connection>,
+    number: u64,
+    is_up: bool,
+}
+
+impl Connections {
+    pub(crate) fn of(nodes: &dyn Nodes) -> Self {
+        Self(Mutex::new(Seen {
+            changes: nodes.connection().fuse().boxed(),
+            number: 1,
+            is_up: true,
+        }))
+    }
+
+    /// The number of the connection, `None` while there is none.
+    pub(crate) fn current(&self) -> Option<u64> {
+        let mut seen = lock(&self.0);
+        // Also where the task has had its share of the runtime: what has arrived must be seen. Ends
+        // with what has happened until now.
+        while let Some(Some(change)) = unconstrained(seen.changes.next()).now_or_never() {
+            // One that came back may be told as a single change.
+            seen.number += 1;
+            seen.is_up = change == Connection::Connected;
+        }
+        seen.is_up.then_some(seen.number)
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connections").field(&self.current()).finish()
+    }
+}

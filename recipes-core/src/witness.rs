@@ -1,0 +1,208 @@
+//! [`Nodes`] that notes what every answer proves.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Moment};
+use crate::evidence::{Evidence, Proof};
+use crate::nodes::{
+    Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
+    Nodes, NodesError, Reply,
+};
+use crate::sync::lock;
+
+/// The highest transaction number that a session has seen, over all its epochs.
+#[derive(Debug, Default)]
+pub(crate) struct HighestNumber(AtomicI64);
+
+impl HighestNumber {
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn see(&self, number: i64) {
+        self.0.fetch_max(number, Ordering::SeqCst);
+    }
+
+    fn see_stat(&self, stat: &NodeStat) {
+        self.see(stat.czxid.max(stat.mzxid).max(stat.pzxid));
+    }
+}
+
+/// What the answers of one ZooKeeper session prove.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) clock: Clock,
+    pub(crate) evidence: Mutex<Evidence>,
+    pub(crate) highest: Arc<HighestNumber>,
+    /// Told when a lapse was noticed.
+    pub(crate) lapsed: Arc<Notify>,
+}
+
+impl Ledger {
+    fn note(&self, proof: Option<Proof>, sent: Moment) {
+        let Some(proof) = proof else {
+            return;
+        };
+        if lock(&self.evidence).note(proof, sent, self.clock.now()) {
+            self.lapsed.notify_one();
+        }
+    }
+}
+
+/// What the answer to a write proves. A refusal by the tree is committed as well, in its place
+/// among the transactions (`PrepRequestProcessor` makes it an error transaction); one by a server
+/// that did not ask the leader is not.
+fn proof_of_write(error: Option<&NodesError>) -> Option<Proof> {
+    match error {
+        None
+        | Some(
+            NodesError::NoNode
+            | NodesError::NodeExists
+            | NodesError::BadVersion
+            | NodesError::NoAuth,
+        ) => Some(Proof::Quorum),
+        Some(_) => None,
+    }
+}
+
+/// The operations of one session, with a record of what its answers prove: every request is in it,
+/// whoever sends it.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    nodes: Arc<dyn Nodes>,
+    ledger: Arc<Ledger>,
+}
+
+impl Witness {
+    pub(crate) fn new(nodes: Arc<dyn Nodes>, ledger: Arc<Ledger>) -> Self {
+        Self { nodes, ledger }
+    }
+
+    /// Sends a write and notes its answer.
+    fn write<'a, T: 'a, E: 'a>(
+        &self,
+        reply: impl FnOnce() -> BoxFuture<'a, Result<T, E>>,
+        source: impl Fn(&E) -> &NodesError + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, E>>
+    where
+        T: Send,
+        E: Send,
+    {
+        let ledger = Arc::clone(&self.ledger);
+        // Before it is sent.
+        let sent = ledger.clock.now();
+        let reply = reply();
+        let noted = reply.inspect(move |answer| {
+            ledger.note(proof_of_write(answer.as_ref().err().map(&source)), sent);
+        });
+        noted.boxed()
+    }
+}
+
+impl Nodes for Witness {
+    fn session(&self) -> i64 {
+        self.nodes.session()
+    }
+
+    fn chroot_len(&self) -> usize {
+        self.nodes.chroot_len()
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        self.nodes.session_timeout()
+    }
+
+    fn connection(&self) -> BoxStream<'static, Connection> {
+        self.nodes.connection()
+    }
+
+    fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
+        let created = self.write(|| self.nodes.create(node), |error| error);
+        created
+            .inspect(|answer| {
+                if let Some(number) = answer.as_ref().ok().and_then(|created| created.czxid) {
+                    self.ledger.highest.see(number);
+                }
+            })
+            .boxed()
+    }
+
+    fn delete(&self, path: &str) -> Reply<'static, ()> {
+        self.write(|| self.nodes.delete(path), |error| error)
+    }
+
+    fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
+        self.nodes.list(path)
+    }
+
+    fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        self.nodes.list_all(paths)
+    }
+
+    fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
+        let read = self.nodes.read(path);
+        read.inspect(|read| {
+            if let Ok(Some((_, stat))) = read {
+                self.ledger.highest.see_stat(stat);
+            }
+        })
+        .boxed()
+    }
+
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        let stat = self.nodes.stat(path);
+        stat.inspect(|stat| {
+            if let Ok(Some(stat)) = stat {
+                self.ledger.highest.see_stat(stat);
+            }
+        })
+        .boxed()
+    }
+
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
+        let watched = self.nodes.watch(path);
+        watched
+            .inspect(|watched| {
+                if let Ok(Some((_, stat, _))) = watched {
+                    self.ledger.highest.see_stat(stat);
+                }
+            })
+            .boxed()
+    }
+
+    fn sync(&self, path: &str) -> Reply<'_, ()> {
+        let sent = self.ledger.clock.now();
+        let synced = self.nodes.sync(path);
+        synced
+            .inspect(move |answer| {
+                let proof = answer.is_ok().then_some(Proof::Leader);
+                self.ledger.note(proof, sent);
+            })
+            .boxed()
+    }
+
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        let done = self.write(|| self.nodes.multi(operations), |error| &error.source);
+        done.inspect(|answer| {
+            for done in answer.iter().flatten() {
+                match done {
+                    NodeOpDone::Created(created) => {
+                        if let Some(number) = created.czxid {
+                            self.ledger.highest.see(number);
+                        }
+                    }
+                    NodeOpDone::Set(stat) => self.ledger.highest.see_stat(stat),
+                    NodeOpDone::Deleted | NodeOpDone::Checked => {}
+                }
+            }
+        })
+        .boxed()
+    }
+}
