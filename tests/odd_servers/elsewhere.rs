@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use recipes_testing::history::monotonic_now;
 use recipes_testing::{Cut, Direction, FaultProxy, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
-use zookeeper_recipes::{AcquireError, GuardState, InterProcessMutex, LostReason, SessionHealth};
+use zookeeper_recipes::{
+    AcquireError, FencingToken, GuardState, InterProcessMutex, LostReason, SessionHealth,
+};
 
 use crate::{
     ASK_AGAIN, LONG, PATH, PATIENCE, await_health, await_held, await_queue, children, connect,
@@ -37,10 +38,10 @@ fn welcomes(proxy: &FaultProxy) -> usize {
     answers.count()
 }
 
-/// The transactions of an ensemble, and so its tokens, start anew with its data: the next holder
-/// has a lower one. A store that remembers the highest token refuses it.
+/// The transactions of an ensemble, and so its tokens, start anew with its data. Who has seen higher
+/// ones is not granted a lower one unnoticed: that session is over, and says why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_that_forgot_everything_costs_the_holder_its_lock_and_lets_the_waiter_in() {
+async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_serves_new_ones() {
     let session_timeout = Duration::from_secs(6);
     let server = ZooKeeperServer::start().await.unwrap();
     advance(&server).await;
@@ -49,35 +50,50 @@ async fn server_that_forgot_everything_costs_the_holder_its_lock_and_lets_the_wa
     let waiting = connect(&server.connect_string(), session_timeout).await;
     let held = mutex(&holding).acquire().await.unwrap();
     let waiter = mutex(&waiting);
-    let waiter = tokio::spawn(async move {
-        let granted = waiter.acquire().await.unwrap();
-        (monotonic_now(), granted)
-    });
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
     await_queue(&operator, 2).await;
-    let told = tokio::spawn({
-        let lost = held.lost();
-        async move { (lost.await, monotonic_now()) }
-    });
 
     forget_everything(&server).await;
-    let (granted_at, granted) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
-    assert!(!held.is_valid(), "two hold");
-    let (lost, told_at) = timeout(PATIENCE, told).await.unwrap().unwrap();
-    assert!(told_at < granted_at, "told too late");
+    let refused = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    assert_store_forgot(refused.unwrap_err(), held.fencing_token());
+    await_health(&waiting, SessionHealth::StoreForgot).await;
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
     // By the server, where it has had as many transactions as the session has seen by then.
     let is_told = matches!(
         lost.reason,
         LostReason::DeadlinePassed | LostReason::SessionExpired
     );
     assert!(is_told, "{lost}");
-    assert!(waiting.epoch() > 1);
-    assert!(granted.fencing_token() < held.fencing_token());
-
+    assert!(!held.is_valid());
+    held.reenter().unwrap_err();
+    let token = held.fencing_token();
     held.release().await.unwrap_err();
+    for session in [&holding, &waiting] {
+        let again = timeout(PATIENCE, mutex(session).acquire()).await.unwrap();
+        assert_store_forgot(again.unwrap_err(), token);
+        assert_eq!(session.health(), SessionHealth::StoreForgot);
+    }
+    let operator = server.client().await.unwrap();
+    await_queue(&operator, 0).await;
+
+    // Lower: what remembers the highest token refuses it until somebody has seen to that.
+    let fresh = connect(&server.connect_string(), session_timeout).await;
+    let granted = mutex(&fresh).acquire().await.unwrap();
+    assert!(granted.fencing_token() < token);
+    granted.verify().await.unwrap();
     granted.release().await.unwrap();
-    let again = mutex(&holding).acquire().await.unwrap();
-    again.release().await.unwrap();
-    await_queue(&server.client().await.unwrap(), 0).await;
+    await_queue(&operator, 0).await;
+}
+
+fn assert_store_forgot(error: AcquireError, token: FencingToken) {
+    match error {
+        AcquireError::StoreForgot { path, seen, now } => {
+            assert_eq!(path, PATH);
+            assert!(seen >= token.as_i64(), "{seen} seen, and {token}");
+            assert!(now < seen, "{now} after {seen}");
+        }
+        other => panic!("{other}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

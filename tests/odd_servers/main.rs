@@ -7,9 +7,11 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test that cannot go on has failed"
 )]
 
+mod deposed;
 mod elsewhere;
 mod refusing;
 mod slow;
