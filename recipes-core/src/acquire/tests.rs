@@ -765,3 +765,13 @@ fn nothing_is_entered_while_a_search_is_under_way() {
         ]
     );
 }
+
+/// The driver looks at its own nodes once more before it makes a grant.
+#[test]
+fn a_grant_that_changed_data_took_back_is_made_once_the_node_is_watched_again() {
+    let mut acquire = waiting(&[3]);
+    let granted = [Action::Grant(vec![node(5)])];
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), granted);
+    assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
+    assert_eq!(acquire.step(Event::OwnWatched(0)), granted);
+}
