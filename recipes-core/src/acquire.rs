@@ -409,10 +409,18 @@ impl Acquire {
             return Vec::new();
         };
         known.own_watched = is_watched;
-        if is_watched || known.stage.node().is_none() {
+        if known.stage.node().is_none() {
             return Vec::new();
         }
-        vec![Action::WatchOwn(member)]
+        if !is_watched {
+            return vec![Action::WatchOwn(member)];
+        }
+        let is_admitted = |it: &Member| matches!(it.stage, Stage::Admitted(_));
+        if self.members.iter().all(is_admitted) {
+            // Its data changed when all was granted, which took the grant back.
+            return self.settle();
+        }
+        Vec::new()
     }
 
     /// What was listed or watched over the connection before may have changed unheard: own nodes are

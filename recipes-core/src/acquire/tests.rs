@@ -509,3 +509,269 @@ fn a_negative_sequence_that_is_found_again_is_refused() {
     let actions = acquire.step(Event::Searched(vec![vec![wrapped]]));
     assert_eq!(actions, [Action::Fail(failure)]);
 }
+
+fn reconnected(acquire: &mut Acquire) -> Vec<Action> {
+    acquire.step(Event::Reconnected)
+}
+
+#[test]
+fn a_new_connection_leaves_a_probe_a_create_and_a_search_alone() {
+    let mut probing = started(1, Patience::Try);
+    assert_eq!(reconnected(&mut probing), []);
+    assert_eq!(
+        probing.step(Event::Probed(vec![vec![]])),
+        [Action::Enter(vec![0])]
+    );
+    let mut acquire = started(1, Patience::Wait);
+    assert_eq!(reconnected(&mut acquire), []);
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
+    assert_eq!(reconnected(&mut acquire), []);
+    let actions = acquire.step(Event::Searched(vec![vec![found(4, SESSION)]]));
+    assert_eq!(actions, [Action::Adopt(0, name(4)), Action::List(0)]);
+}
+
+#[test]
+fn a_listing_of_the_connection_before_is_asked_for_again_and_what_was_gone_is_forgotten() {
+    let mut acquire = waiting(&[2, 3]);
+    acquire.step(Event::BlockerGone(0, name(2)));
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
+    assert_eq!(reconnected(&mut acquire), [Action::List(0)]);
+    // The server lags, and tells when node 3 goes.
+    let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
+    assert_eq!(
+        actions,
+        [Action::WatchOwn(0), Action::Watch(0, names(&[3]))]
+    );
+}
+
+#[test]
+fn a_waiter_watches_its_own_nodes_before_the_ones_ahead_over_a_new_connection() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[5, 6, 7])]));
+    acquire.step(Event::OwnWatched(0));
+    acquire.step(Event::OwnWatched(1));
+    assert_eq!(
+        reconnected(&mut acquire),
+        [
+            Action::WatchOwn(0),
+            Action::WatchOwn(1),
+            Action::Watch(1, names(&[5, 6])),
+        ]
+    );
+}
+
+#[test]
+fn a_deletion_that_is_heard_before_the_own_node_is_watched_again_is_no_grant() {
+    let mut acquire = waiting(&[3]);
+    reconnected(&mut acquire);
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    // An operator deleted ours while nobody was connected.
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[6]))),
+        [Action::Enter(vec![0])]
+    );
+}
+
+#[test]
+fn a_grant_over_a_new_connection_is_listed_for_again() {
+    let mut acquire = started(2, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[7])]));
+    assert_eq!(actions, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        reconnected(&mut acquire),
+        [Action::List(0), Action::List(1)]
+    );
+    assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), []);
+    let granted = acquire.step(Event::Listed(0, names(&[0])));
+    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
+}
+
+#[test]
+fn a_grant_that_comes_too_late_is_made_once_the_session_is_known_to_live() {
+    let mut acquire = started(1, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(5, &[5])]));
+    assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
+    // Not watched: it is looked for behind the commit.
+    assert_eq!(acquire.step(Event::Committed), [Action::List(0)]);
+    let granted = acquire.step(Event::Listed(0, names(&[5])));
+    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+
+    let mut acquire = waiting(&[3]);
+    acquire.step(Event::BlockerGone(0, name(3)));
+    assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
+    let granted = acquire.step(Event::Committed);
+    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+}
+
+#[test]
+fn the_own_node_that_goes_while_a_late_grant_is_proved_takes_the_grant_away() {
+    let mut acquire = waiting(&[3]);
+    acquire.step(Event::BlockerGone(0, name(3)));
+    assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
+    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+}
+
+#[test]
+fn of_several_nodes_of_ours_the_first_is_adopted_and_the_others_are_withdrawn() {
+    let mut acquire = started(1, Patience::Wait);
+    acquire.step(Event::EnterUnknown);
+    let all = vec![
+        found(6, SESSION),
+        found(3, SESSION + 1),
+        found(4, SESSION),
+        found(7, SESSION),
+    ];
+    let actions = acquire.step(Event::Searched(vec![all]));
+    assert_eq!(
+        actions,
+        [
+            Action::Withdraw(vec![(0, name(3)), (0, name(6)), (0, name(7))]),
+            Action::Adopt(0, name(4)),
+            Action::List(0),
+        ]
+    );
+    // Its own later nodes are not in its way.
+    let granted = acquire.step(Event::Listed(0, names(&[4, 6, 7])));
+    assert_eq!(granted, [Action::Grant(vec![node(4)])]);
+}
+
+#[test]
+fn a_set_of_which_a_part_is_found_enters_the_rest() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::EnterUnknown);
+    let actions = acquire.step(Event::Searched(vec![vec![], vec![found(4, SESSION)]]));
+    assert_eq!(
+        actions,
+        [
+            Action::Adopt(1, name(4)),
+            Action::List(1),
+            Action::Enter(vec![0])
+        ]
+    );
+}
+
+/// One that rejoined with node 6 behind node 3, and was watched in its old place.
+fn rejoined() -> Acquire {
+    let mut acquire = waiting(&[3]);
+    acquire.step(Event::OwnGone(0));
+    let actions = acquire.step(Event::Entered(vec![entry(6, &[3, 6])]));
+    assert_eq!(
+        actions,
+        [Action::WatchOwn(0), Action::Watch(0, names(&[3]))]
+    );
+    acquire
+}
+
+#[test]
+fn the_watch_of_an_old_node_does_not_count_for_the_new_one() {
+    let mut acquire = rejoined();
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    // Nor where the new one is a node that was found.
+    let mut acquire = waiting(&[3]);
+    acquire.step(Event::OwnGone(0));
+    acquire.step(Event::EnterUnknown);
+    acquire.step(Event::Searched(vec![vec![found(6, SESSION)]]));
+    acquire.step(Event::Listed(0, names(&[3, 6])));
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+}
+
+#[test]
+fn a_deletion_seen_during_a_stale_listing_grants_nothing_without_the_own_watch() {
+    let mut acquire = rejoined();
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::List(0)]
+    );
+    // From before the deletion; ours may have gone with it, unheard.
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[3, 6]))),
+        [Action::List(0)]
+    );
+    acquire.step(Event::OwnWatched(0));
+    let granted = acquire.step(Event::Listed(0, names(&[3, 6])));
+    assert_eq!(granted, [Action::Grant(vec![node(6)])]);
+}
+
+#[test]
+fn the_number_of_one_create_is_not_given_to_the_nodes_of_another() {
+    let mut acquire = started(2, Patience::Wait);
+    let unknown = |sequence, children: &[u32]| Entry {
+        node: Node {
+            czxid: None,
+            ..node(sequence)
+        },
+        children: Some(names(children)),
+    };
+    acquire.step(Event::Entered(vec![
+        unknown(5, &[3, 5]),
+        unknown(7, &[7]),
+    ]));
+    acquire.step(Event::OwnWatched(0));
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::Enter(vec![1])]
+    );
+    let actions = acquire.step(Event::Entered(vec![unknown(8, &[8])]));
+    assert_eq!(actions, [Action::Stat(0)]);
+    assert_eq!(
+        acquire.step(Event::Stated(0, Some(found(5, SESSION)))),
+        [Action::Stat(1)]
+    );
+    let granted = acquire.step(Event::Stated(1, Some(found(8, SESSION))));
+    assert_eq!(granted, [Action::Grant(vec![node(5), node(8)])]);
+}
+
+#[test]
+fn every_member_of_a_set_is_looked_at_for_a_writer_of_a_former_session() {
+    let members = [(LockKind::Mutex, Place::Tail), BESIDE];
+    for patience in [Patience::Wait, Patience::Try] {
+        let mut acquire = Acquire::new(members, patience);
+        assert_eq!(
+            acquire.step(Event::SessionStarted(SESSION + 1)),
+            [Action::Fail(Failure::WriterGone { member: 1 })]
+        );
+    }
+}
+
+#[test]
+fn nothing_is_entered_while_a_search_is_under_way() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(5, &[3, 5]), entry(7, &[7])]));
+    acquire.step(Event::OwnWatched(0));
+    assert_eq!(
+        acquire.step(Event::BlockerGone(0, name(3))),
+        [Action::Enter(vec![1])]
+    );
+    assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![1])]);
+    // The later node may be there.
+    assert_eq!(acquire.step(Event::OwnGone(0)), []);
+    let actions = acquire.step(Event::Searched(vec![vec![found(8, SESSION)]]));
+    assert_eq!(actions, [Action::Adopt(1, name(8)), Action::List(1)]);
+    let actions = acquire.step(Event::Listed(1, names(&[8])));
+    assert_eq!(
+        actions,
+        [
+            Action::Withdraw(vec![(1, name(8))]),
+            Action::Enter(vec![0, 1])
+        ]
+    );
+}
+
+/// The driver looks at its own nodes once more before it makes a grant.
+#[test]
+fn a_grant_that_changed_data_took_back_is_made_once_the_node_is_watched_again() {
+    let mut acquire = waiting(&[3]);
+    let granted = [Action::Grant(vec![node(5)])];
+    assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), granted);
+    assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
+    assert_eq!(acquire.step(Event::OwnWatched(0)), granted);
+}
