@@ -326,3 +326,6 @@ async fn find_and_delete(nodes: &dyn Nodes, directory: &str, uuid: Uuid) -> Resu
     let paths: Vec<_> = ours.map(|name| format!("{directory}/{name}")).collect();
     delete_all(nodes, &paths).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -330,3 +330,6 @@ impl Drop for Contending {
         drop(stakes);
     }
 }
+
+#[cfg(test)]
+mod tests;

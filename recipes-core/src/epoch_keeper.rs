@@ -401,3 +401,6 @@ async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
     *running = None;
     output
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,3 +206,6 @@ impl Nodes for Witness {
         .boxed()
     }
 }
+
+#[cfg(test)]
+mod tests;
