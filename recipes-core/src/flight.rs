@@ -314,17 +314,19 @@ impl<'a> Flight<'a> {
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
         // For the waker; what the connection is by now is asked of the epoch.
         while let Poll::Ready(Some(_)) = self.changes.poll_next_unpin(cx) {}
-        if self.epoch.connection().is_none() {
-            // Nothing counts that was heard before there is another.
-            return Poll::Pending;
-        }
+        // Without a connection no watch counts, and nothing is granted; a server that only reads
+        // answers all the same.
+        let is_up = self.epoch.connection().is_some();
         if let Some(news) = self.poll_news(cx) {
             return Poll::Ready(Ok(Done::Event(news)));
         }
         for index in 0..self.slots.len() {
-            let Some((_, request)) = self.slots.get_mut(index) else {
+            let Some((slot, request)) = self.slots.get_mut(index) else {
                 break;
             };
+            if !is_up && *slot != Slot::Members {
+                continue;
+            }
             let Poll::Ready(done) = request.poll_unpin(cx) else {
                 continue;
             };
