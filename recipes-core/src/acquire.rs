@@ -84,6 +84,8 @@ pub(crate) struct Acquire {
     session: i64,
     creates: u32,
     parents_made: u8,
+    /// The connection is not the one any more over which a create or a search was sent.
+    is_outdated: bool,
 }
 
 impl Acquire {
@@ -106,6 +108,7 @@ impl Acquire {
             session: 0,
             creates: 0,
             parents_made: 0,
+            is_outdated: false,
         }
     }
 
@@ -118,7 +121,7 @@ impl Acquire {
             Event::Probed(listings) => self.probed(&listings),
             Event::Entered(entries) => self.entered(entries),
             Event::NoParent => self.no_parent(),
-            Event::ParentsMade => vec![Action::Enter(self.entering())],
+            Event::ParentsMade => self.enter(),
             Event::WriterGone(member) => vec![Action::Fail(Failure::WriterGone { member })],
             Event::EnterUnknown => self.search(),
             Event::Searched(found) => self.searched(found),
@@ -168,6 +171,11 @@ impl Acquire {
             .iter_mut()
             .skip(first)
             .for_each(|member| member.stage = Stage::Entering);
+        self.enter()
+    }
+
+    fn enter(&mut self) -> Vec<Action> {
+        self.is_outdated = false;
         vec![Action::Enter(self.entering())]
     }
 
@@ -211,11 +219,13 @@ impl Acquire {
             return Err(Failure::SequenceExhausted { member, sequence });
         }
         let creates = self.creates;
+        // Over the connection before, perhaps: then a listing of this one has to show it.
+        let seen_after = if self.is_outdated { 0 } else { creates };
         let Some(member) = self.members.get_mut(member) else {
             return Ok(false);
         };
         member.created_by = creates;
-        member.seen_after = creates;
+        member.seen_after = seen_after;
         member.own_watched = false;
         let queues = member.place == Place::Tail;
         member.stage = if queues {
@@ -239,6 +249,7 @@ impl Acquire {
     }
 
     fn search(&mut self) -> Vec<Action> {
+        self.is_outdated = false;
         let members = self.entering();
         members
             .iter()
@@ -276,7 +287,7 @@ impl Acquire {
         }
         match self.entering() {
             missing if missing.is_empty() => actions.extend(self.settle()),
-            missing => actions.push(Action::Enter(missing)),
+            _ => actions.extend(self.enter()),
         }
         actions
     }
@@ -427,6 +438,7 @@ impl Acquire {
     /// asked for again before anything is granted, and first.
     fn reconnected(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.is_outdated = true;
         for (index, member) in self.members.iter_mut().enumerate() {
             member.own_watched = false;
             member.seen_after = 0;

@@ -772,3 +772,17 @@ fn a_grant_that_changed_data_took_back_is_made_once_the_node_is_watched_again() 
     assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
     assert_eq!(acquire.step(Event::OwnWatched(0)), granted);
 }
+
+#[test]
+fn a_reader_beside_its_writer_that_was_made_over_the_connection_before_is_listed() {
+    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    acquire.step(Event::SessionStarted(SESSION));
+    assert_eq!(reconnected(&mut acquire), []);
+    let beside = Event::Entered(vec![Entry {
+        node: node(5),
+        children: None,
+    }]);
+    assert_eq!(acquire.step(beside), [Action::List(0)]);
+    let granted = acquire.step(Event::Listed(0, names(&[5])));
+    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+}
