@@ -45,7 +45,7 @@ fn node_of(guard: &MutexGuard) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_are_held_on_over_a_reconnect() {
+async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
     let ensemble = TestEnsemble::Real(server);
@@ -80,7 +80,7 @@ async fn they_are_held_on_over_a_reconnect() {
 
 /// The client counts whole paths.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn chroot_counts() {
+async fn chroot_counts_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let chroot = format!("/{}", "app".repeat(156));
     ensemble.create(&chroot, b"").await;

@@ -285,7 +285,7 @@ async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
 /// the ensemble gives every session its full time again. Curator takes the lock with it (`LockInternals`
 /// of 5.4), and loses it when the old session expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node() {
+async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let holding = ensemble.session().await;
     let waiting = ensemble
@@ -317,7 +317,7 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_without_a_server_does_not_wait_for_it() {
+async fn closing_without_a_server_does_not_wait_for_it_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let session = ensemble.session().await;
     mutex(&session)
@@ -342,7 +342,7 @@ async fn closing_without_a_server_does_not_wait_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn session_from_a_client_that_is_over_ends_every_acquire() {
+async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let client = server.client().await.unwrap();
     server.expire(client.session_id().0).await.unwrap();
@@ -362,7 +362,7 @@ async fn session_from_a_client_that_is_over_ends_every_acquire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node() {
+async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let client = server.client().await.unwrap();
     let ensemble = TestEnsemble::Real(server);

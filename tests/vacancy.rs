@@ -294,7 +294,8 @@ async fn node_whose_deletion_is_not_known_of_is_looked_for() {
 
 /// The node is gone either way, but with the directory that it was in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_next() {
+async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_next_on_a_real_server()
+ {
     let (ensemble, proxy, ours) = proxied().await;
     let theirs = ensemble.session().await;
     let (lock, other) = (mutex(&ours), mutex(&theirs));
@@ -324,7 +325,7 @@ async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_
 
 /// A client that has more to watch again than a request holds (128 KiB) never gets back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn session_with_many_locks_for_itself_survives_a_reconnect() {
+async fn session_with_many_locks_for_itself_survives_a_reconnect_on_a_real_server() {
     let (_ensemble, proxy, session) = proxied().await;
     let long = "x".repeat(900);
     let paths = (0..160).map(|number| format!("/{long}/{number}"));

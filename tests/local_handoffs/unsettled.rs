@@ -54,12 +54,12 @@ async fn release_with_a_transaction_on_its_way(handoffs: u32) {
 }
 
 #[tokio::test]
-async fn lock_is_not_handed_on_before_a_transaction_under_it_is_decided() {
+async fn lock_is_not_handed_on_before_a_transaction_under_it_is_decided_on_a_real_server() {
     release_with_a_transaction_on_its_way(9).await;
 }
 
 #[tokio::test]
-async fn lock_is_not_released_before_a_transaction_under_it_is_decided() {
+async fn lock_is_not_released_before_a_transaction_under_it_is_decided_on_a_real_server() {
     release_with_a_transaction_on_its_way(0).await;
 }
 

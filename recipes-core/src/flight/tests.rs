@@ -2,8 +2,7 @@ use futures::poll;
 
 use super::*;
 use crate::node_name::LockKind;
-use crate::nodes::Connection;
-use crate::nodes::EndReason;
+use crate::nodes::{Connection, EndReason};
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, node_watch, settle};
 
 fn targets(stage: &Stage, paths: &[&str]) -> Vec<Target> {

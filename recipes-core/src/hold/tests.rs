@@ -108,3 +108,14 @@ async fn lost_hold_is_told_to_its_owner_while_a_guard_of_it_lives() {
     assert!(guard.reenter().is_err());
     assert_eq!(guard.hold_count(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn lock_of_a_path_is_the_same_while_anybody_has_it() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = stage.lock("/a", 0);
+    let (reserved, hold) = reserve(&stage, &owner, 1);
+    drop(reserved);
+    // The last hold of it.
+    drop(hold);
+    assert!(Arc::ptr_eq(&lock, &stage.lock("/a", 0)));
+}

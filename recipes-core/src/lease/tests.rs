@@ -457,3 +457,46 @@ async fn watch_that_has_heard_of_the_end_hands_nothing_on() {
     drop(shared.lease.retire());
     assert!(shared.next().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn node_that_was_seen_is_watched_for_whoever_it_is_handed_on_to() {
+    let mut shared = handed_unwatched().await;
+    // At once, beside the question.
+    let asked = shared.stage.log().await;
+    assert!(asked.contains(&"watch /a/n1".to_owned()), "{asked:?}");
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_of_a_session_that_is_over_is_lost() {
+    let stage = Stage::new().await;
+    let early = stage.lease(1);
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    let lost = GuardState::Lost(LostReason::SessionExpired);
+    assert_eq!(early.state(), lost);
+    // Granted in the moment in which it ended, and not told with the others.
+    assert_eq!(stage.lease(2).state(), lost);
+    // The keeper is gone by now, and its reason stays.
+    assert_eq!(stage.epoch.link(), Link::Ended(LostReason::SessionExpired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lapse_from_before_the_hand_over_is_the_next_ones() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let nodes = stage.epoch.nodes().unwrap();
+    let mut written = nodes.delete("/x");
+    assert!(poll!(written.as_mut()).is_pending());
+    jump(T / 2);
+    let Some(Asked::Delete(_, answer)) = stage.nodes.asked() else {
+        panic!("no delete");
+    };
+    answer.send(Ok(())).unwrap();
+    written.await.unwrap();
+    assert_eq!(stage.epoch.lapses(), 1);
+    // Nobody has asked the first for its state.
+    let next = lease.successor();
+    assert_eq!(next.state(), GuardState::Lost(LostReason::DeadlinePassed));
+}

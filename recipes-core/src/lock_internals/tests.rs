@@ -4,7 +4,7 @@ use futures::poll;
 
 use super::*;
 use crate::nodes::Created;
-use crate::scripted::{Answer, Asked, Stage, node, settle};
+use crate::scripted::{Answer, Asked, Stage, node, settle, unknown};
 
 const OTHER: &str = "_c_00000000-0000-4000-8000-000000000001-lock-0000000000";
 
@@ -184,4 +184,48 @@ async fn set_ends_when_what_was_re_entered_is_lost() {
     let lost = both.now_or_never();
     assert!(matches!(lost, Some(Err(AcquireError::Lost(_)))), "{lost:?}");
     drop(held);
+}
+
+/// The connection broke before the server said whether there is a node.
+#[tokio::test(start_paused = true)]
+async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_the_same_name() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut requested = Vec::new();
+    for _ in 0..3 {
+        assert!(poll!(acquire.as_mut()).is_pending());
+        let mut listed = None;
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::Create(node, answer) => {
+                    requested.push(node.path);
+                    answer.send(Err(unknown())).unwrap();
+                }
+                Asked::List(_, answer) => listed = Some(answer),
+                Asked::Watch(_, answer) => assert!(answer.send(Ok(None)).is_ok()),
+                _ => {}
+            }
+        }
+        listed.unwrap().send(Ok(Vec::new())).unwrap();
+        assert!(poll!(acquire.as_mut()).is_pending());
+        // A leader that was deposed would answer a listing, and a sync.
+        let Some(Asked::Multi(operations, committed)) = stage.nodes.asked() else {
+            panic!("nothing is committed before the search");
+        };
+        assert_eq!(operations.len(), 1);
+        assert!(stage.nodes.asked().is_none(), "looked for too early");
+        committed.send(Ok(Vec::new())).unwrap();
+        assert!(poll!(acquire.as_mut()).is_pending());
+        let Some(Asked::List(_, listed)) = stage.nodes.asked() else {
+            panic!("not looked for");
+        };
+        listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
+    }
+    assert_eq!(requested.len(), 3);
+    // Whichever of them was carried out, it is found by its name.
+    assert!(
+        requested.iter().all(|it| *it == requested[0]),
+        "{requested:?}"
+    );
 }

@@ -40,9 +40,7 @@ impl Scene {
 
     /// Whether an answer that is good enough moved the deadline on as a commit does.
     fn is_committed(&self) -> bool {
-        let (_, proof) = lock(&self.ledger.evidence)
-            .next_beat(self.ledger.clock.now())
-            .unwrap();
+        let (_, proof) = lock(&self.ledger.evidence).next_beat(self.start).unwrap();
         // Without one, the beat after four seconds of syncs is a commit.
         proof == Proof::Leader
     }
