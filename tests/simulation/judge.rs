@@ -440,6 +440,12 @@ impl Judge {
         self.failure.get_or_insert(what);
     }
 
+    /// Nodes of guards that nobody has let go of.
+    pub(crate) fn held_nodes(&self) -> Vec<String> {
+        let held = self.holds.iter().filter(|it| it.guard.strong_count() > 0);
+        held.map(|hold| hold.node.clone()).collect()
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use world::Run;
 
-/// About a minute of two cores.
+/// About three minutes of two cores.
 const SEEDS: u64 = 20_000;
 /// Seeds that fail are listed up to this many.
 const FAILURES_MAX: u64 = 20;

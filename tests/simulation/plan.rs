@@ -40,6 +40,8 @@ pub(crate) enum Trouble {
     Renew,
     /// A session is cut off, and a node of its is deleted meanwhile.
     CutAndDelete,
+    /// A node is deleted that somebody holds, most often before it is watched.
+    DeleteHeld,
     /// A leader is deposed and does not notice.
     Depose,
     /// The machine sleeps.
@@ -61,7 +63,12 @@ const TROUBLES: [Trouble; 11] = [
 ];
 
 /// The same, each in a quarter of the worlds: they hide much of what the others do.
-const RARE_TROUBLES: [Trouble; 3] = [Trouble::CutAndDelete, Trouble::Depose, Trouble::Sleep];
+const RARE_TROUBLES: [Trouble; 4] = [
+    Trouble::CutAndDelete,
+    Trouble::DeleteHeld,
+    Trouble::Depose,
+    Trouble::Sleep,
+];
 
 /// One world.
 #[derive(Clone, Debug)]

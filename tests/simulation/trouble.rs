@@ -66,6 +66,12 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
             }
         }
         (Trouble::CutAndDelete, Some(id)) => cut_and_delete(world, random, id, timeout),
+        (Trouble::DeleteHeld, _) => {
+            let held = world.judge().held_nodes();
+            if !held.is_empty() {
+                remove(world, &pick(random, &held));
+            }
+        }
         (Trouble::Depose, _) => depose(world, random, timeout),
         (Trouble::Sleep, _) => sleep_for(world, random, timeout),
         (Trouble::Stop, _) => stop(world, below(random, timeout)),
