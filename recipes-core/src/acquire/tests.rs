@@ -711,10 +711,7 @@ fn the_number_of_one_create_is_not_given_to_the_nodes_of_another() {
         },
         children: Some(names(children)),
     };
-    acquire.step(Event::Entered(vec![
-        unknown(5, &[3, 5]),
-        unknown(7, &[7]),
-    ]));
+    acquire.step(Event::Entered(vec![unknown(5, &[3, 5]), unknown(7, &[7])]));
     acquire.step(Event::OwnWatched(0));
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
