@@ -335,3 +335,6 @@ async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesErro
     }
     refused
 }
+
+#[cfg(test)]
+mod tests;

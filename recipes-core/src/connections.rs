@@ -51,3 +51,6 @@ impl fmt::Debug for Connections {
         f.debug_tuple("Connections").field(&self.current()).finish()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

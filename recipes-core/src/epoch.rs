@@ -342,3 +342,6 @@ impl Drop for Contending {
         drop(stakes);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -410,3 +410,6 @@ async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
     *running = None;
     output
 }
+
+#[cfg(test)]
+mod tests;

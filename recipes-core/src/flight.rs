@@ -513,3 +513,6 @@ impl<'a> Flight<'a> {
         leases
     }
 }
+
+#[cfg(test)]
+mod tests;

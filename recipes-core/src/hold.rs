@@ -190,3 +190,6 @@ impl Drop for Entered {
 fn leave_one(guards: &mut Guards) {
     guards.alive -= 1;
 }
+
+#[cfg(test)]
+mod tests;

@@ -528,3 +528,6 @@ impl Drop for Lease {
         self.abandon();
     }
 }
+
+#[cfg(test)]
+mod tests;

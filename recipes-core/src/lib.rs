@@ -43,6 +43,8 @@ mod release;
 mod requests;
 mod retry;
 mod revocation;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod sync;
 mod token;

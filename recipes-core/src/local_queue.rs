@@ -223,6 +223,15 @@ impl Drop for Turn {
 }
 
 #[cfg(test)]
+impl LocalQueue {
+    /// The turn, which is free.
+    pub(crate) fn take_for_test(self: &Arc<Self>) -> Turn {
+        assert!(lock(&self.order).take());
+        Turn::new(self, Node::default())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

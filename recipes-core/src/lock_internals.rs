@@ -394,3 +394,6 @@ impl Drop for Claim {
             .for_each(|key| self.session.shared.paths.end_attempt(key, self.id));
     }
 }
+
+#[cfg(test)]
+mod tests;

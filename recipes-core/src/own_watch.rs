@@ -81,3 +81,6 @@ impl Care {
         self.is_verified(connection) && watch.is_some_and(|it| it.happened().is_none())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -348,6 +348,81 @@ mod tests {
         }
     }
 
+    fn key(owner: &Owner, kind: LockKind) -> Key {
+        Key {
+            path: "/a".into(),
+            kind,
+            owner: owner.clone(),
+        }
+    }
+
+    fn pending() -> Attempt {
+        Attempt::new(future::pending().boxed())
+    }
+
+    fn is_acquiring(table: &PathTable, key: &Key) -> bool {
+        matches!(table.present(key), Present::Acquiring(_))
+    }
+
+    #[test]
+    fn owner_has_one_attempt_at_a_time_which_is_his_own() {
+        let (table, owner) = (PathTable::default(), Owner::new());
+        let (mutex, attempt) = (key(&owner, LockKind::Mutex), pending());
+        assert!(table.begin(&mutex, false, 1, &attempt));
+        assert!(is_acquiring(&table, &mutex));
+        assert!(!table.begin(&mutex, false, 2, &pending()));
+        let others = key(&Owner::new(), LockKind::Mutex);
+        assert!(matches!(table.present(&others), Present::Nothing));
+        let of_other = pending();
+        assert!(table.begin(&others, false, 3, &of_other));
+        // The end of what is not there any more.
+        table.end_attempt(&mutex, 2);
+        table.end_attempt(&mutex, 3);
+        assert!(is_acquiring(&table, &mutex));
+        table.end_attempt(&mutex, 1);
+        assert!(matches!(table.present(&mutex), Present::Nothing));
+        assert!(is_acquiring(&table, &others));
+        drop(of_other);
+        assert!(matches!(table.present(&others), Present::Nothing));
+        let next = pending();
+        assert!(table.begin(&others, false, 4, &next), "nobody waits for it");
+        table.end_attempt(&others, 3);
+        assert!(is_acquiring(&table, &others));
+    }
+
+    #[test]
+    fn halves_of_a_lock_are_begun_beside_each_other_only_on_purpose() {
+        for (first, second) in [
+            (LockKind::Write, LockKind::Read),
+            (LockKind::Read, LockKind::Write),
+        ] {
+            let (table, owner) = (PathTable::default(), Owner::new());
+            let (first, second) = (key(&owner, first), key(&owner, second));
+            let (one, other) = (pending(), pending());
+            assert!(table.begin(&first, false, 1, &one));
+            assert!(!table.begin(&second, false, 2, &other));
+            assert!(table.begin(&second, true, 2, &other));
+            // Another owner is no concern of theirs.
+            let stranger = key(&Owner::new(), LockKind::Write);
+            assert!(table.begin(&stranger, false, 3, &pending()));
+        }
+    }
+
+    #[test]
+    fn path_is_forgotten_with_its_last_entry() {
+        let (table, owner) = (PathTable::default(), Owner::new());
+        let (reads, writes) = (key(&owner, LockKind::Read), key(&owner, LockKind::Write));
+        let (one, other) = (pending(), pending());
+        assert!(table.begin(&writes, false, 1, &one));
+        assert!(table.begin(&reads, true, 2, &other));
+        table.end_attempt(&writes, 1);
+        assert_eq!(table.paths.len(), 1);
+        table.forget("/a");
+        assert!(is_acquiring(&table, &reads), "in use");
+        table.end_attempt(&reads, 2);
+        assert_eq!(table.paths.len(), 0);
+    }
+
     /// To drop the last reference to an attempt comes back to the table, which must not be locked.
     #[test]
     fn attempts_that_are_dropped_while_others_look_at_them_lock_nobody_up() {

@@ -210,3 +210,6 @@ impl Nodes for Witness {
         self.write(|| self.nodes.multi(operations), |error| &error.source, show)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,13 +46,16 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     let is_open =
         |job: &Job| matches!(job.target, Target::MadeWith { .. }) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
-    if let Some(first) = directories.first().filter(|_| any_open) {
-        commit(&*nodes, first).await?;
+    let first = directories.first().filter(|_| any_open);
+    let committed = first.map(|first| commit(&*nodes, first));
+    let chunks = directories.chunks(TOGETHER_MAX);
+    let listed: Vec<_> = chunks.clone().map(|some| nodes.list_all(some)).collect();
+    if let Some(committed) = committed {
+        committed.await?;
     }
     let mut listings = BTreeMap::new();
-    for some in directories.chunks(TOGETHER_MAX) {
-        let listed = nodes.list_all(some).await?;
-        listings.extend(some.iter().copied().zip(listed));
+    for (some, listed) in chunks.zip(listed) {
+        listings.extend(some.iter().copied().zip(listed.await?));
     }
     let mut found: Vec<Result<Vec<String>, NodesError>> = Vec::new();
     for job in jobs.iter() {

@@ -1,0 +1,282 @@
+use std::task::Poll;
+
+use futures::poll;
+use tokio::time::Instant;
+
+use super::*;
+use crate::node_name;
+use crate::nodes::{Connection, EndReason, NodeOpDone};
+use crate::scripted::{Answer, Asked, MILLI, SECOND, Stage, failed, settle, unknown};
+
+fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
+fn cleanup(stage: &Stage) -> &Cleanup {
+    &stage.session.shared.cleanup
+}
+
+async fn deleting(stage: &Stage, path: &str) -> Answer<()> {
+    match stage.asked().await {
+        Asked::Delete(asked, answer) if asked == path => answer,
+        other => panic!("{other:?} instead of {path}"),
+    }
+}
+
+async fn deleting_together(
+    stage: &Stage,
+) -> (usize, Answer<Vec<NodeOpDone>, crate::nodes::MultiError>) {
+    match stage.asked().await {
+        Asked::Multi(operations, answer) => (operations.len(), answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_refused_is_told_and_stops_none_of_the_others() {
+    for refused in ["/a/1", "/a/2", "/a/3"] {
+        let stage = Stage::new().await;
+        let all = paths(["/a/1", "/a/2", "/a/3"]);
+        let outcome = cleanup(&stage).delete(Target::Nodes(all.clone()), &stage.epoch);
+        let (count, together) = deleting_together(&stage).await;
+        assert_eq!(count, 3);
+        together.send(Err(failed(NodesError::NoAuth))).unwrap();
+        for path in &all {
+            let answer = match path == refused {
+                true => Err(NodesError::NoAuth),
+                false => Ok(()),
+            };
+            deleting(&stage, path).await.send(answer).unwrap();
+        }
+        let told = outcome.await.unwrap();
+        assert!(
+            matches!(told, Deleted::Refused(NodesError::NoAuth)),
+            "{told:?}"
+        );
+        assert!(stage.log().await.is_empty(), "refused for good");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_gone_stops_none_of_the_others() {
+    let stage = Stage::new().await;
+    let all = Target::Nodes(paths(["/a/1", "/a/2"]));
+    let outcome = cleanup(&stage).delete(all, &stage.epoch);
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_unknown_outcome_is_tried_again() {
+    let stage = Stage::new().await;
+    let one = Target::Nodes(paths(["/a/1"]));
+    let mut outcome = cleanup(&stage).delete(one, &stage.epoch);
+    for _ in 0..3 {
+        let again = Err(unknown());
+        deleting(&stage, "/a/1").await.send(again).unwrap();
+        settle().await;
+        assert!(outcome.try_recv().is_err());
+        // Not without a pause.
+        assert!(stage.nodes.asked().is_none());
+        tokio::time::advance(SECOND).await;
+    }
+    let mut drained = std::pin::pin!(cleanup(&stage).drained());
+    assert!(poll!(drained.as_mut()).is_pending());
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    // By one of ours, perhaps.
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+    drained.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_goes_with_its_session_while_it_is_deleted() {
+    let stage = Stage::new().await;
+    let one = Target::Nodes(paths(["/a/1"]));
+    let outcome = cleanup(&stage).delete(one, &stage.epoch);
+    let _unanswered = deleting(&stage, "/a/1").await;
+    stage
+        .nodes
+        .connection_is(Connection::Ended(EndReason::Closed));
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
+    let stage = Stage::new().await;
+    let uuid = Uuid::from_u128(1);
+    let made = || Target::MadeWith {
+        directory: "/a".to_owned(),
+        uuid,
+    };
+    let mut outcome = cleanup(&stage).delete(made(), &stage.epoch);
+    let protection = node_name::protection(uuid);
+    let ours = format!("{protection}lock-0000000001");
+    let other = format!(
+        "{}lock-0000000002",
+        node_name::protection(Uuid::from_u128(2))
+    );
+    // A server that was cut off lists nothing, and cannot commit.
+    let (_, committed) = deleting_together(&stage).await;
+    let Asked::List(_, listed) = stage.asked().await else {
+        panic!("no list");
+    };
+    listed.send(Ok(Vec::new())).unwrap();
+    settle().await;
+    assert!(outcome.try_recv().is_err());
+    committed.send(Err(failed(unknown()))).unwrap();
+    settle().await;
+    assert!(outcome.try_recv().is_err());
+    tokio::time::advance(SECOND).await;
+    let (_, committed) = deleting_together(&stage).await;
+    let Asked::List(_, listed) = stage.asked().await else {
+        panic!("no list");
+    };
+    committed.send(Ok(vec![NodeOpDone::Checked])).unwrap();
+    listed.send(Ok(vec![other, ours.clone()])).unwrap();
+    let path = format!("/a/{ours}");
+    deleting(&stage, &path).await.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+
+    // Where there is no directory there is no node.
+    let outcome = cleanup(&stage).delete(made(), &stage.epoch);
+    let (_, committed) = deleting_together(&stage).await;
+    committed.send(Err(failed(NodesError::NoNode))).unwrap();
+    let Asked::List(_, listed) = stage.asked().await else {
+        panic!("no list");
+    };
+    listed.send(Err(NodesError::NoNode)).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_answer_to_a_release_says_who_deleted_the_node() {
+    type Case = (Result<(), NodesError>, fn(&Deleted) -> bool);
+    let cases: [Case; 4] = [
+        (Ok(()), |it| matches!(it, Deleted::ByUs)),
+        (Err(NodesError::NoNode), |it| {
+            matches!(it, Deleted::BySomebody)
+        }),
+        (Err(NodesError::NoAuth), |it| {
+            matches!(it, Deleted::Refused(_))
+        }),
+        (Err(NodesError::SessionEnded), |it| {
+            matches!(it, Deleted::WithSession)
+        }),
+    ];
+    for (answer, is_it) in cases {
+        let stage = Stage::new().await;
+        let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+        deletion.send(&stage.epoch);
+        deleting(&stage, "/a/1").await.send(answer).unwrap();
+        let ended = deletion.finish(stage.epoch.deadline()).await.unwrap();
+        assert!(is_it(&ended), "{ended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_without_an_answer_goes_on_behind_its_deadline() {
+    let stage = Stage::new().await;
+    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+    deletion.send(&stage.epoch);
+    let unanswered = deleting(&stage, "/a/1").await;
+    let ended = deletion.finish(Instant::now() + 10 * MILLI).await;
+    assert!(ended.is_none());
+    unanswered.send(Err(unknown())).unwrap();
+    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
+    cleanup(&stage).drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_whose_answer_was_lost_is_asked_for_again() {
+    let stage = Stage::new().await;
+    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+    deletion.send(&stage.epoch);
+    let lost = Err(unknown());
+    deleting(&stage, "/a/1").await.send(lost).unwrap();
+    let mut ended = std::pin::pin!(deletion.finish(stage.epoch.deadline()));
+    assert!(poll!(ended.as_mut()).is_pending());
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    settle().await;
+    let ended = poll!(ended.as_mut());
+    assert!(
+        matches!(ended, Poll::Ready(Some(Deleted::ByUs))),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_that_is_dropped_or_was_never_sent_is_seen_to() {
+    let stage = Stage::new().await;
+    drop(cleanup(&stage).deletion("/a/1", &stage.epoch));
+    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
+    let mut deletion = cleanup(&stage).deletion("/a/2", &stage.epoch);
+    deletion.send(&stage.epoch);
+    drop(deletion);
+    let lost = Err(unknown());
+    deleting(&stage, "/a/2").await.send(lost).unwrap();
+    deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
+    // One that was deleted otherwise is not.
+    let mut deletion = cleanup(&stage).deletion("/a/3", &stage.epoch);
+    deletion.done();
+    drop(deletion);
+    cleanup(&stage).drained().await;
+    assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
+    let stage = Stage::new().await;
+    let deletion = |path: &str| {
+        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
+        deletion.share(&stage.epoch);
+        deletion.finish(stage.epoch.deadline())
+    };
+    let first = tokio::spawn(deletion("/a/1"));
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
+    let alone = deleting(&stage, "/a/1").await;
+    let (count, together) = deleting_together(&stage).await;
+    assert_eq!(count, 2);
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    // Asked one by one, each hears of its own.
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/2").await.send(gone).unwrap();
+    deleting(&stage, "/a/3").await.send(Ok(())).unwrap();
+    let [second, third] = others;
+    assert!(matches!(second.await.unwrap(), Some(Deleted::BySomebody)));
+    assert!(matches!(third.await.unwrap(), Some(Deleted::ByUs)));
+    alone.send(Ok(())).unwrap();
+    assert!(matches!(first.await.unwrap(), Some(Deleted::ByUs)));
+    // The next one has a request of its own again.
+    let next = tokio::spawn(deletion("/a/4"));
+    deleting(&stage, "/a/4").await.send(Ok(())).unwrap();
+    assert!(matches!(next.await.unwrap(), Some(Deleted::ByUs)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_of_unknown_outcome_is_pursued() {
+    let stage = Stage::new().await;
+    let deletion = |path: &str| {
+        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
+        deletion.share(&stage.epoch);
+        deletion.finish(stage.epoch.deadline())
+    };
+    let _first = tokio::spawn(deletion("/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(unknown()))).unwrap();
+    for path in ["/a/2", "/a/3"] {
+        let gone = Err(NodesError::NoNode);
+        deleting(&stage, path).await.send(gone).unwrap();
+    }
+    for other in others {
+        // By the transaction, whose answer was lost.
+        assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
+    }
+}

@@ -1,0 +1,187 @@
+use std::task::Poll;
+
+use futures::poll;
+
+use super::*;
+use crate::nodes::Created;
+use crate::scripted::{Answer, Asked, Stage, node, settle};
+
+const OTHER: &str = "_c_00000000-0000-4000-8000-000000000001-lock-0000000000";
+
+fn internals(stage: &Stage, path: &str, handoffs: u32) -> LockInternals {
+    let options = LockOptions::new().local_handoffs(handoffs);
+    LockInternals::new(&stage.session, path, LockKind::Mutex, &options).unwrap()
+}
+
+async fn listing(stage: &Stage) -> Answer<Vec<String>> {
+    loop {
+        if let Asked::List(_, answer) = stage.asked().await {
+            return answer;
+        }
+    }
+}
+
+fn is_write(asked: &str) -> bool {
+    ["create", "delete", "multi"]
+        .iter()
+        .any(|it| asked.starts_with(it))
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_does_not_wait_for_a_turn() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 1);
+    let queue = Arc::clone(lock.target.lock.local_queue(LockKind::Mutex).unwrap());
+    let turn = queue.take_for_test();
+    let tried = lock.acquire(None, Wait::Try).now_or_never();
+    assert!(matches!(tried, Some(Ok(None))), "{tried:?}");
+    let at_once = Wait::AtMost(Duration::ZERO);
+    let tried = lock.acquire(None, at_once).now_or_never();
+    assert!(
+        matches!(tried, Some(Err(AcquireError::TimedOut { .. }))),
+        "{tried:?}"
+    );
+    assert!(stage.log().await.is_empty());
+    drop(turn);
+    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    assert!(poll!(tried.as_mut()).is_pending(), "it is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_does_not_wait_for_an_attempt_of_its_owner() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let mut waiter = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    assert!(poll!(waiter.as_mut()).is_pending());
+    let tried = lock.acquire(Some(&owner), Wait::Try).now_or_never();
+    assert!(matches!(tried, Some(Ok(None))), "{tried:?}");
+}
+
+/// The attempt of a try ends where its owner's acquire waits on.
+#[tokio::test(start_paused = true)]
+async fn waiter_that_joined_a_try_of_its_owner_waits_on_when_that_finds_the_lock_busy() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let mut tried = Box::pin(lock.acquire(Some(&owner), Wait::Try));
+    assert!(poll!(tried.as_mut()).is_pending());
+    let mut waiter = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    assert!(poll!(waiter.as_mut()).is_pending());
+    let listed = listing(&stage).await;
+    listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
+    let busy = tried.await;
+    assert!(matches!(busy, Ok(None)), "{busy:?}");
+    assert!(poll!(waiter.as_mut()).is_pending());
+    let asked = stage.log().await;
+    assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_writes_nothing_where_a_lock_of_its_set_is_busy() {
+    for busy in 0..3 {
+        let stage = Stage::new().await;
+        let set = ["/a", "/b", "/c"].map(|path| internals(&stage, path, 0));
+        let mut tried = Box::pin(acquire_all(&set, None, Wait::Try));
+        assert!(poll!(tried.as_mut()).is_pending());
+        for member in 0..3 {
+            let children = match member == busy {
+                true => vec![OTHER.to_owned()],
+                false => Vec::new(),
+            };
+            listing(&stage).await.send(Ok(children)).unwrap();
+        }
+        settle().await;
+        assert!(matches!(poll!(tried.as_mut()), Poll::Ready(Ok(None))));
+        let asked = stage.log().await;
+        assert!(!asked.iter().any(|it| is_write(it)), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_of_a_joined_attempt_is_the_error_of_who_began_it() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let mut first = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    assert!(poll!(first.as_mut()).is_pending());
+    let mut joined = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    assert!(poll!(joined.as_mut()).is_pending());
+    let refused = Err(crate::nodes::NodesError::NoAuth);
+    let Asked::Create(_, create) = stage.asked().await else {
+        panic!("no create");
+    };
+    create.send(refused).unwrap();
+    listing(&stage).await.send(Ok(Vec::new())).unwrap();
+    while let Some(asked) = stage.nodes.asked() {
+        if let Asked::Watch(_, answer) = asked {
+            assert!(answer.send(Ok(None)).is_ok());
+        }
+    }
+    let error = first.await.unwrap_err();
+    assert!(
+        matches!(error, AcquireError::NotAuthorized { .. }),
+        "{error}"
+    );
+    assert!(poll!(joined.as_mut()).is_pending(), "tries by itself");
+    let asked = stage.log().await;
+    assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+}
+
+/// Grants a lock to an owner who is alone, with the number 5.
+async fn granted(stage: &Stage, lock: &LockInternals, owner: &Owner) -> LockGuard {
+    let mut acquire = Box::pin(lock.acquire(Some(owner), Wait::Forever));
+    loop {
+        if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
+            return guard.unwrap().unwrap();
+        }
+        settle().await;
+        let mut made = Vec::new();
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::Create(node, answer) => {
+                    let path = format!("{}0000000001", node.path);
+                    made.push(path.rsplit_once('/').unwrap().1.to_owned());
+                    let czxid = Some(5);
+                    answer.send(Ok(Created { path, czxid })).unwrap();
+                }
+                Asked::List(_, answer) => answer.send(Ok(made.clone())).unwrap(),
+                Asked::Watch(_, answer) => assert!(answer.send(Ok(None)).is_ok()),
+                Asked::Read(_, answer) => drop(answer.send(Ok(Some(node(5, b""))))),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owner_re_enters_by_any_wait_and_others_do_not() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let held = granted(&stage, &lock, &owner).await;
+    assert!(lock.is_acquired_in_this_process());
+    stage.log().await;
+    for wait in [Wait::Forever, Wait::Try, Wait::AtMost(Duration::ZERO)] {
+        let again = lock.acquire(Some(&owner), wait).now_or_never();
+        assert!(matches!(again, Some(Ok(Some(_)))), "{again:?}");
+    }
+    assert!(stage.log().await.is_empty());
+    let mut other = Box::pin(lock.acquire(None, Wait::Forever));
+    assert!(poll!(other.as_mut()).is_pending());
+    drop(other);
+    drop(held);
+    assert!(!lock.is_acquired_in_this_process());
+}
+
+#[tokio::test(start_paused = true)]
+async fn set_ends_when_what_was_re_entered_is_lost() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let set = ["/a", "/b"].map(|path| internals(&stage, path, 0));
+    let [first, _] = &set;
+    let held = granted(&stage, first, &owner).await;
+    let mut both = Box::pin(acquire_all(&set, Some(&owner), Wait::Forever));
+    assert!(poll!(both.as_mut()).is_pending());
+    let lease = stage.epoch.leases().remove(0);
+    lease.lose(crate::error::LostReason::NodeRemoved);
+    settle().await;
+    let lost = both.now_or_never();
+    assert!(matches!(lost, Some(Err(AcquireError::Lost(_)))), "{lost:?}");
+    drop(held);
+}

@@ -1,0 +1,380 @@
+//! An ensemble whose every answer is given by the test, for what depends on when and over which
+//! connection an answer comes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::armed::Stakes;
+use crate::backend::Backend;
+use crate::epoch::Epoch;
+use crate::lease::{Basis, Lease, MadeNode};
+use crate::lock_path::LockPath;
+use crate::node_name::LockKind;
+use crate::nodes::{
+    Connection, Created, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodeWatch,
+    Nodes, NodesError, Reply,
+};
+use crate::options::LockOptions;
+use crate::own_watch::OwnWatch;
+use crate::session::Session;
+use crate::sync::lock;
+use crate::token::FencingToken;
+
+pub(crate) const SESSION: i64 = 7;
+pub(crate) const T: Duration = Duration::from_secs(12);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MILLI: Duration = Duration::from_millis(1);
+
+/// Answers a request; one that is dropped answers never.
+pub(crate) type Answer<T, E = NodesError> = oneshot::Sender<Result<T, E>>;
+
+pub(crate) type Read = Option<(Vec<u8>, NodeStat)>;
+pub(crate) type Watched = Option<(Vec<u8>, NodeStat, NodeWatch)>;
+
+/// A request as it was sent.
+pub(crate) enum Asked {
+    Create(NewNode, Answer<Created>),
+    Delete(String, Answer<()>),
+    List(String, Answer<Vec<String>>),
+    Read(String, Answer<Read>),
+    Stat(String, Answer<Option<NodeStat>>),
+    Watch(String, Answer<Watched>),
+    Sync(Answer<()>),
+    Multi(Vec<NodeOp>, Answer<Vec<NodeOpDone>, MultiError>),
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(node, _) => write!(f, "create {}", node.path),
+            Self::Delete(path, _) => write!(f, "delete {path}"),
+            Self::List(path, _) => write!(f, "list {path}"),
+            Self::Read(path, _) => write!(f, "read {path}"),
+            Self::Stat(path, _) => write!(f, "stat {path}"),
+            Self::Watch(path, _) => write!(f, "watch {path}"),
+            Self::Sync(_) => write!(f, "sync"),
+            Self::Multi(operations, _) => write!(f, "multi of {}", operations.len()),
+        }
+    }
+}
+
+/// The operations of one session.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    timeout: Option<Duration>,
+    asked: Mutex<VecDeque<Asked>>,
+    connection: watch::Sender<Connection>,
+    asleep: Arc<Mutex<Duration>>,
+    /// The machine sleeps for so long while a request is being sent.
+    pub(crate) asleep_while_sending: Mutex<Duration>,
+}
+
+impl Scripted {
+    pub(crate) fn new(timeout: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self {
+            timeout,
+            asked: Mutex::default(),
+            connection: watch::Sender::new(Connection::Connected),
+            asleep: Arc::default(),
+            asleep_while_sending: Mutex::default(),
+        })
+    }
+
+    /// The request that was sent first of those that nobody has seen.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        lock(&self.asked).pop_front()
+    }
+
+    /// Everything that nobody has seen, to compare with.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let asked = std::mem::take(&mut *lock(&self.asked));
+        asked.iter().map(|it| format!("{it:?}")).collect()
+    }
+
+    /// Answers all syncs and all lone checks, and keeps the rest.
+    pub(crate) fn beat(&self) -> usize {
+        let all = std::mem::take(&mut *lock(&self.asked));
+        let mut beats = 0;
+        for asked in all {
+            match asked {
+                Asked::Sync(answer) => {
+                    beats += 1;
+                    drop(answer.send(Ok(())));
+                }
+                Asked::Multi(operations, answer) if is_beat(&operations) => {
+                    beats += 1;
+                    drop(answer.send(Ok(vec![NodeOpDone::Checked])));
+                }
+                other => lock(&self.asked).push_back(other),
+            }
+        }
+        beats
+    }
+
+    pub(crate) fn connection_is(&self, connection: Connection) {
+        self.connection.send_replace(connection);
+    }
+
+    /// The connection breaks, and there is another.
+    pub(crate) fn reconnect(&self) {
+        self.connection_is(Connection::Disconnected);
+        self.connection_is(Connection::Connected);
+    }
+
+    pub(crate) fn sleep(&self, time: Duration) {
+        *lock(&self.asleep) += time;
+    }
+
+    fn ask<T: Send + 'static, E: Send + 'static>(
+        &self,
+        asked: impl FnOnce(Answer<T, E>) -> Asked,
+    ) -> Reply<'static, T, E> {
+        let (answer, reply) = oneshot::channel();
+        lock(&self.asked).push_back(asked(answer));
+        let slept = *lock(&self.asleep_while_sending);
+        self.sleep(slept);
+        async move {
+            match reply.await {
+                Ok(answer) => answer,
+                Err(_) => future::pending().await,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Whether it is the committed kind of heartbeat.
+pub(crate) fn is_beat(operations: &[NodeOp]) -> bool {
+    matches!(operations, [NodeOp::Check { path, .. }] if path == "/")
+}
+
+impl Nodes for Scripted {
+    fn session(&self) -> i64 {
+        SESSION
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    fn connection(&self) -> BoxStream<'static, Connection> {
+        let mut changes = self.connection.subscribe();
+        if *changes.borrow() != Connection::Connected {
+            changes.mark_changed();
+        }
+        stream::unfold(changes, |mut changes| async {
+            changes.changed().await.ok()?;
+            let now = *changes.borrow_and_update();
+            Some((now, changes))
+        })
+        .boxed()
+    }
+
+    fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
+        self.ask(|answer| Asked::Create(node.clone(), answer))
+    }
+
+    fn delete(&self, path: &str) -> Reply<'static, ()> {
+        self.ask(|answer| Asked::Delete(path.to_owned(), answer))
+    }
+
+    fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
+        self.ask(|answer| Asked::List(path.to_owned(), answer))
+    }
+
+    fn read(&self, path: &str) -> Reply<'_, Read> {
+        self.ask(|answer| Asked::Read(path.to_owned(), answer))
+    }
+
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        self.ask(|answer| Asked::Stat(path.to_owned(), answer))
+    }
+
+    fn watch(&self, path: &str) -> Reply<'_, Watched> {
+        self.ask(|answer| Asked::Watch(path.to_owned(), answer))
+    }
+
+    fn sync(&self, _: &str) -> Reply<'_, ()> {
+        self.ask(Asked::Sync)
+    }
+
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        self.ask(|answer| Asked::Multi(operations, answer))
+    }
+}
+
+/// Opens sessions that there are, the first after a while.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    nodes: Mutex<VecDeque<Arc<Scripted>>>,
+    slow: Duration,
+    asleep: Arc<Mutex<Duration>>,
+}
+
+impl Sessions {
+    pub(crate) fn of(nodes: &Arc<Scripted>, slow: Duration) -> Arc<dyn Backend> {
+        Arc::new(Self {
+            nodes: Mutex::new([Arc::clone(nodes)].into()),
+            slow,
+            asleep: Arc::clone(&nodes.asleep),
+        })
+    }
+}
+
+impl Backend for Sessions {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        async move {
+            tokio::time::sleep(self.slow).await;
+            let next = lock(&self.nodes).pop_front();
+            match next {
+                Some(nodes) => Ok(nodes as Arc<dyn Nodes>),
+                None => future::pending().await,
+            }
+        }
+        .boxed()
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        Uuid::new_v4()
+    }
+
+    fn suspended(&self) -> Duration {
+        *lock(&self.asleep)
+    }
+}
+
+/// A session with one epoch.
+pub(crate) struct Stage {
+    pub(crate) session: Session,
+    pub(crate) epoch: Arc<Epoch>,
+    pub(crate) nodes: Arc<Scripted>,
+    /// When the session was asked for.
+    pub(crate) start: Instant,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::opened_within(Duration::ZERO).await
+    }
+
+    pub(crate) async fn opened_within(slow: Duration) -> Self {
+        let (nodes, start) = (Scripted::new(Some(T)), Instant::now());
+        let session = Session::builder().start(Sessions::of(&nodes, slow));
+        let epoch = session.open_epoch("/").await.unwrap();
+        Self {
+            session,
+            epoch,
+            nodes,
+            start,
+        }
+    }
+
+    /// A lock whose contenders share a node if `handoffs` is not 0.
+    pub(crate) fn lock(&self, path: &str, handoffs: u32) -> Arc<LockPath> {
+        let options = LockOptions::new().local_handoffs(handoffs);
+        LockPath::open(&self.session, path, LockKind::Mutex, &options).unwrap()
+    }
+
+    /// A lease on a node that was granted over the present connection, as a contender gets it.
+    pub(crate) fn lease(&self, czxid: i64) -> Lease {
+        self.lease_of(&self.lock("/a", 0), czxid, None)
+    }
+
+    pub(crate) fn lease_of(
+        &self,
+        lock: &Arc<LockPath>,
+        czxid: i64,
+        own_watch: Option<OwnWatch>,
+    ) -> Lease {
+        let _contending = self.epoch.contend(&Arc::new(Stakes::new(&[])));
+        let made = MadeNode {
+            path: lock.node_path(&format!("n{czxid}")),
+            czxid,
+            fencing_token: FencingToken::new(czxid),
+            is_revoked: false,
+            was_alone: false,
+        };
+        let basis = Basis {
+            connection: self.epoch.connection().unwrap_or_default(),
+            lapses: self.epoch.lapses(),
+            own_watch,
+        };
+        Lease::new(&self.epoch, lock, made, basis)
+    }
+
+    /// The next request, of which there must be one once everybody has had their turn.
+    pub(crate) async fn asked(&self) -> Asked {
+        settle().await;
+        self.nodes.asked().unwrap()
+    }
+
+    pub(crate) async fn log(&self) -> Vec<String> {
+        settle().await;
+        self.nodes.log()
+    }
+
+    /// Lets time pass in which every heartbeat is answered at once.
+    pub(crate) async fn beat_for(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            settle().await;
+            self.nodes.beat();
+            settle().await;
+            tokio::time::advance((until - Instant::now()).min(100 * MILLI)).await;
+        }
+        settle().await;
+        self.nodes.beat();
+        settle().await;
+    }
+}
+
+/// Lets everything happen that waits for nothing.
+pub(crate) async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Moves the clock, and lets nobody run who waits for it.
+pub(crate) fn jump(time: Duration) {
+    let moved = tokio::time::advance(time).now_or_never();
+    assert!(moved.is_none(), "the clock moves at the first poll");
+}
+
+/// The node of a lease, with these data.
+pub(crate) fn node(czxid: i64, data: &[u8]) -> (Vec<u8>, NodeStat) {
+    let stat = NodeStat::new(czxid, czxid, 0, SESSION, 0);
+    (data.to_vec(), stat)
+}
+
+/// A watch, and whoever tells it what happened.
+pub(crate) fn node_watch() -> (oneshot::Sender<NodeEvent>, NodeWatch) {
+    let (event, heard) = oneshot::channel();
+    let watch = async move {
+        match heard.await {
+            Ok(event) => event,
+            Err(_) => future::pending().await,
+        }
+    };
+    (event, watch.boxed())
+}
+
+pub(crate) fn unknown() -> NodesError {
+    NodesError::Unknown(Arc::new(std::io::Error::other("connection lost")))
+}
+
+pub(crate) fn failed(source: NodesError) -> MultiError {
+    MultiError {
+        index: Some(0),
+        source,
+    }
+}
