@@ -19,6 +19,11 @@ fn rounds() -> usize {
     asked.map_or(1, |it| it.parse().unwrap())
 }
 
+/// So many connections that nobody answers are no accident.
+const REFUSALS: u64 = 8;
+/// Scenes that may be set for one that comes to something.
+const SCENES_MAX: usize = 5;
+
 /// Three servers, of which one leads on for a minute when it has lost the others.
 struct Scene {
     ensemble: ZooKeeperEnsemble,
@@ -55,7 +60,7 @@ impl Scene {
         }
         let follower = follower_of(&ensemble, &others).await;
         let address = ensemble.server(follower).connect_string();
-        let moved = move_to(&proxy, &address).await;
+        let moved = move_to(&proxy, &address).await.unwrap();
         // Whatever is committed first: the old leader does not take a session up again that has
         // heard of a transaction of the next one's time.
         let lost = [Opcode::Create, Opcode::Multi, Opcode::Delete].map(|opcode| {
@@ -79,11 +84,28 @@ impl Scene {
         }
     }
 
+    /// A session that was led to the deposed leader, and back; its acquire was dropped before, if so.
+    async fn led_astray(is_dropped: bool) -> Self {
+        for _ in 0..SCENES_MAX {
+            let scene = Self::set().await;
+            if is_dropped {
+                scene.acquiring.abort();
+            }
+            if scene.lead_astray(!is_dropped).await.is_some() {
+                scene.come_back().await;
+                return scene;
+            }
+        }
+        panic!("the deposed leader knows each time");
+    }
+
     /// Leads the session to the deposed leader, until that was asked for what it cannot do or, where
     /// nothing is created any more, has shown what it has.
-    async fn lead_astray(&self, creates: bool) {
+    ///
+    /// `None` where that one notices that the session comes from its successor.
+    async fn lead_astray(&self, creates: bool) -> Option<()> {
         let leader = self.ensemble.server(self.leader).connect_string();
-        let connection = move_to(&self.proxy, &leader).await;
+        let connection = move_to(&self.proxy, &leader).await?;
         let frames = |direction, opcode| {
             let frames = self.proxy.on(direction).opcode(opcode);
             let seen: BoxFuture<'_, _> = Box::pin(frames.connection(connection).seen());
@@ -99,12 +121,13 @@ impl Scene {
         }
         let seen = timeout(PATIENCE, select_all(seen)).await;
         println!("asked of the deposed leader: {:?}", seen.unwrap().0.opcode);
+        Some(())
     }
 
     /// Back to the new quorum, where the session goes on.
     async fn come_back(&self) {
         let follower = self.ensemble.server(self.follower).connect_string();
-        move_to(&self.proxy, &follower).await;
+        move_to(&self.proxy, &follower).await.unwrap();
     }
 }
 
@@ -118,15 +141,19 @@ async fn follower_of(ensemble: &ZooKeeperEnsemble, servers: &[usize]) -> usize {
     panic!("nobody follows")
 }
 
-/// Leads the session to another server; returns the number of the connection.
-async fn move_to(proxy: &FaultProxy, server: &str) -> u64 {
-    let next = proxy.connections() + 1;
+/// Leads the session to another server; returns the number of the connection by which it was taken
+/// up, `None` where it is refused again and again.
+async fn move_to(proxy: &FaultProxy, server: &str) -> Option<u64> {
+    let answers = || proxy.on(Direction::FromServer).opcode(Opcode::Connect);
+    let (taken_up, tried) = (answers().count(), proxy.connections());
     proxy.retarget(server);
     proxy.cut_all(Cut::Fin);
-    let answers = proxy.on(Direction::FromServer).opcode(Opcode::Connect);
-    let taken_up = answers.connection(next).seen();
-    timeout(PATIENCE, taken_up).await.unwrap();
-    next
+    let refused = until("refusals", async || proxy.connections() > tried + REFUSALS);
+    tokio::select! {
+        biased;
+        answer = answers().nth(taken_up + 1).seen() => Some(answer.connection),
+        () = refused => None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,9 +161,7 @@ async fn create_committed_behind_the_back_of_a_deposed_leader_is_the_only_one() 
     let rounds = rounds();
     let mut wrong = Vec::new();
     for round in 0..rounds {
-        let scene = Scene::set().await;
-        scene.lead_astray(true).await;
-        scene.come_back().await;
+        let scene = Scene::led_astray(false).await;
         let granted = timeout(PATIENCE / 2, scene.acquiring).await;
         let queue = children(&scene.operator, PATH).await;
         assert_eq!(scene.session.epoch(), 1);
@@ -156,10 +181,7 @@ async fn create_committed_behind_the_back_of_a_deposed_leader_is_the_only_one() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_committed_behind_the_back_of_a_deposed_leader_is_cleaned_up() {
     for _ in 0..rounds() {
-        let scene = Scene::set().await;
-        scene.acquiring.abort();
-        scene.lead_astray(false).await;
-        scene.come_back().await;
+        let scene = Scene::led_astray(true).await;
         let is_gone = async || children(&scene.operator, PATH).await.is_empty();
         until("the node is left in a session that lives", is_gone).await;
         assert_eq!(scene.session.epoch(), 1);

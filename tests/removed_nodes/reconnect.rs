@@ -131,6 +131,7 @@ impl Scene {
 
     /// Removes the nodes of a waiter that is cut off, lets the next ones in, and the waiter back.
     async fn reconnect(&self, second_frame_late: Option<Duration>) -> Tally {
+        self.proxy.clear_log();
         let held = all(self.contend(&self.holding)).await;
         let waiters = self.contend(&self.waiting);
         self.await_queues(2, |_| false).await;
@@ -173,10 +174,9 @@ impl Scene {
 
     /// Until the waiters watch their own nodes and those ahead.
     async fn until_watched(&self) {
-        let watches = || self.proxy.on(Direction::FromServer).opcode(Opcode::GetData);
-        let watched = watches().nth(2 * self.locks).seen();
+        let answers = self.proxy.on(Direction::FromServer).opcode(Opcode::GetData);
+        let watched = answers.path_contains("-lock-").nth(2 * self.locks).seen();
         timeout(PATIENCE, watched).await.unwrap();
-        self.proxy.clear_log();
     }
 }
 
