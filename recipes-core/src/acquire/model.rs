@@ -4,8 +4,15 @@
 //! What is guaranteed at a grant: at the moment at which the latest of the answers and watch events
 //! that the contender has taken was *generated* (which is a moment in the history of the ensemble,
 //! between the first request and the grant), its node existed and no conflicting node was ahead of
-//! it. For the members of a set that were created by the last transaction and are not watched, at
-//! the moment of their own listing. An operator may delete the node in the next moment.
+//! it. For the members of a set that are not watched, at the moment of their own listing or of what
+//! was heard last while they were, behind the last create and over the connection of the grant. An operator may delete the node in
+//! the next moment.
+//!
+//! Time is abstract. A deadline passes for all that was sent until then, and only then may the
+//! ensemble end the session: the leader of the moment behind the deadline that counts from its last
+//! answer, a new one behind the deadline that counts from the last commit. What is held is valid
+//! until a deadline passes, and never longer: holders must not conflict, whether their nodes exist
+//! or not, except for nodes that an operator deleted.
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -16,7 +23,7 @@ mod ensemble;
 mod server;
 mod world;
 
-use contender::{Contender, Op, What};
+use contender::{Contender, Link, Op, What};
 use ensemble::conflict;
 use world::{Fault, Step, World};
 
@@ -30,6 +37,10 @@ enum Trouble {
     Sessions,
     /// Others that delete and change nodes, and directories that are reaped.
     Others,
+    /// Connections that are lost and come back.
+    Connections,
+    /// Leaders that are deposed and do not notice.
+    Leaders,
 }
 
 struct Locks {
@@ -37,10 +48,17 @@ struct Locks {
     dirs: usize,
     trouble: Trouble,
     faults: u8,
+    /// Nodes that an operator deletes, beside other faults.
+    strikes: u8,
 }
 
 impl Locks {
     fn faults(&self, world: &World, steps: &mut Vec<Step>) {
+        if world.strikes_left > 0 {
+            for lock in &world.ensemble.locks {
+                steps.push(Step::Strike(lock.id));
+            }
+        }
         if world.faults_left == 0 {
             return;
         }
@@ -66,7 +84,9 @@ impl Locks {
             }),
             Trouble::Sessions => contenders.for_each(|(index, it)| {
                 if !it.is_done() && !it.is_expired {
-                    add(Fault::Expire(index));
+                    if !it.late.is_over() {
+                        add(Fault::Silence(index));
+                    }
                     if it.old.is_none() && it.machine.is_some() {
                         add(Fault::GiveUp(index));
                     }
@@ -85,8 +105,34 @@ impl Locks {
                     }
                 }
             }
+            Trouble::Connections => contenders.for_each(|(index, it)| {
+                disconnections(index, it).into_iter().for_each(&mut add);
+            }),
+            Trouble::Leaders => contenders.for_each(|(index, it)| {
+                if !it.is_done() && !it.is_expired && it.link != Link::Stale {
+                    add(Fault::Depose(index));
+                }
+                disconnections(index, it).into_iter().for_each(&mut add);
+            }),
         }
     }
+}
+
+/// The ways in which a contender can lose its connection.
+fn disconnections(index: usize, it: &Contender) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if it.machine.is_none() || it.is_expired || it.link != Link::Up {
+        return faults;
+    }
+    let is_create = |it: &What| matches!(it, What::Enter(..));
+    let is_entering = it.pipe.iter().any(|it| is_create(&it.what));
+    for received in it.there()..=it.inbox.len() {
+        faults.push(Fault::Disconnect(index, received, false));
+        if is_entering {
+            faults.push(Fault::Disconnect(index, received, true));
+        }
+    }
+    faults
 }
 
 impl Model for Locks {
@@ -94,12 +140,13 @@ impl Model for Locks {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(&self.programs, self.dirs, self.faults)]
+        vec![World::new(self)]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
         world.steps(steps);
-        if !matches!(steps.as_slice(), [Step::Take(_, _)]) {
+        let is_forced = matches!(steps.as_slice(), [Step::Take(_, _)]);
+        if !is_forced || self.trouble == Trouble::Connections {
             self.faults(world, steps);
         }
     }
@@ -116,12 +163,12 @@ impl Model for Locks {
                 world.broken.is_none()
             }),
             Property::always("holders do not conflict", |_, world: &World| {
-                let exists = |id| world.ensemble.lock(id).is_some();
+                let is_struck = |id| world.struck.contains(&id);
                 let held = world
                     .contenders
                     .iter()
                     .flat_map(|it| it.held.iter().flatten());
-                let held: Vec<_> = held.filter(|it| exists(it.id)).collect();
+                let held: Vec<_> = held.filter(|it| !is_struck(it.id)).collect();
                 let conflicts = |a| held.iter().any(|b| conflict(a, b));
                 !held.iter().any(|lock| conflicts(lock))
             }),
@@ -165,12 +212,29 @@ fn queues_beyond(world: &World, it: &Contender) -> bool {
 }
 
 fn explore(programs: &[&'static [Op]], dirs: usize, trouble: Trouble, faults: u8) {
+    explore_with_strikes(programs, dirs, trouble, faults, 0);
+}
+
+/// Whether there is time for what takes minutes.
+fn is_long() -> bool {
+    std::env::var_os("MODEL_LONG").is_some()
+}
+
+fn explore_with_strikes(
+    programs: &[&'static [Op]],
+    dirs: usize,
+    trouble: Trouble,
+    faults: u8,
+    strikes: u8,
+) {
     let locks = Locks {
         programs: programs.to_vec(),
         dirs,
         trouble,
         faults,
+        strikes,
     };
+    let start = std::time::Instant::now();
     // A machine that is wrong may have states without end.
     let checker = locks
         .checker()
@@ -179,9 +243,10 @@ fn explore(programs: &[&'static [Op]], dirs: usize, trouble: Trouble, faults: u8
         .spawn_bfs()
         .join();
     eprintln!(
-        "{trouble:?}: {} states, {} steps deep",
+        "{trouble:?} {faults}+{strikes}: {} states, {} steps deep, {:.1} s",
         checker.unique_state_count(),
-        checker.max_depth()
+        checker.max_depth(),
+        start.elapsed().as_secs_f32()
     );
     for (name, path) in checker.discoveries() {
         if name != "everybody is through" {
@@ -304,4 +369,41 @@ fn sets_with_others_that_interfere() {
 #[test]
 fn mutex_with_others_that_interfere_twice() {
     explore(&[ONCE, ONCE], 1, Trouble::Others, 2);
+}
+
+#[test]
+fn mutex_with_connections_that_are_lost() {
+    explore_with_strikes(&[ONCE, ONCE], 1, Trouble::Connections, 1, 1);
+    explore(&[ONCE, TRY], 1, Trouble::Connections, 2);
+    if is_long() {
+        explore_with_strikes(&[ONCE, ONCE, ONCE], 1, Trouble::Connections, 1, 1);
+    }
+}
+
+#[test]
+fn mutex_with_leaders_that_are_deposed() {
+    explore(&[ONCE, ONCE], 1, Trouble::Leaders, 2);
+    if is_long() {
+        explore(&[ONCE, ONCE, ONCE], 1, Trouble::Leaders, 1);
+    }
+}
+
+#[test]
+fn readers_and_writers_with_connections_that_are_lost() {
+    explore(&[READER, WRITER], 1, Trouble::Connections, 1);
+    explore(&[READER, DOWNGRADER], 1, Trouble::Connections, 1);
+    explore(&[WRITER, DOWNGRADER], 1, Trouble::Connections, 1);
+}
+
+#[test]
+fn sets_with_connections_that_are_lost() {
+    explore_with_strikes(&[SET, SECOND], 2, Trouble::Connections, 1, 1);
+}
+
+#[test]
+fn sets_with_leaders_that_are_deposed() {
+    explore(&[SET, SECOND], 2, Trouble::Leaders, 1);
+    if is_long() {
+        explore(&[SET, SECOND], 2, Trouble::Leaders, 2);
+    }
 }

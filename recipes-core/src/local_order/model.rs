@@ -1,5 +1,9 @@
 //! Explores the shipped order with a model checker: contenders of one process, who may give up at
-//! any moment, one of another process, and nodes that are lost.
+//! any moment, one of another process, nodes that are deleted, and connections that are lost.
+//!
+//! A node may be gone for long before anybody of the process is told. A guard of such a node is no
+//! fault: an operator has deleted it. To hand it on is one, unless a watch that was set on it over
+//! this connection is to tell.
 //!
 //! The queue between processes is taken as right, which [`acquire`](crate::acquire) has a model for:
 //! who enters goes to its end, and whose node is first holds.
@@ -10,7 +14,9 @@ use super::*;
 
 const HANDOFFS: u32 = 1;
 /// More than one node can be handed on to.
-const OURS: usize = 4;
+const OURS: usize = 3;
+/// Where there is time for what takes minutes.
+const OURS_LONG: usize = 4;
 const ROUNDS: u8 = 2;
 
 /// A node that goes with the turn: the number of its create.
@@ -70,6 +76,13 @@ struct World {
     queue: Vec<u8>,
     nodes: u8,
     faults_left: u8,
+    connections_left: u8,
+    /// `own_watch::Care` of the node that is held: it was there in this connection.
+    is_verified: bool,
+    /// A watch of this connection would tell, and has told nothing.
+    is_watched: bool,
+    /// A node was handed on of which nobody knew whether it was there.
+    is_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,10 +91,19 @@ enum Step {
     GiveUp(usize),
     Leave(usize),
     Receive(usize),
-    Grant(usize),
+    /// Its node is first; it had to wait, so that it has a watch, or not.
+    Grant(usize, bool),
     Release(usize),
-    /// Our session expires, or an operator deletes our node.
+    /// An operator deletes our node.
     Lose,
+    /// The watch on a held node tells that it is gone.
+    Hear,
+    /// A contender that waits hears that its node is gone, and joins again at the end.
+    Rejoin(usize),
+    /// The connection is another one: watches and answers of the one before count no more.
+    Reconnect,
+    /// The keeper looks at a held node and watches it.
+    Look(usize),
     TheyArrive,
     TheyHold,
     TheyRelease,
@@ -122,7 +144,7 @@ impl World {
 
     /// As `Lease::retire`.
     fn release(&mut self, node: u8, handoffs: u32) {
-        if self.order.hands_on(handoffs) {
+        if self.is_verified && self.order.hands_on(handoffs) {
             self.pass(Node::Held(node, handoffs + 1));
         } else {
             self.delete(node);
@@ -132,9 +154,35 @@ impl World {
 
     fn hold(&mut self, index: usize, node: u8, handoffs: u32) {
         self.ours[index].stage = Stage::Holding(node, handoffs);
-        if matches!(self.theirs, Theirs::Queued(_)) {
+        if matches!(self.theirs, Theirs::Queued(_)) && self.exists(node) {
             self.waited_for += 1;
         }
+    }
+
+    /// As `Lease::vouch`.
+    fn vouch(&mut self, node: u8) -> bool {
+        if !(self.is_verified && self.is_watched) {
+            self.is_verified = self.exists(node);
+            return self.is_verified;
+        }
+        true
+    }
+
+    /// A lease is lost; its guard keeps nobody waiting.
+    fn bereave(&mut self, index: usize) {
+        self.ours[index].stage = Stage::Bereft;
+        self.pass(Node::Nothing);
+    }
+
+    /// The node that our process holds, or that goes from one to the next, and who holds it.
+    fn held(&self) -> Option<(u8, Option<usize>)> {
+        let ours = self.ours.iter().enumerate();
+        let mut held = ours.filter_map(|(index, it)| match it.stage {
+            Stage::Holding(node, _) => Some((node, Some(index))),
+            Stage::Given(Node::Held(node, _)) => Some((node, None)),
+            _ => None,
+        });
+        held.next()
     }
 
     fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
@@ -148,10 +196,19 @@ impl World {
             Stage::Queued(node) => {
                 steps.push(Step::GiveUp(index));
                 if self.is_first(node) {
-                    steps.push(Step::Grant(index));
+                    steps.extend([true, false].map(|it| Step::Grant(index, it)));
+                }
+                if !self.exists(node) {
+                    steps.push(Step::Rejoin(index));
                 }
             }
-            Stage::Holding(..) | Stage::Bereft => steps.push(Step::Release(index)),
+            Stage::Holding(..) => {
+                steps.push(Step::Release(index));
+                if !(self.is_verified && self.is_watched) {
+                    steps.push(Step::Look(index));
+                }
+            }
+            Stage::Bereft => steps.push(Step::Release(index)),
         }
     }
 
@@ -179,12 +236,13 @@ impl World {
                     self.ours[index].stage = Stage::Away;
                 }
             }
-            Step::Receive(index) => match self.ours[index].stage {
+            Step::Receive(index) => match self.ours[index].stage.clone() {
                 Stage::Given(Node::Nothing) => {
                     self.ours[index].stage = Stage::Queued(self.enter());
                 }
                 Stage::Given(Node::Waits(node)) => self.ours[index].stage = Stage::Queued(node),
-                Stage::Given(Node::Held(node, handoffs)) if self.exists(node) => {
+                Stage::Given(Node::Held(node, handoffs)) if self.vouch(node) => {
+                    self.is_broken |= !self.exists(node) && !self.is_watched;
                     self.hold(index, node, handoffs);
                 }
                 // Lost on its way: it is waited for anew.
@@ -194,9 +252,31 @@ impl World {
                     self.pass(Node::Nothing);
                 }
             },
-            Step::Grant(index) => {
+            Step::Grant(index, has_waited) => {
                 if let Stage::Queued(node) = self.ours[index].stage {
+                    (self.is_verified, self.is_watched) = (true, has_waited);
                     self.hold(index, node, 0);
+                }
+            }
+            Step::Hear => {
+                self.is_watched = false;
+                self.is_verified = false;
+                if let Some((_, Some(index))) = self.held() {
+                    self.bereave(index);
+                }
+            }
+            Step::Rejoin(index) => self.ours[index].stage = Stage::Queued(self.enter()),
+            Step::Reconnect => {
+                self.connections_left -= 1;
+                (self.is_verified, self.is_watched) = (false, false);
+            }
+            Step::Look(index) => {
+                if let Stage::Holding(node, _) = self.ours[index].stage {
+                    let exists = self.exists(node);
+                    (self.is_verified, self.is_watched) = (exists, exists);
+                    if !exists {
+                        self.bereave(index);
+                    }
                 }
             }
             Step::Release(index) => {
@@ -233,20 +313,6 @@ impl World {
             Theirs::Away => None,
         };
         self.queue.retain(|node| Some(*node) == theirs);
-        for index in 0..self.ours.len() {
-            match self.ours[index].stage {
-                // The attempt joins again, at the end.
-                Stage::Queued(_) => self.ours[index].stage = Stage::Queued(self.enter()),
-                Stage::Given(Node::Waits(_)) => {
-                    self.ours[index].stage = Stage::Given(Node::Waits(self.enter()));
-                }
-                Stage::Holding(..) => {
-                    self.ours[index].stage = Stage::Bereft;
-                    self.pass(Node::Nothing);
-                }
-                _ => {}
-            }
-        }
     }
 
     fn is_over(&self) -> bool {
@@ -266,15 +332,21 @@ impl Model for Process {
             stage: Stage::Away,
             rounds_left: if index == 0 { ROUNDS } else { 1 },
         };
+        let is_long = std::env::var_os("MODEL_LONG").is_some();
+        let ours = if is_long { OURS_LONG } else { OURS };
         vec![World {
             order: LocalOrder::new(HANDOFFS),
-            ours: (0..OURS).map(away).collect(),
+            ours: (0..ours).map(away).collect(),
             theirs: Theirs::Away,
             their_rounds_left: ROUNDS,
             waited_for: 0,
             queue: Vec::new(),
             nodes: 0,
             faults_left: 1,
+            connections_left: 1,
+            is_verified: false,
+            is_watched: false,
+            is_broken: false,
         }]
     }
 
@@ -288,6 +360,13 @@ impl Model for Process {
         }
         if world.faults_left > 0 {
             steps.push(Step::Lose);
+        }
+        if world.connections_left > 0 {
+            steps.push(Step::Reconnect);
+        }
+        let is_gone = |(node, _)| !world.exists(node);
+        if world.is_watched && world.held().is_some_and(is_gone) {
+            steps.push(Step::Hear);
         }
     }
 
@@ -304,16 +383,23 @@ impl Model for Process {
         };
         vec![
             Property::always("one holds", |_, world: &World| {
-                let holding = |it: &&Ours| matches!(it.stage, Stage::Holding(..));
+                let holding = |it: &&Ours| match it.stage {
+                    Stage::Holding(node, _) => world.exists(node),
+                    _ => false,
+                };
                 let theirs = usize::from(matches!(world.theirs, Theirs::Holding(_)));
                 world.ours.iter().filter(holding).count() + theirs <= 1
             }),
             Property::always("whoever holds has the first node", |_, world: &World| {
                 world.ours.iter().all(|it| match it.stage {
-                    Stage::Holding(node, _) => world.is_first(node),
+                    Stage::Holding(node, _) => world.is_first(node) || !world.exists(node),
                     _ => true,
                 })
             }),
+            Property::always(
+                "handed on is what somebody vouches for",
+                |_, world: &World| !world.is_broken,
+            ),
             Property::always("one has the turn", |_, world: &World| {
                 world.ours.iter().filter(|it| it.stage.has_turn()).count() <= 1
             }),
@@ -327,7 +413,8 @@ impl Model for Process {
                 // Without those who could give up, somebody can do something.
                 let mut steps = Vec::new();
                 Process.actions(world, &mut steps);
-                let idle = |step: &Step| matches!(step, Step::GiveUp(_) | Step::Lose);
+                let idle =
+                    |step: &Step| matches!(step, Step::GiveUp(_) | Step::Lose | Step::Reconnect);
                 world.is_over() || !steps.iter().all(idle)
             }),
             Property::sometimes("a node is handed on", handed_on),

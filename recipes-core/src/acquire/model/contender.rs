@@ -1,7 +1,7 @@
 //! One contender of the model: what the driver does with the shipped state machine.
 //!
-//! Slots, their order, what `forget` drops and when the own watch counts are those of
-//! `attempt::Flight`.
+//! Slots, their order, what `forget` drops, what a new connection puts aside and when the own watch
+//! counts are those of `flight::Flight`.
 
 use super::ensemble::{Lock, Mark, id_of};
 use super::*;
@@ -43,13 +43,26 @@ impl Slot {
 pub(super) enum What {
     Probe,
     Parents(Vec<usize>),
-    /// A create, and once it is carried out what is known and the members still to be listed.
-    Enter(Vec<usize>, Option<(Vec<Entry>, Vec<usize>)>),
+    /// A create, and once it is carried out what is known.
+    Enter(Vec<usize>, Option<Entering>),
     Search(Vec<usize>),
+    Commit,
     List(usize),
     Read(u8),
     Watch(u8),
+    /// The client sets a watch again over another connection, in any order.
+    Rewatch(u8),
     Delete(Vec<u8>),
+}
+
+/// A create that was carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Entering {
+    pub(super) entries: Vec<Entry>,
+    /// Members still to be listed.
+    pub(super) unlisted: Vec<usize>,
+    /// Nodes that were in front when they were listed.
+    pub(super) shown: Vec<u8>,
 }
 
 /// A request that was sent; without a slot nobody waits for the reply.
@@ -57,6 +70,18 @@ pub(super) enum What {
 pub(super) struct Request {
     pub(super) slot: Option<Slot>,
     pub(super) what: What,
+    /// Sent before the deadline passed: its answer does not move that on.
+    pub(super) is_old: bool,
+}
+
+impl Request {
+    pub(super) fn new(slot: Option<Slot>, what: What) -> Self {
+        Self {
+            slot,
+            what,
+            is_old: false,
+        }
+    }
 }
 
 /// A reply or a watch event on its way to the contender.
@@ -65,8 +90,60 @@ pub(super) struct Item {
     pub(super) slot: Slot,
     pub(super) event: Event,
     pub(super) arrived: bool,
+    pub(super) is_old: bool,
     /// Own nodes that were in front when this was generated.
     pub(super) front: Vec<u8>,
+    /// Own nodes that this shows, and that were in front when they were looked at.
+    pub(super) shown: Vec<u8>,
+}
+
+impl Item {
+    /// Whether the request had to be committed for this.
+    pub(super) fn is_committed(&self) -> bool {
+        matches!(
+            self.event,
+            Event::Entered(_)
+                | Event::NoParent
+                | Event::WriterGone(_)
+                | Event::ParentsMade
+                | Event::Searched(_)
+                | Event::Committed
+        )
+    }
+}
+
+/// `armed::Made`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Made {
+    Nothing,
+    With,
+    Node(u8),
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Link {
+    /// A server of the quorum.
+    Up,
+    /// Nobody.
+    Down,
+    /// A leader that was deposed and has not noticed: it commits nothing, and shows what it knew.
+    Stale,
+}
+
+/// Which deadlines of the session have passed, as its client knows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Late {
+    /// The one after the last answer of a leader.
+    pub(super) by_leader: bool,
+    /// The one after the last commit.
+    pub(super) by_quorum: bool,
+}
+
+impl Late {
+    pub(super) fn is_over(self) -> bool {
+        self.by_leader || self.by_quorum
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +157,10 @@ pub(super) struct Contender {
     pub(super) epoch: u8,
     /// The ensemble has ended the session, and the contender does not know.
     pub(super) is_expired: bool,
+    pub(super) late: Late,
+    /// So long has a leader not heard of the session that it may end it.
+    pub(super) may_expire: bool,
+    pub(super) link: Link,
     /// A session that was given up and has not expired; with a create that is on its way.
     pub(super) old: Option<Option<Vec<usize>>>,
     /// Transactions that the replica has not applied.
@@ -90,12 +171,15 @@ pub(super) struct Contender {
     pub(super) slots: Vec<Slot>,
     pub(super) own_watches: Vec<bool>,
     pub(super) entering: Vec<usize>,
-    /// `armed::Made::Node`.
-    pub(super) made: Vec<Option<u8>>,
-    /// What the last create really made: what its uuid finds.
-    pub(super) entered: Vec<Option<Lock>>,
-    /// Own nodes that some answer since the last create was generated in front with.
+    pub(super) made: Vec<Made>,
+    /// What the creates with the last uuid really made: what it finds.
+    pub(super) entered: Vec<Vec<Lock>>,
+    /// Own nodes that a listing has shown in front, or that were when something was heard while they
+    /// were watched; since the last create and over this connection.
     pub(super) proved: Vec<u8>,
+    /// What the state machine grants, and own nodes that were in front when the latest of all that
+    /// was taken was generated; the driver has yet to look whether anything speaks against it.
+    pub(super) granting: Option<(Vec<Node>, Vec<u8>)>,
     /// Grant by grant.
     pub(super) held: Vec<Vec<Lock>>,
     /// What the clean-up is to delete.
@@ -112,6 +196,9 @@ impl Contender {
             is_beside: false,
             epoch: 1,
             is_expired: false,
+            late: Late::default(),
+            may_expire: false,
+            link: Link::Up,
             old: None,
             lag: 0,
             pipe: Vec::new(),
@@ -123,6 +210,7 @@ impl Contender {
             made: Vec::new(),
             entered: Vec::new(),
             proved: Vec::new(),
+            granting: None,
             held: Vec::new(),
             doomed: Vec::new(),
         };
@@ -162,8 +250,8 @@ impl Contender {
             Some(Op::ReleaseFirst) | None => return,
         };
         self.is_beside = place != Place::Tail;
-        self.made = vec![None; targets.len()];
-        self.entered = vec![None; targets.len()];
+        self.made = vec![Made::Nothing; targets.len()];
+        self.entered = vec![Vec::new(); targets.len()];
         self.own_watches = vec![false; targets.len()];
         self.machine = Some(Acquire::new(
             targets.iter().map(|(_, kind)| (*kind, place)),
@@ -182,8 +270,7 @@ impl Contender {
             self.held.remove(0).iter().map(|it| it.id).collect()
         };
         if !released.is_empty() {
-            let (slot, what) = (None, What::Delete(released));
-            self.pipe.push(Request { slot, what });
+            self.pipe.push(Request::new(None, What::Delete(released)));
         }
         self.at += 1;
         self.begin();
@@ -207,29 +294,29 @@ impl Contender {
             Action::Probe => self.start(Slot::Members, What::Probe),
             Action::Enter(members) => {
                 for member in &members {
-                    self.made[*member] = None;
-                    self.forget(*member);
-                    if let Some(earlier) = self.entered[*member].take() {
-                        self.proved.retain(|it| *it != earlier.id);
+                    // One uuid for all creates until a node is known.
+                    if self.made[*member] != Made::With {
+                        self.entered[*member].clear();
                     }
+                    self.made[*member] = Made::With;
+                    self.forget(*member);
                 }
                 self.entering.clone_from(&members);
                 self.start(Slot::Members, What::Enter(members, None));
             }
             Action::MakeParents(members) => self.start(Slot::Members, What::Parents(members)),
             Action::Search(members) => self.start(Slot::Members, What::Search(members)),
-            Action::Adopt(member, name) => self.made[member] = Some(id_of(&name)),
-            // The deadline always lies ahead here.
-            Action::Commit => {}
+            Action::Adopt(member, name) => self.made[member] = Made::Node(id_of(&name)),
+            Action::Commit => self.start(Slot::Members, What::Commit),
             Action::List(member) => self.start(Slot::List(member), What::List(member)),
             Action::Stat(member) => {
-                if let Some(id) = self.made[member] {
+                if let Made::Node(id) = self.made[member] {
                     self.start(Slot::Stat(member), What::Read(id));
                 }
             }
             Action::WatchOwn(member) => {
                 let slot = Slot::OwnWatch(member);
-                if let Some(id) = self.made[member] {
+                if let Made::Node(id) = self.made[member] {
                     if !self.own_watches[member] && !self.slots.contains(&slot) {
                         self.start(slot, What::Watch(id));
                     }
@@ -238,7 +325,7 @@ impl Contender {
             Action::Watch(member, names) => self.watch(member, &names),
             Action::Withdraw(nodes) => {
                 for (member, name) in nodes {
-                    self.made[member] = None;
+                    self.made[member] = Made::Nothing;
                     self.doomed.push(id_of(&name));
                     self.forget(member);
                 }
@@ -262,12 +349,12 @@ impl Contender {
     }
 
     fn start(&mut self, slot: Slot, what: What) {
-        let replaces = self.slots.contains(&Slot::Members) && slot == Slot::Members;
+        let mut under_way = self.pipe.iter().filter(|it| it.slot == Some(Slot::Members));
+        let replaces = under_way.any(|it| it.what != What::Commit) && slot == Slot::Members;
         assert!(!replaces, "a request for several members is replaced");
         self.drop_slots(|it| *it == slot);
         self.slots.push(slot);
-        let slot = Some(slot);
-        self.pipe.push(Request { slot, what });
+        self.pipe.push(Request::new(Some(slot), what));
     }
 
     fn forget(&mut self, member: usize) {
@@ -293,12 +380,16 @@ impl Contender {
     pub(super) fn end(&mut self) -> Option<Vec<usize>> {
         let held = self.held.drain(..).flatten();
         self.doomed.extend(held.map(|lock| lock.id));
-        let entered = self.entered.iter().flatten().map(|lock| lock.id);
-        for id in self.made.iter().flatten().copied().chain(entered) {
-            if !self.doomed.contains(&id) {
-                self.doomed.push(id);
-            }
+        for (made, entered) in self.made.iter().zip(&self.entered) {
+            let ids = match made {
+                Made::Nothing => Vec::new(),
+                Made::With => entered.iter().map(|lock| lock.id).collect(),
+                Made::Node(id) => vec![*id],
+            };
+            self.doomed.extend(ids);
         }
+        self.doomed.sort_unstable();
+        self.doomed.dedup();
         let mut creation = None;
         for request in self.pipe.drain(..) {
             match request.what {
@@ -318,9 +409,10 @@ impl Contender {
         self.watches.clear();
         self.slots.clear();
         self.proved.clear();
+        self.granting = None;
         self.own_watches.fill(false);
-        self.made.fill(None);
-        self.entered.fill(None);
+        self.made.fill(Made::Nothing);
+        self.entered.fill(Vec::new());
     }
 
     /// The next session serves from now on; what was held is lost.
@@ -328,31 +420,76 @@ impl Contender {
         self.epoch += 1;
         self.lag = 0;
         self.is_expired = false;
+        self.late = Late::default();
+        self.may_expire = false;
+        self.link = Link::Up;
         self.machine.as_ref()?;
         self.step(Event::SessionStarted(i64::from(self.epoch)))
     }
 
-    /// Takes what the driver takes first when the first `arrived` items of the inbox are there.
-    pub(super) fn pick(&self, arrived: usize) -> Option<usize> {
-        let rank = |slot: &Slot| match slot {
-            Slot::Own(member) => self.own_watches[*member].then_some(*member),
+    /// The items that the driver may take next: it looks at its own nodes first, then at one slot after
+    /// the other, and things may arrive in between. When a slot is ready it looks at its own nodes
+    /// again.
+    pub(super) fn takeable(&self) -> Vec<usize> {
+        if self.link == Link::Down || self.granting.is_some() {
+            return Vec::new();
+        }
+        let there = self.there();
+        let ranks: Vec<_> = self.inbox.iter().map(|it| self.rank(&it.slot)).collect();
+        let is_first = |(index, rank): (usize, &Option<(bool, usize)>)| {
+            let (is_slot, _) = (*rank)?;
+            let arrived = ranks.iter().take(there).flatten();
+            let mut seen_before = arrived.filter(|it| it.0 == is_slot);
+            let is_first = seen_before.all(|it| Some(*it) >= *rank);
+            let arrived = ranks.iter().take(there.max(index + 1)).flatten();
+            let mut own = arrived.filter(|(is_slot, _)| !is_slot);
+            (is_first && !(is_slot && own.next().is_some())).then_some(index)
+        };
+        ranks.iter().enumerate().filter_map(is_first).collect()
+    }
+
+    /// How many items have arrived for sure.
+    pub(super) fn there(&self) -> usize {
+        self.inbox.iter().filter(|it| it.arrived).count()
+    }
+
+    /// Own nodes come before all slots; `None` where nobody waits for it any more.
+    fn rank(&self, slot: &Slot) -> Option<(bool, usize)> {
+        match slot {
+            Slot::Own(member) => self.own_watches[*member].then_some((false, *member)),
             slot => {
                 let index = self.slots.iter().position(|it| it == slot);
-                index.map(|index| index + 16)
+                index.map(|index| (true, index))
             }
-        };
-        let there = self.inbox.iter().take(arrived).enumerate();
-        there
-            .filter_map(|(index, item)| Some((rank(&item.slot)?, index)))
+        }
+    }
+
+    /// News of own nodes that are on their way, the first member's first.
+    pub(super) fn own_news(&self) -> Option<usize> {
+        let ranked = self.inbox.iter().enumerate();
+        ranked
+            .filter_map(|(index, it)| Some((self.rank(&it.slot)?, index)))
+            .filter(|((is_slot, _), _)| !is_slot)
             .min()
             .map(|(_, index)| index)
     }
 
-    /// Takes that item and tells the state machine.
-    pub(super) fn take(&mut self, index: usize) -> Event {
+    /// Takes that item; returns what it tells the state machine, and the own nodes that were in front.
+    pub(super) fn take(&mut self, index: usize) -> (Event, Vec<u8>) {
+        let there = self.there().max(index + 1);
+        let arrived = self.inbox.iter_mut().take(there);
+        arrived.for_each(|it| it.arrived = true);
+        let item = self.inbox.remove(index);
+        if item.is_committed() && !item.is_old {
+            self.renew();
+        }
         let Item {
-            slot, event, front, ..
-        } = self.inbox.remove(index);
+            slot,
+            event,
+            front,
+            shown,
+            ..
+        } = item;
         // What was generated earlier and is read later is read with this known.
         for earlier in self.inbox.iter_mut().take(index) {
             earlier.front.clone_from(&front);
@@ -363,13 +500,110 @@ impl Contender {
         }
         match &event {
             Event::OwnWatched(member) => self.own_watches[*member] = true,
+            Event::Searched(_) => self.proved.clear(),
             Event::Entered(entries) => {
+                self.proved.clear();
                 for (member, entry) in self.entering.iter().zip(entries) {
-                    self.made[*member] = Some(id_of(&entry.node.name));
+                    self.made[*member] = Made::Node(id_of(&entry.node.name));
                 }
             }
             _ => {}
         }
-        event
+        let mine = self.made.iter().zip(&self.own_watches);
+        let watched = mine.filter_map(|(made, is_watched)| match made {
+            Made::Node(id) if *is_watched && front.contains(id) => Some(*id),
+            _ => None,
+        });
+        self.proved.extend(watched);
+        self.proved.extend(shown);
+        self.proved.sort_unstable();
+        self.proved.dedup();
+        (event, front)
+    }
+
+    /// A quorum has answered in time.
+    pub(super) fn renew(&mut self) {
+        self.late = Late::default();
+        self.pipe.iter_mut().for_each(|it| it.is_old = false);
+        self.inbox.iter_mut().for_each(|it| it.is_old = false);
+    }
+
+    /// A deadline has passed: what is held is lost.
+    pub(super) fn lapse(&mut self) {
+        self.pipe.iter_mut().for_each(|it| it.is_old = true);
+        self.inbox.iter_mut().for_each(|it| it.is_old = true);
+        let held = self.held.drain(..).flatten();
+        self.doomed.extend(held.map(|lock| lock.id));
+    }
+
+    /// The connection is lost, and with it all that has not arrived: what can be repeated is.
+    pub(super) fn disconnect(&mut self, received: usize) {
+        self.link = Link::Down;
+        let lost = self.inbox.split_off(received);
+        self.inbox.iter_mut().for_each(|it| it.arrived = true);
+        let mut unknown = Vec::new();
+        let mut pipe = Vec::new();
+        for (slot, id) in self.watches.drain(..) {
+            pipe.push(Request::new(Some(slot), What::Rewatch(id)));
+        }
+        for Item { slot, event, .. } in lost {
+            let made = |member: usize| match self.made[member] {
+                Made::Node(id) => id,
+                Made::Nothing | Made::With => 0,
+            };
+            let what = match (slot, &event) {
+                (Slot::List(member), _) => What::List(member),
+                (Slot::Stat(member), _) => What::Read(made(member)),
+                (Slot::OwnWatch(member), _) => What::Watch(made(member)),
+                (Slot::Own(member), _) => What::Rewatch(made(member)),
+                (Slot::Blocker(_, mark), _) => What::Rewatch(mark.id),
+                (_, Event::Probed(_)) => What::Probe,
+                (_, Event::ParentsMade) => What::Parents(self.entering.clone()),
+                (_, Event::Searched(_)) => What::Search(self.entering.clone()),
+                (_, Event::Committed) => What::Commit,
+                (Slot::Members, _) => {
+                    unknown.push(Event::EnterUnknown);
+                    continue;
+                }
+            };
+            pipe.push(Request::new(Some(slot), what));
+        }
+        for request in self.pipe.drain(..) {
+            match request.what {
+                What::Enter(_, None) => unknown.push(Event::EnterUnknown),
+                What::Enter(_, Some(Entering { entries, .. })) => {
+                    unknown.push(Event::Entered(entries));
+                }
+                _ => pipe.push(request),
+            }
+        }
+        self.pipe = pipe;
+        for event in unknown {
+            self.inbox.push(Item {
+                slot: Slot::Members,
+                event,
+                arrived: true,
+                is_old: false,
+                front: Vec::new(),
+                shown: Vec::new(),
+            });
+        }
+    }
+
+    /// The driver hears that the connection is another one, before anything of it: as
+    /// `Flight::outdate` and `Flight::note`.
+    pub(super) fn reconnected(&mut self) -> Option<Action> {
+        self.drop_slots(|slot| *slot != Slot::Members);
+        self.own_watches.fill(false);
+        self.proved.clear();
+        self.granting = None;
+        for item in &mut self.inbox {
+            if let Event::Entered(entries) = &mut item.event {
+                entries.iter_mut().for_each(|it| it.children = None);
+                item.shown.clear();
+            }
+        }
+        self.machine.as_ref()?;
+        self.step(Event::Reconnected)
     }
 }

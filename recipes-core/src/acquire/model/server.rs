@@ -1,8 +1,8 @@
 //! What the requests of a contender do at the ensemble, and what it is told.
 
-use super::contender::{Item, Request, Slot, What};
+use super::contender::{Entering, Item, Link, Request, Slot, What};
 use super::ensemble::{Change, Lock, is_front};
-use super::world::World;
+use super::world::{LAG_MAX, World};
 use super::*;
 
 impl World {
@@ -29,34 +29,66 @@ impl World {
     }
 
     fn tell(&mut self, index: usize, slot: Slot, event: Event) {
-        let front = self.prove(index);
+        let shown = match (&event, &slot) {
+            (Event::Listed(member, _), _) => self.front(index, |it| it == *member),
+            // A reader beside its writer is in front as soon as it is there.
+            (Event::Entered(_) | Event::Searched(_), _) if self.contenders[index].is_beside => {
+                self.front(index, |_| true)
+            }
+            _ => Vec::new(),
+        };
+        self.tell_shown(index, slot, event, shown);
+    }
+
+    fn tell_shown(&mut self, index: usize, slot: Slot, event: Event, shown: Vec<u8>) {
+        let front = self.front(index, |_| true);
         self.contenders[index].inbox.push(Item {
             slot,
             event,
             arrived: false,
+            is_old: false,
             front,
+            shown,
         });
     }
 
-    /// The own nodes that are in front as the replica shows it.
-    fn prove(&mut self, index: usize) -> Vec<u8> {
-        let it = &mut self.contenders[index];
+    /// The own nodes of some members that are in front as the replica shows it.
+    fn front(&self, index: usize, which: impl Fn(usize) -> bool) -> Vec<u8> {
+        let it = &self.contenders[index];
         let seen = self.ensemble.seen(it.lag);
-        let own = it.entered.iter().flatten().map(|lock| lock.id);
-        let front: Vec<_> = own.filter(|id| is_front(&seen, *id)).collect();
-        it.proved.extend(&front);
-        it.proved.sort_unstable();
-        it.proved.dedup();
-        front
+        let own = it.entered.iter().enumerate();
+        let own = own.filter(|(member, _)| which(*member));
+        let own = own.flat_map(|(_, locks)| locks).map(|lock| lock.id);
+        own.filter(|id| is_front(&seen, *id)).collect()
     }
 
-    pub(super) fn serve(&mut self, index: usize) {
-        let Request { slot, what } = self.contenders[index].pipe.remove(0);
+    /// Carries out the request at this position; the answer counts from its sending.
+    pub(super) fn serve(&mut self, index: usize, position: usize) {
+        let told = self.contenders[index].inbox.len();
+        let is_old = self.contenders[index].pipe[position].is_old;
+        self.serve_request(index, position);
+        let it = &mut self.contenders[index];
+        let answers = it.inbox.iter_mut().skip(told);
+        answers.for_each(|answer| answer.is_old = is_old);
+        let was_asked = it.inbox.iter().skip(told).any(Item::is_committed);
+        if was_asked && !is_old {
+            it.may_expire = false;
+        }
+    }
+
+    fn serve_request(&mut self, index: usize, position: usize) {
+        let request = self.contenders[index].pipe.remove(position);
+        let Request { slot, what, is_old } = request;
         let event = match what {
-            What::Enter(members, None) => return self.create(index, slot, members),
-            What::Enter(members, Some((entries, unlisted))) => {
-                return self.list_entry(index, members, entries, unlisted, true);
+            What::Enter(members, None) => return self.create(index, slot, members, is_old),
+            What::Enter(members, Some(entering)) => {
+                return self.list_entry(index, members, entering, is_old, true);
             }
+            What::Commit => {
+                self.apply_all(index);
+                Event::Committed
+            }
+            What::Rewatch(id) => return self.watch_again(index, slot, id),
             What::Delete(ids) => {
                 self.delete(&ids);
                 return self.apply_all(index);
@@ -95,6 +127,16 @@ impl World {
         };
         if let Some(slot) = slot {
             self.tell(index, slot, event);
+        }
+    }
+
+    /// The server tells what has happened to a node since, or watches it.
+    fn watch_again(&mut self, index: usize, slot: Option<Slot>, id: u8) {
+        let Some(slot) = slot else { return };
+        if self.found(index, id).is_some() {
+            self.contenders[index].watches.push((slot, id));
+        } else {
+            self.tell(index, slot, watched(slot, true));
         }
     }
 
@@ -165,7 +207,7 @@ impl World {
         Ok(locks)
     }
 
-    fn create(&mut self, index: usize, slot: Option<Slot>, members: Vec<usize>) {
+    fn create(&mut self, index: usize, slot: Option<Slot>, members: Vec<usize>, is_old: bool) {
         let made = self.make(index, self.contenders[index].epoch, &members);
         self.apply_all(index);
         let it = &mut self.contenders[index];
@@ -183,7 +225,7 @@ impl World {
             return;
         }
         for (member, lock) in members.iter().zip(&locks) {
-            it.entered[*member] = Some(lock.clone());
+            it.entered[*member].push(lock.clone());
         }
         // A transaction may not tell its number.
         let is_alone = members.len() == 1 && !it.is_beside;
@@ -198,9 +240,13 @@ impl World {
         if it.is_beside {
             self.tell(index, Slot::Members, Event::Entered(entries));
         } else {
-            let unlisted = (0..members.len()).collect();
-            let what = What::Enter(members, Some((entries, unlisted)));
-            it.pipe.insert(0, Request { slot, what });
+            let entering = Entering {
+                entries,
+                unlisted: (0..members.len()).collect(),
+                shown: Vec::new(),
+            };
+            let what = What::Enter(members, Some(entering));
+            it.pipe.insert(0, Request { slot, what, is_old });
         }
     }
 
@@ -209,44 +255,74 @@ impl World {
         &mut self,
         index: usize,
         members: Vec<usize>,
-        mut entries: Vec<Entry>,
-        mut unlisted: Vec<usize>,
+        mut entering: Entering,
+        is_old: bool,
         is_answered: bool,
     ) {
-        let next = unlisted.remove(0);
+        let next = entering.unlisted.remove(0);
         if is_answered {
-            entries[next].children = Some(self.list(index, members[next]));
-            self.prove(index);
+            let member = members[next];
+            entering.entries[next].children = Some(self.list(index, member));
+            entering.shown.extend(self.front(index, |it| it == member));
         }
-        if unlisted.is_empty() {
-            self.tell(index, Slot::Members, Event::Entered(entries));
+        if entering.unlisted.is_empty() {
+            let Entering { entries, shown, .. } = entering;
+            self.tell_shown(index, Slot::Members, Event::Entered(entries), shown);
         } else {
             let slot = Some(Slot::Members);
-            let what = What::Enter(members, Some((entries, unlisted)));
-            self.contenders[index]
-                .pipe
-                .insert(0, Request { slot, what });
+            let what = What::Enter(members, Some(entering));
+            let pipe = &mut self.contenders[index].pipe;
+            pipe.insert(0, Request { slot, what, is_old });
         }
     }
 
     pub(super) fn lose_reply(&mut self, index: usize, takes_effect: bool) {
-        match self.contenders[index].pipe.remove(0).what {
-            What::Enter(members, Some((entries, unlisted))) => {
-                self.list_entry(index, members, entries, unlisted, false);
+        let Request { what, is_old, .. } = self.contenders[index].pipe.remove(0);
+        match what {
+            What::Enter(members, Some(entering)) => {
+                self.list_entry(index, members, entering, is_old, false);
             }
             What::Enter(members, None) => {
                 if takes_effect {
-                    let epoch = self.contenders[index].epoch;
-                    if let Ok(locks) = self.make(index, epoch, &members) {
-                        for (member, lock) in members.iter().zip(&locks) {
-                            self.contenders[index].entered[*member] = Some(lock.clone());
-                        }
-                    }
+                    self.make_unheard(index, &members);
                 }
                 self.tell(index, Slot::Members, Event::EnterUnknown);
             }
             _ => {}
         }
+    }
+
+    /// A create is carried out whose reply is lost.
+    fn make_unheard(&mut self, index: usize, members: &[usize]) {
+        let epoch = self.contenders[index].epoch;
+        if let Ok(locks) = self.make(index, epoch, members) {
+            for (member, lock) in members.iter().zip(&locks) {
+                self.contenders[index].entered[*member].push(lock.clone());
+            }
+        }
+    }
+
+    /// A connection is lost behind so many items that came over it.
+    pub(super) fn disconnect(&mut self, index: usize, received: usize, takes_effect: bool) {
+        let is_stale = self.contenders[index].link == Link::Stale;
+        let mut creates = Vec::new();
+        for request in &mut self.contenders[index].pipe {
+            match &mut request.what {
+                What::Enter(members, None) => creates.push(members.clone()),
+                // Neither its reply has arrived.
+                What::Enter(_, done @ Some(_)) if !takes_effect => {
+                    *done = None;
+                }
+                _ => {}
+            }
+        }
+        // A leader that was deposed carries nothing out.
+        for members in creates.iter().filter(|_| takes_effect && !is_stale) {
+            self.make_unheard(index, members);
+        }
+        let it = &mut self.contenders[index];
+        it.disconnect(received);
+        it.lag = it.lag.min(LAG_MAX);
     }
 
     pub(super) fn serve_old(&mut self, index: usize) {

@@ -2,18 +2,24 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use super::contender::{Contender, Op, Request, What};
+use super::contender::{Contender, Link, Request, What};
 use super::ensemble::{Change, Ensemble, Lock, id_of, is_front};
 use super::*;
 
 /// How far a replica may lag, in transactions.
-const LAG_MAX: usize = 1;
+pub(super) const LAG_MAX: usize = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) ensemble: Ensemble,
     pub(super) contenders: Vec<Contender>,
     pub(super) faults_left: u8,
+    /// How many nodes an operator may delete, beside other faults.
+    pub(super) strikes_left: u8,
+    /// Nodes that an operator has deleted: whoever holds one is not told at once.
+    pub(super) struck: Vec<u8>,
+    /// Whether things may happen between a grant and the driver's last look at it.
+    pub(super) has_late_looks: bool,
     /// What was wrong with the last step.
     pub(super) broken: Option<&'static str>,
 }
@@ -23,16 +29,32 @@ pub(super) struct World {
 pub(super) enum Step {
     /// Its first request takes effect, at a replica that has applied so many transactions more.
     Serve(usize, usize),
+    /// The watch at this position is set again.
+    Rewatch(usize, usize),
     /// Its replica applies so many transactions, the last of which fires a watch.
     Apply(usize, usize),
-    /// So many items have arrived, and one is taken.
+    /// The item at this position is taken.
     Take(usize, usize),
+    /// The driver looks whether anything speaks against a grant; everything has arrived, or not.
+    Doubt(usize, bool),
+    /// An operator deletes a node, beside other faults.
+    Strike(u8),
     /// It releases.
     Release(usize),
     /// The clean-up deletes a node.
     CleanUp(usize, u8),
     /// It learns that its session has ended.
     Learn(usize),
+    /// The ensemble ends a session of which it has heard nothing for so long.
+    Expire(usize),
+    /// Its heartbeat is answered.
+    Beat(usize),
+    /// It is connected again, to a replica that lags so far.
+    Reconnect(usize, usize),
+    /// Its last commit lies so far back that a new leader may end the session.
+    Outlive(usize),
+    /// The leader that was deposed notices, and its clients lose their connection.
+    Notice(usize),
     /// The session that it gave up expires.
     ExpireOld(usize),
     /// A create from a session that it gave up takes effect.
@@ -47,8 +69,12 @@ pub(super) enum Fault {
     LoseReply(usize, bool),
     /// A read is sent again, behind what was sent since.
     Resend(usize),
-    /// The ensemble expires the session.
-    Expire(usize),
+    /// Nothing is heard for so long that the session may be over.
+    Silence(usize),
+    /// The connection is lost behind so many items, and a create takes effect or not.
+    Disconnect(usize, usize, bool),
+    /// The leader that answers it is deposed and has not noticed, or it connects to such a one.
+    Depose(usize),
     /// The client gives its session up first.
     GiveUp(usize),
     /// The attempt is dropped.
@@ -62,14 +88,21 @@ pub(super) enum Fault {
 }
 
 impl World {
-    pub(super) fn new(programs: &[&'static [Op]], dirs: usize, faults: u8) -> Self {
+    pub(super) fn new(locks: &Locks) -> Self {
         let mut ensemble = Ensemble::default();
-        ensemble.dirs.resize_with(dirs, Default::default);
+        ensemble.dirs.resize_with(locks.dirs, Default::default);
         ensemble.dirs.iter_mut().for_each(|dir| dir.exists = true);
+        let contenders = locks.programs.iter().map(|it| Contender::new(it));
         Self {
             ensemble,
-            contenders: programs.iter().map(|it| Contender::new(it)).collect(),
-            faults_left: faults,
+            contenders: contenders.collect(),
+            faults_left: locks.faults,
+            strikes_left: locks.strikes,
+            struck: Vec::new(),
+            has_late_looks: matches!(
+                locks.trouble,
+                Trouble::Sessions | Trouble::Connections | Trouble::Leaders
+            ),
             broken: None,
         }
     }
@@ -81,37 +114,41 @@ impl World {
                 && it.slots.len() == 1
                 && it.watches.is_empty()
                 && it.pipe.is_empty()
+                && it.takeable() == [0]
         };
         // Nothing can overtake a single answer, and taking it changes nothing at the ensemble.
         if let Some(contender) = self.contenders.iter().position(at_once) {
-            steps.push(Step::Take(contender, 1));
+            steps.push(Step::Take(contender, 0));
             return;
         }
         for (index, it) in self.contenders.iter().enumerate() {
-            if let Some(request) = it.pipe.first().filter(|_| !it.is_expired) {
-                let is_read = match &request.what {
-                    What::Enter(_, known) => known.is_some(),
-                    What::Probe | What::List(_) | What::Read(_) | What::Watch(_) => true,
-                    What::Parents(_) | What::Search(_) | What::Delete(_) => false,
-                };
-                let ahead = if is_read { it.lag } else { 0 };
-                steps.extend((0..=ahead).map(|ahead| Step::Serve(index, ahead)));
-            }
-            steps.extend(self.fires(it).map(|ahead| Step::Apply(index, ahead)));
-            let mut picked = None;
-            let there = it.inbox.iter().filter(|it| it.arrived).count();
-            for arrived in there.max(1)..=it.inbox.len() {
-                let pick = it.pick(arrived);
-                if pick.is_some() && pick != picked {
-                    steps.push(Step::Take(index, arrived));
-                    picked = pick;
+            self.requests(index, it, steps);
+            steps.extend(it.takeable().iter().map(|at| Step::Take(index, *at)));
+            if it.granting.is_some() {
+                steps.push(Step::Doubt(index, false));
+                if it.own_news().is_some() {
+                    steps.push(Step::Doubt(index, true));
                 }
             }
             if it.is_expired {
                 steps.push(Step::Learn(index));
                 continue;
             }
-            steps.extend(it.doomed.iter().map(|id| Step::CleanUp(index, *id)));
+            steps.extend(it.may_expire.then_some(Step::Expire(index)));
+            match it.link {
+                Link::Up => {
+                    steps.extend(it.doomed.iter().map(|id| Step::CleanUp(index, *id)));
+                    steps.extend(it.late.is_over().then_some(Step::Beat(index)));
+                }
+                Link::Down => {
+                    steps.extend((0..=it.lag).map(|lag| Step::Reconnect(index, lag)));
+                    continue;
+                }
+                Link::Stale => {
+                    steps.push(Step::Notice(index));
+                    steps.extend((!it.may_expire).then_some(Step::Outlive(index)));
+                }
+            }
             if it.machine.is_none() && !it.is_done() {
                 steps.push(Step::Release(index));
             }
@@ -119,6 +156,36 @@ impl World {
                 steps.push(Step::ExpireOld(index));
                 steps.extend(creation.is_some().then_some(Step::ServeOld(index)));
             }
+        }
+    }
+
+    /// What the ensemble may answer or tell.
+    fn requests(&self, index: usize, it: &Contender, steps: &mut Vec<Step>) {
+        let is_rewatch = |request: &Request| matches!(request.what, What::Rewatch(_));
+        let is_served = match it.link {
+            Link::Up => !it.is_expired,
+            Link::Down => false,
+            Link::Stale => true,
+        };
+        let first = it.pipe.first().filter(|_| is_served);
+        if first.is_some_and(is_rewatch) {
+            let watches = it.pipe.iter().take_while(|it| is_rewatch(it));
+            steps.extend((0..watches.count()).map(|at| Step::Rewatch(index, at)));
+        } else if let Some(request) = first {
+            let is_read = match &request.what {
+                What::Enter(_, known) => known.is_some(),
+                What::Probe | What::List(_) | What::Read(_) | What::Watch(_) => true,
+                _ => false,
+            };
+            let ahead = if is_read { it.lag } else { 0 };
+            match it.link {
+                Link::Stale if is_read => steps.push(Step::Serve(index, 0)),
+                Link::Stale => {}
+                _ => steps.extend((0..=ahead).map(|ahead| Step::Serve(index, ahead))),
+            }
+        }
+        if it.link == Link::Up {
+            steps.extend(self.fires(it).map(|ahead| Step::Apply(index, ahead)));
         }
     }
 
@@ -140,10 +207,23 @@ impl World {
         match step {
             Step::Serve(index, ahead) => {
                 self.apply(index, ahead);
-                self.serve(index);
+                self.serve(index, 0);
             }
+            Step::Rewatch(index, at) => self.serve(index, at),
             Step::Apply(index, ahead) => self.apply(index, ahead),
-            Step::Take(index, arrived) => self.take(index, arrived),
+            Step::Take(index, at) => self.take(index, at),
+            Step::Doubt(index, has_arrived) => {
+                if has_arrived {
+                    let inbox = &mut self.contenders[index].inbox;
+                    inbox.iter_mut().for_each(|it| it.arrived = true);
+                }
+                self.doubt(index);
+            }
+            Step::Strike(id) => {
+                self.strikes_left -= 1;
+                self.struck.push(id);
+                self.delete(&[id]);
+            }
             Step::Release(index) => self.contenders[index].release(),
             Step::CleanUp(index, id) => {
                 self.contenders[index].doomed.retain(|it| *it != id);
@@ -155,6 +235,27 @@ impl World {
                 it.end();
                 let end = it.next_epoch();
                 self.ended(index, end);
+            }
+            Step::Expire(index) => self.expire(index),
+            Step::Beat(index) => {
+                self.contenders[index].renew();
+                self.contenders[index].may_expire = false;
+            }
+            Step::Reconnect(index, lag) => {
+                let it = &mut self.contenders[index];
+                (it.link, it.lag) = (Link::Up, lag);
+                let end = it.reconnected();
+                self.concluded(index, end);
+            }
+            Step::Outlive(index) => {
+                let it = &mut self.contenders[index];
+                it.late.by_quorum = true;
+                it.may_expire = true;
+                it.lapse();
+            }
+            Step::Notice(index) => {
+                let received = self.contenders[index].inbox.len();
+                self.disconnect(index, received, false);
             }
             Step::ExpireOld(index) => {
                 self.contenders[index].old = None;
@@ -192,15 +293,21 @@ impl World {
         match fault {
             Fault::LoseReply(index, takes_effect) => self.lose_reply(index, takes_effect),
             Fault::Resend(index) => self.contenders[index].pipe.rotate_left(1),
-            Fault::Expire(index) => {
-                let epoch = self.contenders[index].epoch;
-                self.end_sessions(index, |it| it == epoch);
+            Fault::Silence(index) => {
                 let it = &mut self.contenders[index];
-                it.is_expired = true;
-                it.pipe.clear();
-                it.watches.clear();
-                // Its validity has passed before.
-                it.held.clear();
+                it.late.by_leader = true;
+                it.may_expire = true;
+                it.lapse();
+            }
+            Fault::Disconnect(index, received, takes_effect) => {
+                self.disconnect(index, received, takes_effect);
+            }
+            Fault::Depose(index) => {
+                let it = &mut self.contenders[index];
+                if std::mem::replace(&mut it.link, Link::Stale) == Link::Down {
+                    let end = it.reconnected();
+                    self.concluded(index, end);
+                }
             }
             Fault::GiveUp(index) => {
                 let it = &mut self.contenders[index];
@@ -214,13 +321,15 @@ impl World {
             Fault::Cancel(index) => {
                 let it = &mut self.contenders[index];
                 if let Some(members) = it.end() {
-                    let (slot, what) = (None, What::Enter(members, None));
-                    it.pipe.push(Request { slot, what });
+                    it.pipe.push(Request::new(None, What::Enter(members, None)));
                 }
                 it.machine = None;
                 it.at = it.program.len();
             }
-            Fault::Delete(id) => self.delete(&[id]),
+            Fault::Delete(id) => {
+                self.struck.push(id);
+                self.delete(&[id]);
+            }
             Fault::Change(id) => self.commit(vec![Change::Data(id)]),
             Fault::Reap(dir) => {
                 let dir = &mut self.ensemble.dirs[dir];
@@ -233,8 +342,16 @@ impl World {
         self.ensemble.commit(changes);
         for index in 0..self.contenders.len() {
             let it = &mut self.contenders[index];
-            it.lag = if it.is_expired { 0 } else { it.lag + 1 };
-            self.apply(index, self.contenders[index].lag.saturating_sub(LAG_MAX));
+            it.lag = match it.link {
+                Link::Stale => it.lag + 1,
+                _ if it.is_expired => 0,
+                // Another replica, of which nothing is known yet.
+                Link::Down => LAG_MAX,
+                Link::Up => it.lag + 1,
+            };
+            if self.contenders[index].link == Link::Up {
+                self.apply(index, self.contenders[index].lag.saturating_sub(LAG_MAX));
+            }
         }
     }
 
@@ -266,21 +383,54 @@ impl World {
         self.apply(index, self.contenders[index].lag);
     }
 
-    fn take(&mut self, index: usize, arrived: usize) {
+    fn expire(&mut self, index: usize) {
+        let epoch = self.contenders[index].epoch;
+        self.end_sessions(index, |it| it == epoch);
         let it = &mut self.contenders[index];
-        it.inbox
-            .iter_mut()
-            .take(arrived)
-            .for_each(|it| it.arrived = true);
-        let there = it.inbox.iter().filter(|it| it.arrived).count();
-        let Some(pick) = it.pick(there) else { return };
-        let front = it.inbox[pick].front.clone();
-        let event = it.take(pick);
+        it.is_expired = true;
+        if it.link != Link::Stale {
+            it.pipe.clear();
+            it.watches.clear();
+            it.lag = 0;
+        }
+    }
+
+    fn take(&mut self, index: usize, at: usize) {
+        let it = &mut self.contenders[index];
+        let (event, front) = it.take(at);
         let end = it.step(event);
+        if let Some(Action::Grant(nodes)) = end {
+            let may_wait = self.has_late_looks && self.faults_left > 0;
+            let speaks_against = it.late.is_over() || it.own_news().is_some();
+            it.granting = Some((nodes, front));
+            if !may_wait && !speaks_against {
+                self.doubt(index);
+            }
+            return;
+        }
+        self.concluded(index, end);
+    }
+
+    /// As `Flight::doubt`: a grant, unless something speaks against it.
+    fn doubt(&mut self, index: usize) {
+        let it = &mut self.contenders[index];
+        let Some((nodes, front)) = it.granting.take() else {
+            return;
+        };
+        let news = it.own_news().filter(|at| it.inbox[*at].arrived);
+        let event = match news {
+            Some(at) if it.link != Link::Down => it.take(at).0,
+            _ if it.late.is_over() || it.link == Link::Down => Event::Lapsed,
+            _ => return self.granted(index, &nodes, &front),
+        };
+        let end = it.step(event);
+        self.concluded(index, end);
+    }
+
+    fn concluded(&mut self, index: usize, end: Option<Action>) {
         match end {
-            // The deadline does not lie ahead.
-            Some(Action::Grant(_)) if it.is_expired => it.inbox.clear(),
-            Some(Action::Grant(nodes)) => self.granted(index, &nodes, &front),
+            // Nothing was heard that it could rest upon.
+            Some(Action::Grant(_)) => self.broken = Some("granted by a change of the connection"),
             end => self.ended(index, end),
         }
     }
@@ -307,22 +457,22 @@ impl World {
         let mut held = Vec::new();
         for (member, node) in nodes.iter().enumerate() {
             let id = id_of(&node.name);
-            if !it.proved.contains(&id) {
-                self.broken = Some("granted without ever having been in front");
-            }
-            let is_certain = it.own_watches[member] || nodes.len() == 1;
-            if is_certain && !front.contains(&id) {
+            let is_evident = match it.own_watches[member] {
+                true => front.contains(&id),
+                false => it.proved.contains(&id) && (nodes.len() > 1 || front.contains(&id)),
+            };
+            if !is_evident {
                 self.broken = Some("granted by what was generated when it was not in front");
             }
-            let made = it.entered[member].clone().filter(|lock| lock.id == id);
-            let Some(lock) = made else {
+            let made = it.entered[member].iter().find(|lock| lock.id == id);
+            let Some(lock) = made.cloned() else {
                 self.broken = Some("granted with the node of another create");
                 return;
             };
-            // It may have been deleted since.
-            let exists = self.ensemble.lock(id).is_some();
-            if exists && !is_front(&self.ensemble.locks, id) {
-                self.broken = Some("granted behind a node that conflicts");
+            // An operator may have deleted it since.
+            let is_struck = self.struck.contains(&id);
+            if !is_struck && !is_front(&self.ensemble.locks, id) {
+                self.broken = Some("granted where it is not in front");
             }
             if node.czxid != Some(i64::from(lock.czxid)) {
                 self.broken = Some("granted with a token of another node");
@@ -330,7 +480,7 @@ impl World {
             let tokens = &mut self.ensemble.dirs[usize::from(lock.dir)].tokens;
             let is_reader = lock.kind == LockKind::Read;
             let earlier = if is_reader { tokens.0 } else { tokens.1 };
-            if exists && lock.czxid <= earlier && !it.is_beside {
+            if !is_struck && lock.czxid <= earlier && !it.is_beside {
                 self.broken = Some("token does not rise");
             }
             if !it.is_beside {
