@@ -1,6 +1,8 @@
 //! What a session asks for besides its locks, to stay alive and know it. In memory, on a clock that
 //! the test moves: hours pass at once.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::time::Duration;
 
 use recipes_testing::{MemoryEnsemble, Operation};

@@ -1,5 +1,7 @@
 //! An ensemble that lost its data numbers its transactions from below, and so its fencing tokens.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::time::Duration;
 
 use recipes_testing::MemoryEnsemble;

@@ -397,8 +397,10 @@ impl<'a> Flight<'a> {
                 return Some(Event::Lapsed);
             }
         }
+        // There may have been none a moment ago, and another one by now.
+        let is_same = self.epoch.connection() == Some(self.connection);
         let is_good = self.epoch.is_good(self.epoch.lapses());
-        (!is_good || self.epoch.connection().is_none()).then_some(Event::Lapsed)
+        (!is_good || !is_same).then_some(Event::Lapsed)
     }
 
     /// Keeps what stands by up with what is known about our nodes.

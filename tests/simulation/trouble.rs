@@ -41,16 +41,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                 world.judge().reconnected(id);
             });
         }
-        (Trouble::Starve, Some(id)) => {
-            let since = world.judge().last_answered(id);
-            disconnect(world, id);
-            let left = (since + timeout * 7 / 12).saturating_sub(world.judge().lifelines.now());
-            later(world, Instant::now() + left, move |world| {
-                world.judge().starved(id, since);
-                world.judge().tell(|| format!("{id:#x} starved"));
-                expire(world, id);
-            });
-        }
+        (Trouble::Starve, Some(id)) => starve(world, id, timeout),
         (Trouble::Expire, Some(id)) => {
             world.judge().tell(|| format!("{id:#x} expired"));
             expire(world, id);
@@ -81,24 +72,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
                 write(world, random, &node);
             }
         }
-        (Trouble::LoseReply, id) => {
-            let id = id.filter(|_| random.bool());
-            let operation = pick(
-                random,
-                &[
-                    Operation::Create,
-                    Operation::Delete,
-                    Operation::List,
-                    Operation::ListAll,
-                    Operation::Read,
-                    Operation::Watch,
-                    Operation::Sync,
-                    Operation::Multi,
-                ],
-            );
-            let lost = pick(random, &[Lost::BeforeCommit, Lost::AfterCommit]);
-            world.ensemble.lose_reply(id, operation, lost);
-        }
+        (Trouble::LoseReply, id) => lose_reply(world, random, id),
         (Trouble::Close, _) => {
             world.judge().tell(|| format!("session {index} closed"));
             let closing = world.replace(index);
@@ -108,6 +82,38 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
         (Trouble::Renew, _) => renew(world, random),
         (_, None) => {}
     }
+}
+
+/// A session is cut off, and expired as early as an ensemble may that has not heard of it.
+fn starve(world: &Arc<World>, id: i64, timeout: Duration) {
+    let since = world.judge().last_answered(id);
+    disconnect(world, id);
+    let left = (since + timeout * 7 / 12).saturating_sub(world.judge().lifelines.now());
+    later(world, Instant::now() + left, move |world| {
+        world.judge().starved(id, since);
+        world.judge().tell(|| format!("{id:#x} starved"));
+        expire(world, id);
+    });
+}
+
+/// The connection breaks under a request, of this session or of any.
+fn lose_reply(world: &World, random: &mut Rng, id: Option<i64>) {
+    let id = id.filter(|_| random.bool());
+    let operation = pick(
+        random,
+        &[
+            Operation::Create,
+            Operation::Delete,
+            Operation::List,
+            Operation::ListAll,
+            Operation::Read,
+            Operation::Watch,
+            Operation::Sync,
+            Operation::Multi,
+        ],
+    );
+    let lost = pick(random, &[Lost::BeforeCommit, Lost::AfterCommit]);
+    world.ensemble.lose_reply(id, operation, lost);
 }
 
 /// Does something later, unless all is calm by then.

@@ -234,6 +234,10 @@ fn explore_with_strikes(
         faults,
         strikes,
     };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a time to print, by which nothing is decided"
+    )]
     let start = std::time::Instant::now();
     // A machine that is wrong may have states without end.
     let checker = locks

@@ -212,6 +212,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     fn take(&mut self, step: Step) {
         match step {
             Step::Arrive(index) => {

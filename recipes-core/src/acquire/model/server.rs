@@ -220,6 +220,8 @@ impl World {
                 return;
             }
         };
+        // It is committed, whether anybody is told or not.
+        it.may_expire &= is_old;
         if slot.is_none() {
             it.doomed.extend(locks.iter().map(|lock| lock.id));
             return;
