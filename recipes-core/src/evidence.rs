@@ -148,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn commit_that_is_answered_behind_a_later_one_takes_nothing_back() {
+        let (mut evidence, start) = start();
+        evidence.note(Proof::Quorum, start + 4 * SECOND, start + 4 * SECOND);
+        evidence.note(Proof::Quorum, start + SECOND, start + 5 * SECOND);
+        for second in [8, 11] {
+            let sent = start + second * SECOND;
+            assert!(!evidence.note(Proof::Leader, sent, sent));
+        }
+        assert_eq!(evidence.until(), Some(start + 15 * SECOND));
+    }
+
+    #[test]
     fn client_that_may_be_silent_has_less_time() {
         let start = Moment::default();
         let evidence = Evidence::new(Some(T), true, start);

@@ -436,6 +436,8 @@ async fn unwatched_node_that_is_not_as_it_was_is_not_handed_on() {
         assert!(shared.next().await.is_none());
         let asked = shared.stage.log().await;
         assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+        // It would be in the way of the next one.
+        assert!(asked.contains(&"delete /a/n1".to_owned()), "{asked:?}");
     }
 }
 
@@ -499,4 +501,21 @@ async fn lapse_from_before_the_hand_over_is_the_next_ones() {
     // Nobody has asked the first for its state.
     let next = lease.successor();
     assert_eq!(next.state(), GuardState::Lost(LostReason::DeadlinePassed));
+}
+
+/// It was ours to delete, and may have been somebody else's to hold all the same.
+#[tokio::test(start_paused = true)]
+async fn release_of_a_lock_that_was_lost_says_so_though_its_node_was_there() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    jump(T / 2);
+    let leases = [&lease];
+    let mut released = Box::pin(crate::release::release_all(&leases));
+    let told = poll!(released.as_mut());
+    let reason = LostReason::DeadlinePassed;
+    assert!(
+        matches!(&told, std::task::Poll::Ready(Err(ReleaseError::Lost(lost))) if lost.reason == reason),
+        "{told:?}"
+    );
+    assert!(stage.log().await.contains(&"delete /a/n1".to_owned()));
 }

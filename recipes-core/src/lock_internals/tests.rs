@@ -1,10 +1,11 @@
 use std::task::Poll;
 
 use futures::poll;
+use tokio::time::Instant;
 
 use super::*;
 use crate::nodes::Created;
-use crate::scripted::{Answer, Asked, Stage, node, settle, unknown};
+use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, settle, unknown};
 
 const OTHER: &str = "_c_00000000-0000-4000-8000-000000000001-lock-0000000000";
 
@@ -228,4 +229,172 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_t
         requested.iter().all(|it| *it == requested[0]),
         "{requested:?}"
     );
+}
+
+/// A create and its listing that are under way.
+struct Entering {
+    path: String,
+    name: String,
+    created: Answer<Created>,
+    listed: Answer<Vec<String>>,
+}
+
+async fn entering(stage: &Stage) -> Entering {
+    settle().await;
+    let (mut create, mut list) = (None, None);
+    while let Some(asked) = stage.nodes.asked() {
+        match asked {
+            Asked::Create(node, answer) => create = Some((node.path, answer)),
+            Asked::List(_, answer) => list = Some(answer),
+            Asked::Watch(_, answer) => assert!(answer.send(Ok(None)).is_ok()),
+            _ => {}
+        }
+    }
+    let (path, created) = create.unwrap();
+    let path = format!("{path}0000000001");
+    Entering {
+        name: path.rsplit_once('/').unwrap().1.to_owned(),
+        path,
+        created,
+        listed: list.unwrap(),
+    }
+}
+
+/// Its number may have been somebody else's turn by now.
+#[tokio::test(start_paused = true)]
+async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let entering = entering(&stage).await;
+    jump(T / 2);
+    let Entering { path, name, .. } = entering;
+    let czxid = Some(5);
+    entering.created.send(Ok(Created { path, czxid })).unwrap();
+    entering.listed.send(Ok(vec![name.clone()])).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let sent = Instant::now();
+    let mut granted = None;
+    for _ in 0..10 {
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::Multi(operations, answer) => {
+                    assert_eq!(operations.len(), 1);
+                    drop(answer.send(Ok(Vec::new())));
+                }
+                Asked::List(_, answer) => drop(answer.send(Ok(vec![name.clone()]))),
+                Asked::Create(..) => panic!("its place is given up"),
+                _ => {}
+            }
+        }
+        if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
+            granted = guard.unwrap();
+            break;
+        }
+    }
+    let granted = granted.unwrap();
+    assert!(granted.is_valid());
+    assert_eq!(granted.valid_until(), Some(sent + T / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_counts_from_the_sending_of_its_create() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    tokio::time::advance(SECOND).await;
+    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    jump(3 * SECOND);
+    let czxid = Some(5);
+    created.send(Ok(Created { path, czxid })).unwrap();
+    listed.send(Ok(vec![name])).unwrap();
+    let granted = acquire.await.unwrap().unwrap();
+    assert_eq!(granted.valid_until(), Some(stage.start + SECOND + T / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        created, listed, ..
+    } = entering(&stage).await;
+    created.send(Err(crate::nodes::NodesError::NoAuth)).unwrap();
+    listed.send(Ok(Vec::new())).unwrap();
+    let refused = acquire.await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::NotAuthorized { .. }),
+        "{refused}"
+    );
+    assert!(stage.log().await.is_empty());
+    drop(lock);
+    let table = format!("{:?}", stage.session.shared.paths);
+    assert!(table.contains("paths: 0"), "{table}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    assert!(poll!(tried.as_mut()).is_pending());
+    listing(&stage).await.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(tried.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    let czxid = Some(5);
+    let deleted = path.clone();
+    created.send(Ok(Created { path, czxid })).unwrap();
+    // Somebody else was quicker.
+    listed.send(Ok(vec![name, OTHER.to_owned()])).unwrap();
+    assert!(poll!(tried.as_mut()).is_pending());
+    let delete = loop {
+        match stage.asked().await {
+            Asked::Delete(path, answer) if path == deleted => break answer,
+            _ => {}
+        }
+    };
+    assert!(poll!(tried.as_mut()).is_pending(), "its node is in the way");
+    delete.send(Ok(())).unwrap();
+    settle().await;
+    let tried = poll!(tried.as_mut());
+    assert!(matches!(tried, Poll::Ready(Ok(None))), "{tried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_that_has_the_turn_of_its_process_asks_before_it_makes_a_node() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 1);
+    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    assert!(poll!(tried.as_mut()).is_pending());
+    listing(&stage)
+        .await
+        .send(Ok(vec![OTHER.to_owned()]))
+        .unwrap();
+    assert!(matches!(poll!(tried.as_mut()), Poll::Ready(Ok(None))));
+    assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_lock_is_not_acquired_in_this_process() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let held = granted(&stage, &lock, &owner).await;
+    let lease = stage.epoch.leases().remove(0);
+    lease.lose(crate::error::LostReason::NodeRemoved);
+    assert!(!lock.is_acquired_in_this_process());
+    drop(held);
 }
