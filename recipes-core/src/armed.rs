@@ -1,6 +1,6 @@
 //! What an attempt has made so far, and who deletes it if the attempt comes to nothing.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use crate::cleanup::{Cleanup, Target as Doomed};
 use crate::epoch::Epoch;
 use crate::lock_path::LockPath;
 use crate::requests::{Ask, Target};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// What may exist of ours for one member.
 #[derive(Clone, Debug)]

@@ -1,14 +1,13 @@
 //! Which connection of a session this is.
 
 use std::fmt;
-use std::sync::Mutex;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use tokio::task::unconstrained;
 
 use crate::nodes::{Connection, Nodes};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// Numbers the connections of one session.
 ///

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -19,7 +19,7 @@ use crate::evidence::{Evidence, Proof};
 use crate::lease::LeaseState;
 use crate::nodes::{NodeStat, Nodes, NodesError};
 use crate::own_watch::OwnWatch;
-use crate::sync::lock;
+use crate::sync::{AtomicBool, Mutex, lock};
 use crate::witness::{HighestNumber, Ledger, Witness};
 
 /// A deadline that never comes, for sessions that never expire by time; as far as tokio's own.

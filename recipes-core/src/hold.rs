@@ -1,12 +1,12 @@
 //! What the guards of one owner share.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use crate::error::LostError;
 use crate::lease::Lease;
 use crate::owner::{Key, Owner, PathTable};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// The task that acquired a lock, to warn one that waits for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Proof of holding one lock, which can be lost.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use futures::future;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use crate::nodes::{NodeOp, NodeStat, NodesError};
 use crate::own_watch::{Care, OwnWatch};
 use crate::retry;
 use crate::revocation;
-use crate::sync::lock;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, lock};
 use crate::token::FencingToken;
 use crate::vacancy::Sole;
 
@@ -300,7 +300,8 @@ impl Lease {
             .grant
             .begin(kind, self.path(), self.node_path(), self.fencing_token());
         // Lost before there was anything to end.
-        if let Some(reason) = *state.signal.borrow() {
+        let lost = *state.signal.borrow();
+        if let Some(reason) = lost {
             state.grant.lost(reason);
         }
     }
@@ -320,7 +321,8 @@ impl Lease {
         let state = Arc::new(state);
         old.epoch.replace(&state);
         // The keeper may have told the old one until then.
-        if let Some(reason) = *old.signal.borrow() {
+        let lost = *old.signal.borrow();
+        if let Some(reason) = lost {
             state.lose(reason);
         }
         if *old.revoked.borrow() {

@@ -38,6 +38,8 @@ mod own_watch;
 mod owner;
 mod participants;
 mod path;
+#[cfg(all(test, feature = "shuttle"))]
+mod races;
 mod record;
 mod release;
 mod requests;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::mem;
 use std::slice;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, poll_fn};
@@ -19,7 +19,7 @@ use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::local_order::LocalOrder;
 use crate::requests::Target;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 type Attempt = BoxFuture<'static, Result<Outcome, AcquireError>>;
 

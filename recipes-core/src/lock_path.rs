@@ -1,6 +1,6 @@
 //! A lock path in a session: what all handles of it share.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::local_queue::LocalQueue;
@@ -10,6 +10,7 @@ use crate::options::LockOptions;
 use crate::owner::Contending;
 use crate::path;
 use crate::session::Session;
+use crate::sync::Mutex;
 use crate::vacancy::Vacancy;
 
 /// One lock directory, the same for every handle in the session.

@@ -5,7 +5,7 @@
 //! few values, whatever users do: never a path, a node or a session. Spans are of level `DEBUG`, as
 //! is what is logged of a lock that works.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use tokio::time::Instant;
 use tracing::{Span, debug_span, field};
@@ -16,7 +16,7 @@ use crate::lock::LockGuard;
 use crate::lock_internals::{LockInternals, set_name};
 use crate::node_name::LockKind;
 use crate::nodes::EndReason;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::token::FencingToken;
 use crate::wait_queue::Rank;
 

@@ -1,7 +1,7 @@
 //! What vouches for a node of ours.
 
 use std::fmt;
-use std::sync::Mutex;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
@@ -10,7 +10,7 @@ use futures::future::Shared;
 use tokio::task::unconstrained;
 
 use crate::nodes::{NodeEvent, NodeWatch};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// A watch on a node of ours, for all who want to hear of it.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -26,7 +26,7 @@ use crate::nodes::{
 use crate::options::LockOptions;
 use crate::own_watch::OwnWatch;
 use crate::session::Session;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::token::FencingToken;
 
 pub(crate) const SESSION: i64 = 7;

@@ -1,7 +1,7 @@
 //! [`Nodes`] that notes what every answer proves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -15,7 +15,7 @@ use crate::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,
 };
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// The highest transaction number that a session has seen, over all its epochs.
 #[derive(Debug, Default)]

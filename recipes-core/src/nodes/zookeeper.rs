@@ -5,8 +5,8 @@
 //! by the server counts as an unknown outcome.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
@@ -24,7 +24,7 @@ use crate::nodes::{
     Acl, Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
     NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply, list_each,
 };
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// How connections are made.
 #[derive(Clone)]

@@ -1,0 +1,180 @@
+//! How threads interleave: the shipped code on shuttle's locks and atomics, in orders by chance with
+//! few preemptions, which find most races soon.
+//!
+//! What tokio and `DashMap` lock by themselves counts as one step here.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use futures::FutureExt;
+use shuttle::scheduler::PctScheduler;
+use shuttle::{Config, Runner, thread};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use crate::acquire::Patience;
+use crate::armed::Stakes;
+use crate::backend::Backend;
+use crate::clock::Clock;
+use crate::epoch::{Epoch, Link, Origin};
+use crate::error::LostReason;
+use crate::hold::Reserved;
+use crate::node_name::LockKind;
+use crate::owner::{Key, Owner, Present};
+use crate::requests::Target;
+use crate::scripted::{Scripted, Sessions, Stage, T};
+
+/// Orders of each race.
+const ORDERS: usize = 1_000;
+/// Preemptions in an order, and one more.
+const DEPTH: usize = 3;
+
+fn explore(race: impl Fn(&Runtime) + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    let runner = Runner::new(PctScheduler::new(DEPTH, ORDERS), config);
+    runner.run(move || {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        race(&runtime);
+    });
+}
+
+fn target(stage: &Stage) -> Target {
+    Target {
+        lock: stage.lock("/a", 5),
+        kind: LockKind::Mutex,
+        beside: None,
+        owner: None,
+    }
+}
+
+/// Where a node is handed on, a reader of the old holder would be beside another one's writer.
+#[test]
+fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let target = target(&stage);
+        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
+        lease.keep(queue.take_for_test());
+        let mut waiter = async move { queue.acquire(target, Patience::Wait).await }.boxed();
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(waiter.poll_unpin(&mut nobody).is_pending());
+        let shared = Arc::clone(&lease);
+        let reader = thread::spawn(move || shared.share().is_some());
+        let deletion = lease.retire();
+        let is_shared = reader.join().unwrap();
+        assert!(!is_shared || deletion.is_some(), "shared and handed on");
+    });
+}
+
+/// Both end with the same hold, or the last guard has given up the lease.
+#[test]
+fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let key = Key {
+            path: "/a".into(),
+            kind: LockKind::Mutex,
+            owner: Owner::new(),
+        };
+        let reserved = Reserved::new(key.clone(), stage.lease(1));
+        let table = stage.session.clone();
+        let Present::Held(hold) = table.shared.paths.present(&key) else {
+            panic!("no hold");
+        };
+        let entering = Arc::clone(&hold);
+        let enters = thread::spawn(move || entering.enter().map(|entered| entered.unwrap()));
+        drop(reserved);
+        let entered = enters.join().unwrap();
+        let is_over = hold.lease().retire().is_none();
+        assert_eq!(entered.is_none(), is_over, "entered what was given up");
+    });
+}
+
+#[test]
+fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let key = Key {
+            path: "/a".into(),
+            kind: LockKind::Mutex,
+            owner: Owner::new(),
+        };
+        let first = Reserved::new(key.clone(), stage.lease(1));
+        let next = stage.lease(2);
+        let same = key.clone();
+        let taking = thread::spawn(move || Reserved::new(same, next));
+        drop(first);
+        let _next = taking.join().unwrap();
+        let present = stage.session.shared.paths.present(&key);
+        assert!(matches!(present, Present::Held(_)), "forgotten");
+    });
+}
+
+/// A contender that takes the keeper for awake, and a keeper that sees no contender, would leave the
+/// session without heartbeats.
+#[test]
+fn contender_is_seen_by_the_keeper_or_wakes_it() {
+    explore(|_| {
+        let nodes = Scripted::new(Some(T));
+        let backend: Arc<dyn Backend> = Sessions::of(&nodes, std::time::Duration::ZERO);
+        let clock = Clock::new(&backend);
+        let (_link, link) = watch::channel(Link::Connected(1));
+        let sent = clock.now();
+        let origin = Origin {
+            clock,
+            highest: Arc::default(),
+            is_quiet: false,
+        };
+        let epoch = Arc::new(Epoch::new(1, nodes, link, origin, sent));
+        let stakes = || Arc::new(Stakes::new(&[]));
+        let before = epoch.contend(&stakes());
+        assert!(epoch.attend());
+        drop(before);
+        while epoch.wake_keeper.notified().now_or_never().is_some() {}
+        let contending = Arc::clone(&epoch);
+        let stakes = stakes();
+        let contender = thread::spawn(move || contending.contend(&stakes));
+        let is_seen = epoch.attend();
+        let _contending = contender.join().unwrap();
+        let is_woken = epoch.wake_keeper.notified().now_or_never().is_some();
+        assert!(is_seen || is_woken, "nobody beats for it");
+    });
+}
+
+#[test]
+fn turn_goes_on_where_its_next_contender_gives_up() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let target = target(&stage);
+        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let turn = queue.take_for_test();
+        let waits = Arc::clone(&queue);
+        let mut waiter = async move { waits.acquire(target, Patience::Wait).await }.boxed();
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(waiter.poll_unpin(&mut nobody).is_pending());
+        let gives_up = thread::spawn(move || drop(waiter));
+        drop(turn);
+        gives_up.join().unwrap();
+        // It is free.
+        drop(queue.take_for_test());
+    });
+}
+
+#[test]
+fn turn_of_a_lease_that_is_lost_meanwhile_goes_on() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let target = target(&stage);
+        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
+        let turn = queue.take_for_test();
+        let losing = Arc::clone(&lease);
+        let loses = thread::spawn(move || losing.note_loss(LostReason::NodeRemoved));
+        lease.keep(turn);
+        loses.join().unwrap();
+        drop(queue.take_for_test());
+    });
+}
