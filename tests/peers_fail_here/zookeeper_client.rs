@@ -286,8 +286,9 @@ async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() 
     }
     let again = their_proxy.on(Direction::ToServer).opcode(Opcode::Create);
     soon(again.nth(2).seen()).await;
-    let sync = our_proxy.on(Direction::ToServer).opcode(Opcode::Sync);
-    soon(sync.path_contains(OURS).seen()).await;
+    // Ours has something committed before it looks.
+    let commit = our_proxy.on(Direction::ToServer).opcode(Opcode::Multi);
+    soon(commit.seen()).await;
     voter.resume().unwrap();
 
     let blocked = timeout(MOMENT * 2, &mut acquiring).await;

@@ -141,7 +141,9 @@ impl Lifelines {
             return self.is_cut(session) || self.behind.contains(&session);
         };
         // Its data may have changed just before: then it is watched anew. So it is after a reconnect.
-        let told_by = removal.told_by.max(caught_up) + 2 * self.round_trip;
+        // The last member of a set is not watched: what was listed of it, by a replica that lags
+        // perhaps, is followed by the listings of others and a look at its number.
+        let told_by = removal.told_by.max(caught_up) + 4 * self.round_trip;
         Instant::now() <= told_by
     }
 

@@ -81,7 +81,7 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
     let mut cases = Vec::new();
     for point in &points {
         for (lifetime, harm) in cuts() {
-            if !point.comes_in(lifetime) {
+            if !point.comes_in(lifetime, recipe) {
                 continue;
             }
             cases.extend((0..polls + POLLS_MORE).map(|polls| Case {

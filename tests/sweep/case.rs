@@ -23,7 +23,7 @@ impl Point {
     }
 
     /// Whether every run sends or gets it.
-    pub(crate) fn is_certain(self) -> bool {
+    pub(crate) fn is_certain(self, recipe: Recipe) -> bool {
         let certain = [
             Opcode::Connect,
             Opcode::Create,
@@ -34,17 +34,23 @@ impl Point {
             Opcode::Delete,
             Opcode::CloseSession,
         ];
-        self.n == 1 && certain.contains(&self.opcode)
+        self.n == 1 && certain.contains(&self.opcode) && !self.is_by_the_clock(recipe)
     }
 
-    fn is_by_the_clock(self) -> bool {
-        matches!(self.opcode, Opcode::Ping | Opcode::Sync)
+    /// Whether it is a heartbeat. Every third is a transaction, of which only sets have others.
+    fn is_by_the_clock(self, recipe: Recipe) -> bool {
+        match self.opcode {
+            Opcode::Ping | Opcode::Sync => true,
+            Opcode::Multi => recipe != Recipe::Set,
+            _ => false,
+        }
     }
 
     /// Whether it comes while a run lasts.
-    pub(crate) fn comes_in(self, lifetime: Lifetime) -> bool {
-        // The first heartbeat is sent at once.
-        lifetime == Lifetime::Short || self.n == 1 || !self.is_by_the_clock()
+    pub(crate) fn comes_in(self, lifetime: Lifetime, recipe: Recipe) -> bool {
+        // A ping is sent at once.
+        let is_first_ping = self.opcode == Opcode::Ping && self.n == 1;
+        lifetime == Lifetime::Short || is_first_ping || !self.is_by_the_clock(recipe)
     }
 }
 
@@ -64,7 +70,7 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
         // Heartbeats and pings go on for as long as a run takes: enough of them.
         let enough = match frame.opcode {
             Opcode::Ping => 1,
-            Opcode::Sync => 6,
+            Opcode::Sync | Opcode::Multi => 6,
             _ => usize::MAX,
         };
         if *n <= enough {

@@ -58,7 +58,7 @@ async fn sweep(recipe: Recipe) {
     let points = learn(&stage, recipe).await;
     let mut cases = Vec::new();
     for lifetime in [Lifetime::Short, Lifetime::Long] {
-        for point in points.iter().filter(|it| it.comes_in(lifetime)) {
+        for point in points.iter().filter(|it| it.comes_in(lifetime, recipe)) {
             cases.extend(harms(lifetime).into_iter().map(|harm| Case {
                 recipe,
                 lifetime,
@@ -75,7 +75,9 @@ async fn sweep(recipe: Recipe) {
 async fn sweep_with_moves(recipe: Recipe) {
     let stage = Stage::set_on_an_ensemble().await;
     let points = learn(&stage, recipe).await;
-    let moves = points.iter().filter(|it| it.comes_in(Lifetime::Long));
+    let moves = points
+        .iter()
+        .filter(|it| it.comes_in(Lifetime::Long, recipe));
     let cases = moves.map(|point| Case {
         recipe,
         lifetime: Lifetime::Long,
@@ -94,7 +96,9 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
         tally.add(case, &outcome);
         // A busy machine may end a short session before its frame comes.
         let is_certain = case.lifetime == Lifetime::Long
-            && case.harm.is_some_and(|(point, _)| point.is_certain());
+            && case
+                .harm
+                .is_some_and(|(point, _)| point.is_certain(case.recipe));
         if is_certain && outcome.is_ok_and(|shown| !shown.has_struck) {
             missed.push(case.to_string());
         }
