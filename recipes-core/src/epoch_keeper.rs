@@ -272,6 +272,7 @@ impl EpochKeeper {
     /// Asks whether a lease's node is there and ours, and watches it from then on if it may.
     fn look_at(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
+            self.refused.remove(&id);
             return;
         };
         let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
