@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::epoch::{Epoch, Link, Origin};
 use crate::error::LostReason;
 use crate::hold::Reserved;
+use crate::local_queue::LocalQueue;
 use crate::node_name::LockKind;
 use crate::owner::{Key, Owner, Present};
 use crate::requests::Target;
@@ -51,13 +52,25 @@ fn target(stage: &Stage) -> Target {
     }
 }
 
+fn queue_of(target: &Target) -> Arc<LocalQueue> {
+    Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap())
+}
+
+fn key() -> Key {
+    Key {
+        path: "/a".into(),
+        kind: LockKind::Mutex,
+        owner: Owner::new(),
+    }
+}
+
 /// Where a node is handed on, a reader of the old holder would be beside another one's writer.
 #[test]
 fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
         let target = target(&stage);
-        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let queue = queue_of(&target);
         let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
         lease.keep(queue.take_for_test());
         let mut waiter = async move { queue.acquire(target, Patience::Wait).await }.boxed();
@@ -76,11 +89,7 @@ fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
 fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
-        let key = Key {
-            path: "/a".into(),
-            kind: LockKind::Mutex,
-            owner: Owner::new(),
-        };
+        let key = key();
         let reserved = Reserved::new(key.clone(), stage.lease(1));
         let table = stage.session.clone();
         let Present::Held(hold) = table.shared.paths.present(&key) else {
@@ -99,11 +108,7 @@ fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
 fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
-        let key = Key {
-            path: "/a".into(),
-            kind: LockKind::Mutex,
-            owner: Owner::new(),
-        };
+        let key = key();
         let first = Reserved::new(key.clone(), stage.lease(1));
         let next = stage.lease(2);
         let same = key.clone();
@@ -151,7 +156,7 @@ fn turn_goes_on_where_its_next_contender_gives_up() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
         let target = target(&stage);
-        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let queue = queue_of(&target);
         let turn = queue.take_for_test();
         let waits = Arc::clone(&queue);
         let mut waiter = async move { waits.acquire(target, Patience::Wait).await }.boxed();
@@ -170,7 +175,7 @@ fn turn_of_a_lease_that_is_lost_meanwhile_goes_on() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
         let target = target(&stage);
-        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let queue = queue_of(&target);
         let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
         let turn = queue.take_for_test();
         let losing = Arc::clone(&lease);
