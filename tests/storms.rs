@@ -18,7 +18,9 @@ use recipes_testing::{
 use tokio::time::{sleep, timeout};
 use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, AuthId, Permission};
-use zookeeper_recipes::{GuardState, InterProcessMutex, MutexGuard, Session};
+use zookeeper_recipes::{
+    GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session,
+};
 
 use crate::log::Log;
 
@@ -88,6 +90,31 @@ mod nodes_that_may_not_be_read {
         memory.allow_all();
         memory.delete(&held.members().remove(0).node_path).unwrap();
         timeout(PATIENCE, held.lost()).await.unwrap();
+    }
+
+    /// However often the lock is taken, and by whom.
+    #[tokio::test(start_paused = true)]
+    async fn of_one_lock_are_looked_at_now_and_then_and_spoken_of_once_in_memory() {
+        let (log, _logging) = logging();
+        let memory = MemoryEnsemble::new();
+        let session = memory.session();
+        memory.deny(PATH, Operation::Read);
+        memory.deny(PATH, Operation::Watch);
+        let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+        let mut looks = 0;
+        for _ in 0..60 {
+            let held = [lock.read().await.unwrap(), lock.read().await.unwrap()];
+            // Longer than what costs no watch.
+            sleep(Duration::from_millis(700)).await;
+            drop(held);
+            sleep(Duration::from_millis(300)).await;
+            let requests = memory.requests();
+            looks += requests.iter().filter(|it| is_look(it)).count();
+            memory.reset_requests();
+        }
+        println!("{looks} looks in a minute");
+        assert!(looks <= READS_A_MINUTE, "{looks}");
+        assert_said_once(&log);
     }
 
     /// On one thread, whose log it is.

@@ -194,6 +194,7 @@ impl Acquire {
     fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
         self.parents_made = 0;
         self.creates += 1;
+        let is_outdated = self.is_outdated;
         let mut actions = Vec::new();
         for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
             match self.place(member, node) {
@@ -201,7 +202,7 @@ impl Acquire {
                 Ok(false) => continue,
                 Err(failure) => return vec![Action::Fail(failure)],
             }
-            match children {
+            match children.filter(|_| !is_outdated) {
                 Some(children) => actions.extend(self.judge(member, &children)),
                 None => actions.push(Action::List(member)),
             }

@@ -44,6 +44,15 @@ pub(crate) struct Arrival {
     pub(crate) own_watch: Option<OwnWatch>,
 }
 
+/// The store's numbers went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forgot {
+    /// The highest that the session had seen.
+    pub(crate) seen: i64,
+    /// One that came behind it.
+    pub(crate) now: i64,
+}
+
 /// What an epoch gets from its session.
 pub(crate) struct Origin {
     pub(crate) clock: Clock,
@@ -58,8 +67,7 @@ pub(crate) struct Epoch {
     pub(crate) session_id: i64,
     ledger: Arc<Ledger>,
     connections: Connections,
-    /// The store's numbers went back: what was the highest, and what came after it.
-    forgot: OnceLock<(i64, i64)>,
+    forgot: OnceLock<Forgot>,
     /// `None` once the session is closed: whoever still has the epoch must not keep it open.
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
     /// The keeper owns the sender; a closed channel means that it is gone with its runtime.
@@ -197,13 +205,12 @@ impl Epoch {
     }
 
     /// Notes that the store's numbers went back, which ends the session.
-    pub(crate) fn note_forgot(&self, seen: i64, now: i64) {
-        self.forgot.get_or_init(|| (seen, now));
+    pub(crate) fn note_forgot(&self, forgot: Forgot) {
+        self.forgot.get_or_init(|| forgot);
         self.wake_keeper.notify_one();
     }
 
-    /// What was the highest number and what came after it, where the store's numbers went back.
-    pub(crate) fn forgot(&self) -> Option<(i64, i64)> {
+    pub(crate) fn forgot(&self) -> Option<Forgot> {
         self.forgot.get().copied()
     }
 

@@ -1,6 +1,6 @@
 //! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::epoch::{Arrival, Epoch, Link};
+use crate::epoch::{Arrival, Epoch, Forgot, Link};
 use crate::error::LostReason;
 use crate::evidence::{BEATS, Proof};
-use crate::looks::Looks;
+use crate::looks::{Looks, REFUSED_PAUSE, Refusals};
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 use crate::own_watch::OwnWatch;
 use crate::watch_budget::{WatchBudget, WatchPermit};
@@ -23,10 +23,6 @@ use crate::watch_budget::{WatchBudget, WatchPermit};
 /// operator in that time is noticed that much later; it grants to the next contender at once
 /// whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
-
-/// A node that may not be read is looked at again after this time: whoever changes its ACL is heard of
-/// that much later.
-const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Pauses between heartbeats that fail.
 const BEAT_PAUSE: Duration = Duration::from_millis(100);
@@ -51,10 +47,7 @@ type Looked = (u64, Option<u64>, Result<Option<Found>, NodesError>);
 pub(crate) enum Over {
     Session(EndReason),
     /// The store's numbers went back.
-    Forgot {
-        seen: i64,
-        now: i64,
-    },
+    Forgot(Forgot),
 }
 
 /// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
@@ -93,8 +86,7 @@ pub(crate) struct EpochKeeper {
     /// Not before this, where one has failed or others have just begun to ask.
     beat_after: Instant,
     is_in_use: bool,
-    /// Leases whose nodes may not be read, which was said.
-    refused: BTreeSet<u64>,
+    refusals: Refusals,
     /// At the nodes of leases that are not watched, and of all after a reconnection.
     looks: Looks,
     lapses: u64,
@@ -117,7 +109,7 @@ impl EpochKeeper {
             heartbeat: None,
             beat_after: Instant::now(),
             is_in_use: false,
-            refused: BTreeSet::new(),
+            refusals: Refusals::default(),
             looks: Looks::default(),
             lapses: 0,
             under_way: FuturesUnordered::new(),
@@ -131,8 +123,8 @@ impl EpochKeeper {
     pub(crate) async fn run(&mut self) -> Over {
         let mut connection = self.nodes.connection();
         loop {
-            if let Some((seen, now)) = self.epoch.forgot() {
-                return Over::Forgot { seen, now };
+            if let Some(forgot) = self.epoch.forgot() {
+                return Over::Forgot(forgot);
             }
             let timer_at = self.plan();
             let epoch = Arc::clone(&self.epoch);
@@ -163,7 +155,6 @@ impl EpochKeeper {
         if !is_in_use {
             // Of leases that are over. Before those that arrive are noted.
             self.looks = Looks::default();
-            self.refused.clear();
         }
         self.take_arrivals();
         if !self.epoch.is_good(self.lapses) {
@@ -272,9 +263,11 @@ impl EpochKeeper {
     /// Asks whether a lease's node is there and ours, and watches it from then on if it may.
     fn look_at(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
-            self.refused.remove(&id);
             return;
         };
+        if let Some(at) = self.refusals.postponed(&lease.lock_path, Instant::now()) {
+            return self.looks.schedule(id, at);
+        }
         let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
         // A watch lives through reconnections.
         let is_followed = self.followed.contains_key(&id);
@@ -306,7 +299,7 @@ impl EpochKeeper {
         match found {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), connection);
-                self.refused.remove(&id);
+                self.refusals.answered(&lease.lock_path);
                 match own_watch {
                     Some((own_watch, permit)) => {
                         lease.care.watch(Some(own_watch.clone()));
@@ -318,7 +311,7 @@ impl EpochKeeper {
             }
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) if error.is_lasting() => {
-                if self.refused.insert(id) {
+                if self.refusals.refused(&lease.lock_path, now) {
                     warn!(node = %lease.node_path, %error, "own lock node may not be read: if it is \
                         removed, or asked for, this is noticed with the session only");
                 }

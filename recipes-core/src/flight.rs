@@ -14,7 +14,7 @@ use crate::acquire::{Action, Entry, Event, Failure, Node};
 use crate::armed::{Armed, Made, Stakes};
 use crate::attempt::{Served, path_of};
 use crate::cleanup::Deleted;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Forgot};
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Basis, Lease, MadeNode};
 use crate::meter;
@@ -23,6 +23,7 @@ use crate::own_watch::OwnWatch;
 use crate::requests::{self, OwnNode, Refused, Target};
 use crate::session::Session;
 use crate::token::FencingToken;
+
 /// What is under way; at most one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
@@ -63,8 +64,6 @@ pub(crate) struct Flight<'a> {
     /// Watches of the connection before, kept until there are others in their place: to take one
     /// back would cost a request.
     outdated: Vec<Outdated<'a>>,
-    /// The connection when the create was sent that is under way.
-    entered_on: Option<u64>,
     /// For each member the highest number of a transaction that was seen before its create.
     floors: Vec<i64>,
     /// The members of the last create, in its order.
@@ -89,7 +88,6 @@ impl<'a> Flight<'a> {
             connection: epoch.connection().unwrap_or_default(),
             changes,
             outdated: Vec::new(),
-            entered_on: None,
             floors: vec![0; targets.len()],
             epoch,
             nodes,
@@ -201,7 +199,6 @@ impl<'a> Flight<'a> {
             }
         }
         self.entering = members;
-        self.entered_on = self.epoch.connection();
         let (epoch, nodes) = (self.epoch, self.nodes);
         self.start(Slot::Members, async move {
             requests::enter(epoch, nodes, &asks).await
@@ -285,8 +282,8 @@ impl<'a> Flight<'a> {
             });
             // What has arrived must be seen, also where the task has had its share of the runtime.
             match unconstrained(done).await? {
-                Ok(Done::Event(mut event)) => {
-                    self.note(&mut event);
+                Ok(Done::Event(event)) => {
+                    self.note(&event);
                     return Ok(event);
                 }
                 Ok(Done::OwnWatch(member, own)) => {
@@ -393,7 +390,8 @@ impl<'a> Flight<'a> {
         for (node, floor) in granted.iter().zip(&self.floors) {
             if let Some(number) = node.czxid.filter(|number| number <= floor) {
                 // The end of the epoch takes the attempt away from here.
-                self.epoch.note_forgot(*floor, number);
+                let seen = *floor;
+                self.epoch.note_forgot(Forgot { seen, now: number });
                 return Some(Event::Lapsed);
             }
         }
@@ -404,20 +402,13 @@ impl<'a> Flight<'a> {
     }
 
     /// Keeps what stands by up with what is known about our nodes.
-    fn note(&mut self, event: &mut Event) {
-        let names: Vec<&String> = match event {
-            Event::Entered(entries) => {
-                if self.entered_on != Some(self.connection) {
-                    // Listed over a connection that is lost, perhaps.
-                    entries.iter_mut().for_each(|it| it.children = None);
-                }
-                self.look_around(entries);
-                entries.iter().map(|it| &it.node.name).collect()
-            }
-            _ => return,
+    fn note(&mut self, event: &Event) {
+        let Event::Entered(entries) = event else {
+            return;
         };
-        for (member, name) in self.entering.iter().zip(names) {
-            self.armed.set(*member, Made::Node(name.clone()));
+        self.look_around(entries);
+        for (member, entry) in self.entering.iter().zip(entries) {
+            self.armed.set(*member, Made::Node(entry.node.name.clone()));
         }
     }
 

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use crate::backend::Backend;
 use crate::cleanup::{Cleanup, Target};
 use crate::clock::{Clock, Moment};
-use crate::epoch::{Epoch, Link, Origin};
+use crate::epoch::{Epoch, Forgot, Link, Origin};
 use crate::epoch_keeper::{EpochKeeper, Over, UNPOLLED_GRACE};
 use crate::error::LostReason;
 use crate::meter;
@@ -119,7 +119,7 @@ impl Keeper {
         let ended = match over {
             None => None,
             Some(Over::Session(reason)) => Some(reason),
-            Some(Over::Forgot { seen, now }) => {
+            Some(Over::Forgot(Forgot { seen, now })) => {
                 error!(
                     seen,
                     now,

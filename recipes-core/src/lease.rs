@@ -45,7 +45,7 @@ pub enum GuardState {
 pub(crate) struct LeaseState {
     grant: Grant,
     pub(crate) id: u64,
-    lock_path: Arc<str>,
+    pub(crate) lock_path: Arc<str>,
     pub(crate) node_path: String,
     czxid: i64,
     was_alone: bool,

@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +11,16 @@ use tokio::time::Instant;
 /// and not before half of it. A removal by an operator, or a request to give it up, is heard of
 /// that much later.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
+
+/// A lock whose node may not be read is looked at again after this time: whoever changes its ACL is
+/// heard of that much later.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// A refusal is spoken of again where there was none for so long.
+const REFUSAL_KEPT: Duration = Duration::from_secs(3600);
+
+/// So many refusals are kept before old ones are looked for.
+const REFUSALS_KEPT: usize = 64;
 
 /// When to look at which leases, each once.
 #[derive(Debug, Default)]
@@ -52,9 +63,80 @@ impl Looks {
     }
 }
 
+/// The locks whose nodes may not be read, by their paths: nodes come and go, their ACL stays.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    asked_at: BTreeMap<Arc<str>, Instant>,
+    forget_at: usize,
+}
+
+impl Refusals {
+    /// When a node of this lock is to be looked at if not now. If now, others have to wait.
+    pub(crate) fn postponed(&mut self, lock: &str, now: Instant) -> Option<Instant> {
+        let asked_at = self.asked_at.get_mut(lock)?;
+        let next_at = *asked_at + REFUSED_PAUSE;
+        if now < next_at {
+            return Some(next_at);
+        }
+        *asked_at = now;
+        None
+    }
+
+    /// Notes that a look was refused; true if that is news.
+    pub(crate) fn refused(&mut self, lock: &Arc<str>, now: Instant) -> bool {
+        let before = self.asked_at.insert(Arc::clone(lock), now);
+        if self.asked_at.len() > self.forget_at {
+            self.asked_at
+                .retain(|_, asked_at| now < *asked_at + REFUSAL_KEPT);
+            self.forget_at = REFUSALS_KEPT.max(2 * self.asked_at.len());
+        }
+        before.is_none_or(|before| before + REFUSAL_KEPT <= now)
+    }
+
+    /// Notes that a look was answered.
+    pub(crate) fn answered(&mut self, lock: &str) {
+        self.asked_at.remove(lock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_lock_is_looked_at_once_a_minute_and_told_once_an_hour() {
+        let start = Instant::now();
+        let mut refusals = Refusals::default();
+        let lock: Arc<str> = "/a".into();
+        assert_eq!(refusals.postponed(&lock, start), None, "never refused");
+        assert!(refusals.refused(&lock, start));
+        let mut now = start;
+        for _ in 0..100 {
+            let next_at = now + REFUSED_PAUSE;
+            assert_eq!(refusals.postponed(&lock, now), Some(next_at));
+            assert_eq!(refusals.postponed("/b", now), None);
+            // Of all its nodes that wait for this, one is looked at.
+            assert_eq!(refusals.postponed(&lock, next_at), None);
+            let later = next_at + REFUSED_PAUSE;
+            assert_eq!(refusals.postponed(&lock, next_at), Some(later));
+            assert!(!refusals.refused(&lock, next_at));
+            now = next_at;
+        }
+        assert!(refusals.refused(&lock, now + REFUSAL_KEPT));
+        refusals.answered(&lock);
+        assert_eq!(refusals.postponed(&lock, now), None);
+    }
+
+    #[test]
+    fn refusals_of_long_ago_are_forgotten() {
+        let start = Instant::now();
+        let mut refusals = Refusals::default();
+        for number in 0..10_000_u32 {
+            let lock = format!("/{number}").into();
+            refusals.refused(&lock, start + REFUSAL_KEPT / 100 * number);
+        }
+        assert!(refusals.asked_at.len() <= 2 * 100);
+    }
 
     #[test]
     fn look_is_taken_once_at_the_earliest_of_its_times() {

@@ -774,6 +774,19 @@ fn a_grant_that_changed_data_took_back_is_made_once_the_node_is_watched_again() 
 }
 
 #[test]
+fn a_listing_that_left_with_the_create_of_the_connection_before_is_asked_for_again() {
+    let mut acquire = started(2, Patience::Wait);
+    assert_eq!(reconnected(&mut acquire), []);
+    let alone = Event::Entered(vec![entry(5, &[5]), entry(6, &[6])]);
+    assert_eq!(acquire.step(alone), [Action::List(0), Action::List(1)]);
+    assert_eq!(acquire.step(Event::Listed(0, names(&[5]))), []);
+    let waits = acquire.step(Event::Listed(1, names(&[3, 6])));
+    let watched = [0, 1].map(Action::WatchOwn);
+    assert_eq!(waits[..2], watched);
+    assert_eq!(waits[2..], [Action::Watch(1, names(&[3]))]);
+}
+
+#[test]
 fn a_reader_beside_its_writer_that_was_made_over_the_connection_before_is_listed() {
     let mut acquire = Acquire::new([BESIDE], Patience::Wait);
     acquire.step(Event::SessionStarted(SESSION));

@@ -142,10 +142,11 @@ async fn lease_is_attended_and_arrives_once() {
 async fn numbers_that_went_back_first_are_told() {
     let scene = scene(Some(T));
     assert_eq!(scene.epoch.forgot(), None);
-    scene.epoch.note_forgot(9, 5);
+    let first = Forgot { seen: 9, now: 5 };
+    scene.epoch.note_forgot(first);
     assert!(scene.is_keeper_woken());
-    scene.epoch.note_forgot(7, 6);
-    assert_eq!(scene.epoch.forgot(), Some((9, 5)));
+    scene.epoch.note_forgot(Forgot { seen: 7, now: 6 });
+    assert_eq!(scene.epoch.forgot(), Some(first));
 }
 
 #[tokio::test(start_paused = true)]

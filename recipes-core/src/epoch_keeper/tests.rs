@@ -455,7 +455,7 @@ async fn not_more_than_so_many_looks_are_under_way() {
     let Some(Asked::Watch(_, answer)) = asked.pop() else {
         panic!("not a look");
     };
-    assert!(answer.send(Err(NodesError::NoAuth)).is_ok());
+    assert!(answer.send(Err(NodesError::Throttled)).is_ok());
     settle().await;
     assert_eq!(std::iter::from_fn(|| stage.nodes.asked()).count(), 1);
     drop(leases);
@@ -476,7 +476,7 @@ async fn keeper_that_is_gone_ends_its_leases() {
 async fn store_that_forgot_ends_the_session() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
-    stage.epoch.note_forgot(9, 5);
+    stage.epoch.note_forgot(Forgot { seen: 9, now: 5 });
     settle().await;
     assert!(is_lost(&lease).is_some());
     let ended = stage.session.open_epoch("/a").await.unwrap_err();

@@ -93,7 +93,11 @@ async fn number_that_is_not_above_all_that_were_seen_ends_the_epoch() {
         flight.floors[0] = 9;
         let doubt = flight.doubt(&granted(Some(number)));
         assert_eq!(doubt.is_none(), is_higher, "{number}");
-        let forgot = (!is_higher).then_some((9, number));
+        let forgot = Forgot {
+            seen: 9,
+            now: number,
+        };
+        let forgot = (!is_higher).then_some(forgot);
         assert_eq!(stage.epoch.forgot(), forgot);
     }
 }
@@ -141,7 +145,7 @@ async fn listing_of_the_connection_before_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listing_that_left_with_a_create_before_a_reconnect_is_made_again() {
+async fn create_that_is_answered_before_a_reconnect_is_told_behind_it() {
     flight!(flight, stage);
     flight.carry_out(Action::Enter(vec![0]));
     let mut event = Box::pin(flight.next_event());
@@ -165,7 +169,7 @@ async fn listing_that_left_with_a_create_before_a_reconnect_is_made_again() {
     assert_eq!(event.await.unwrap(), Event::Reconnected);
     let entered = flight.next_event().await.unwrap();
     let node = Node { name, czxid };
-    let children = None;
+    let children = Some(vec![node.name.clone()]);
     assert_eq!(entered, Event::Entered(vec![Entry { node, children }]));
 }
 

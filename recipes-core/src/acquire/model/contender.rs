@@ -591,15 +591,14 @@ impl Contender {
     }
 
     /// The driver hears that the connection is another one, before anything of it: as
-    /// `Flight::outdate` and `Flight::note`.
+    /// `Flight::outdate`.
     pub(super) fn reconnected(&mut self) -> Option<Action> {
         self.drop_slots(|slot| *slot != Slot::Members);
         self.own_watches.fill(false);
         self.proved.clear();
         self.granting = None;
         for item in &mut self.inbox {
-            if let Event::Entered(entries) = &mut item.event {
-                entries.iter_mut().for_each(|it| it.children = None);
+            if let Event::Entered(_) = &item.event {
                 item.shown.clear();
             }
         }
