@@ -16,6 +16,9 @@ use crate::session::Phase;
 /// Directories of one listing, and nodes of one transaction.
 const TOGETHER_MAX: usize = 32;
 
+/// Listings under way at a time.
+const LISTINGS_MAX: usize = 8;
+
 /// Looks until all is known to be gone, or refused; returns what is not, once the epoch is another.
 pub(super) async fn sweep(mut jobs: Vec<Job>, mut phase: watch::Receiver<Phase>) -> Vec<Job> {
     let mut backoff = Backoff::default();
@@ -47,15 +50,18 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
         |job: &Job| matches!(job.target, Target::MadeWith { .. }) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
     let first = directories.first().filter(|_| any_open);
-    let committed = first.map(|first| commit(&*nodes, first));
-    let chunks = directories.chunks(TOGETHER_MAX);
-    let listed: Vec<_> = chunks.clone().map(|some| nodes.list_all(some)).collect();
-    if let Some(committed) = committed {
-        committed.await?;
-    }
+    let mut committed = first.map(|first| commit(&*nodes, first));
     let mut listings = BTreeMap::new();
-    for (some, listed) in chunks.zip(listed) {
-        listings.extend(some.iter().copied().zip(listed.await?));
+    for batch in directories.chunks(TOGETHER_MAX * LISTINGS_MAX) {
+        let chunks = batch.chunks(TOGETHER_MAX);
+        let listed: Vec<_> = chunks.clone().map(|some| nodes.list_all(some)).collect();
+        // The first listings have left right behind it.
+        if let Some(committed) = committed.take() {
+            committed.await?;
+        }
+        for (some, listed) in chunks.zip(listed) {
+            listings.extend(some.iter().copied().zip(listed.await?));
+        }
     }
     let mut found: Vec<Result<Vec<String>, NodesError>> = Vec::new();
     for job in jobs.iter() {

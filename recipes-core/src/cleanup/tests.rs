@@ -152,6 +152,27 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn not_more_than_so_many_directories_are_listed_at_a_time() {
+    const AT_A_TIME: usize = 256;
+    let stage = Stage::new().await;
+    let nodes = (0..=AT_A_TIME).map(|it| format!("/{it}/node"));
+    let of_old_epoch = Target::Nodes(nodes.collect());
+    let outcome = cleanup(&stage).push(of_old_epoch, 0, Tried::Perhaps);
+    for count in [AT_A_TIME, 1] {
+        settle().await;
+        let asked: Vec<_> = std::iter::from_fn(|| stage.nodes.asked()).collect();
+        assert_eq!(asked.len(), count);
+        for it in asked {
+            let Asked::List(_, listed) = it else {
+                panic!("no list");
+            };
+            listed.send(Ok(Vec::new())).unwrap();
+        }
+    }
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+#[tokio::test(start_paused = true)]
 async fn first_answer_to_a_release_says_who_deleted_the_node() {
     type Case = (Result<(), NodesError>, fn(&Deleted) -> bool);
     let cases: [Case; 4] = [
