@@ -170,8 +170,12 @@ impl Judge {
     /// A worker has a guard.
     pub(crate) fn granted(&mut self, held: &Arc<Held>, session: &Session, party: u64) {
         self.asks_soon = true;
-        for member in held.guard().members() {
-            self.second.1 = self.second.1.saturating_sub(REQUESTS_OF_A_GRANT);
+        let members = held.guard().members();
+        let expected = members.len() * REQUESTS_OF_A_GRANT;
+        self.second.1 = self.second.1.saturating_sub(expected);
+        // What the grant rests on was asked for in this moment, perhaps.
+        self.drain();
+        for member in members {
             let (kind, sequence) = parse(&member.node_path);
             let stat = self.ensemble.stat(&member.node_path);
             if stat.is_some() {
