@@ -1,7 +1,8 @@
 //! What the requests of a contender do at the ensemble, and what it is told.
 
-use super::contender::{Entering, Item, Link, Request, Slot, What};
+use super::connection::Link;
 use super::ensemble::{Change, Lock, is_front};
+use super::requests::{Entering, Item, Request, Slot, What};
 use super::world::{LAG_MAX, World};
 use super::*;
 
