@@ -5,8 +5,15 @@
 //! that the contender has taken was *generated* (which is a moment in the history of the ensemble,
 //! between the first request and the grant), its node existed and no conflicting node was ahead of
 //! it. For the members of a set that are not watched, at the moment of their own listing or of what
-//! was heard last while they were, behind the last create and over the connection of the grant. An operator may delete the node in
-//! the next moment.
+//! was heard last while they were, behind the last create and over the connection of the grant. An
+//! operator may delete the node in the next moment.
+//!
+//! Ahead of it may come what is no lock's, and what was made behind the end of the counter; neither
+//! holds here. But whatever a listing shows ahead is waited for.
+//!
+//! Nobody waits for ever: where nothing happens any more until a holder releases or another client
+//! deletes its node, whoever waits does so for a node that is there, that is not its own and that
+//! somebody knows to delete, and something is ahead of it.
 //!
 //! Time is abstract. A deadline passes for all that was sent until then, and only then may the
 //! ensemble end the session: the leader of the moment behind the deadline that counts from its last
@@ -24,13 +31,15 @@ mod ensemble;
 mod faults;
 mod grants;
 mod inbox;
+mod liveness;
+mod names;
 mod requests;
 mod runs;
 mod server;
 mod world;
 
 use contender::{Contender, Op};
-use ensemble::conflict;
+use ensemble::{Stranger, conflict};
 use faults::Trouble;
 use world::{Step, World};
 
@@ -41,6 +50,32 @@ struct Locks {
     faults: u8,
     /// Nodes that an operator deletes, beside other faults.
     strikes: u8,
+    /// How many nodes of other clients come, and which. They go at any time.
+    strangers: (u8, &'static [Stranger]),
+    /// No directory is there at first.
+    is_bare: bool,
+    /// How often an empty directory is reaped, beside other faults.
+    reaps: u8,
+    /// What the counters begin with, and whether they go on below zero.
+    first: i32,
+    wraps: bool,
+}
+
+impl Locks {
+    fn new(programs: &[&'static [Op]], dirs: usize) -> Self {
+        Self {
+            programs: programs.to_vec(),
+            dirs,
+            trouble: Trouble::Nothing,
+            faults: 0,
+            strikes: 0,
+            strangers: (0, &[]),
+            is_bare: false,
+            reaps: 0,
+            first: 0,
+            wraps: false,
+        }
+    }
 }
 
 impl Model for Locks {
@@ -55,6 +90,7 @@ impl Model for Locks {
         world.steps(steps);
         let is_forced = matches!(steps.as_slice(), [Step::Take(_, _)]);
         if !is_forced || self.trouble == Trouble::Connections {
+            self.meddle(world, steps);
             self.faults(world, steps);
         }
     }
@@ -84,10 +120,7 @@ impl Model for Locks {
                 world.contenders.iter().all(|it| !queues_beyond(world, it))
             }),
             Property::always("nobody waits for ever", |_, world: &World| {
-                let mut steps = Vec::new();
-                world.steps(&mut steps);
-                let left = !world.ensemble.locks.is_empty();
-                !steps.is_empty() || !left && world.contenders.iter().all(Contender::is_done)
+                !world.has_stuck()
             }),
             Property::sometimes("everybody is through", |_, world: &World| {
                 world.contenders.iter().all(Contender::is_done)
@@ -102,9 +135,14 @@ fn queues_beyond(world: &World, it: &Contender) -> bool {
         return false;
     };
     let is_waiting = |member: &Member| matches!(member.stage, Stage::Waiting { .. });
-    let is_unanswered = !machine
-        .indices(|stage| matches!(stage, Stage::Entering | Stage::Searching))
-        .is_empty();
+    // Nothing is decided before every answer is in.
+    let is_unanswered = |stage: &Stage| {
+        matches!(
+            stage,
+            Stage::Entering | Stage::Searching | Stage::Listing { .. }
+        )
+    };
+    let is_unanswered = !machine.indices(is_unanswered).is_empty();
     let Some(first) = machine
         .members
         .iter()

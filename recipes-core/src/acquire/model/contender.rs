@@ -4,7 +4,8 @@
 //! counts are those of `flight::Flight`.
 
 use super::connection::{Late, Link};
-use super::ensemble::{Lock, Mark, id_of};
+use super::ensemble::Lock;
+use super::names::{Mark, id_of};
 use super::requests::{Item, Request, Slot, What};
 use super::*;
 

@@ -13,6 +13,8 @@ pub(super) enum Trouble {
     Nothing,
     /// Lost and repeated requests, and attempts that are dropped.
     Requests,
+    /// Requests that are refused, for the moment or for good; and creates whose reply is lost.
+    Refusals,
     /// Sessions that end.
     Sessions,
     /// Others that delete and change nodes, and directories that are reaped.
@@ -30,6 +32,10 @@ pub(super) enum Fault {
     LoseReply(usize, bool),
     /// A read is sent again, behind what was sent since.
     Resend(usize),
+    /// A request is refused for the moment.
+    Throttle(usize),
+    /// A request is refused for good.
+    Refuse(usize),
     /// Nothing is heard for so long that the session may be over.
     Silence(usize),
     /// The connection is lost behind so many items, and a create takes effect or not.
@@ -49,12 +55,23 @@ pub(super) enum Fault {
 }
 
 impl Locks {
-    pub(super) fn faults(&self, world: &World, steps: &mut Vec<Step>) {
+    /// What others may do beside all faults.
+    pub(super) fn meddle(&self, world: &World, steps: &mut Vec<Step>) {
         if world.strikes_left > 0 {
             for lock in &world.ensemble.locks {
                 steps.push(Step::Strike(lock.id));
             }
         }
+        if world.strangers_left > 0 && world.ensemble.dirs.iter().all(|dir| dir.exists) {
+            let strangers = self.strangers.1.iter().copied();
+            steps.extend(strangers.map(Step::Come));
+        }
+        if world.reaps_left > 0 {
+            steps.extend(world.ensemble.reapable().map(Step::Reap));
+        }
+    }
+
+    pub(super) fn faults(&self, world: &World, steps: &mut Vec<Step>) {
         if world.faults_left == 0 {
             return;
         }
@@ -78,6 +95,9 @@ impl Locks {
                     add(Fault::Cancel(index));
                 }
             }),
+            Trouble::Refusals => contenders.for_each(|(index, it)| {
+                refusals(index, it).into_iter().for_each(&mut add);
+            }),
             Trouble::Sessions => contenders.for_each(|(index, it)| {
                 if !it.is_done() && !it.is_expired {
                     if !it.late.is_over() {
@@ -93,13 +113,8 @@ impl Locks {
                     add(Fault::Delete(lock.id));
                     add(Fault::Change(lock.id));
                 }
-                for dir in 0..self.dirs {
-                    let mut locks = world.ensemble.locks.iter();
-                    let is_empty = locks.all(|lock| usize::from(lock.dir) != dir);
-                    if is_empty && world.ensemble.dirs[dir].exists {
-                        add(Fault::Reap(dir));
-                    }
-                }
+                let reapable = world.ensemble.reapable();
+                reapable.for_each(|dir| add(Fault::Reap(dir)));
             }
             Trouble::Connections => contenders.for_each(|(index, it)| {
                 disconnections(index, it).into_iter().for_each(&mut add);
@@ -112,6 +127,30 @@ impl Locks {
             }),
         }
     }
+}
+
+/// The ways in which the first request of a contender can be refused, and a create be lost.
+fn refusals(index: usize, it: &Contender) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let Some(Request { what, slot, .. }) = it.pipe.first() else {
+        return faults;
+    };
+    match what {
+        // The node is made, and its listing is refused.
+        What::Enter(_, Some(_)) => return vec![Fault::LoseReply(index, true)],
+        What::Enter(..) if slot.is_some() => {
+            faults.extend([true, false].map(|is_made| Fault::LoseReply(index, is_made)));
+        }
+        _ => {}
+    }
+    // Alone it is only answered later, as all may be; a search goes on behind its commit.
+    if it.pipe.len() > 1 || matches!(what, What::Search(_)) {
+        faults.push(Fault::Throttle(index));
+    }
+    if slot.is_some() {
+        faults.push(Fault::Refuse(index));
+    }
+    faults
 }
 
 /// The ways in which a contender can lose its connection.
@@ -174,10 +213,9 @@ impl World {
                 self.delete(&[id]);
             }
             Fault::Change(id) => self.commit(vec![Change::Data(id)]),
-            Fault::Reap(dir) => {
-                let dir = &mut self.ensemble.dirs[dir];
-                (dir.exists, dir.next) = (false, 0);
-            }
+            Fault::Reap(dir) => self.ensemble.reap(dir),
+            Fault::Throttle(index) => self.throttle(index),
+            Fault::Refuse(index) => self.refuse(index),
         }
     }
 }

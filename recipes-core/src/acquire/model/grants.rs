@@ -1,7 +1,10 @@
 //! What a contender makes of its news, and whether a grant is justified.
 
 use super::connection::Link;
-use super::ensemble::{id_of, is_front};
+use super::contender::Made;
+use super::ensemble::is_front;
+use super::names::id_of;
+use super::requests::What;
 use super::world::World;
 use super::*;
 
@@ -48,13 +51,53 @@ impl World {
 
     pub(super) fn ended(&mut self, index: usize, end: Option<Action>) {
         let Some(end) = end else { return };
-        let it = &mut self.contenders[index];
-        if let Action::Fail(_) = end {
-            let has_writer = it
-                .writer()
-                .is_some_and(|it| self.ensemble.lock(it.id).is_some());
-            if !it.is_beside || has_writer {
+        match end {
+            Action::Fail(failure) if !self.needs_to(index, failure) => {
                 self.broken = Some("fails without need");
+            }
+            Action::Busy => {
+                let is_left = |made: &Made| match made {
+                    Made::Nothing => false,
+                    Made::With => true,
+                    Made::Node(id) => self.ensemble.lock(*id).is_some(),
+                };
+                if self.contenders[index].made.iter().any(is_left) {
+                    self.broken = Some("is busy with a node left");
+                }
+            }
+            _ => {}
+        }
+        let it = &mut self.contenders[index];
+        it.end();
+        it.machine = None;
+        it.at = it.program.len();
+    }
+
+    /// Whether an attempt has to fail.
+    fn needs_to(&self, index: usize, failure: Failure) -> bool {
+        let it = &self.contenders[index];
+        match failure {
+            Failure::WriterGone { .. } => {
+                let writer = it.writer().and_then(|it| self.ensemble.lock(it.id));
+                it.is_beside && writer.is_none()
+            }
+            Failure::SequenceExhausted { member, sequence } => {
+                let mut made = it.entered[member].iter();
+                made.any(|it| it.sequence == sequence && !it.mark().is_in_order())
+            }
+            // Nobody here reaps so often.
+            Failure::ParentsVanish { .. } => false,
+        }
+    }
+
+    /// The ensemble refuses the first request of an attempt for good, which ends it.
+    pub(super) fn refuse(&mut self, index: usize) {
+        let it = &mut self.contenders[index];
+        let request = it.pipe.remove(0);
+        if let What::Enter(members, _) = request.what {
+            // As `Flight::next_event`: there is nothing to look for.
+            for member in members {
+                it.made[member] = Made::Nothing;
             }
         }
         it.end();
@@ -82,8 +125,14 @@ impl World {
             };
             // An operator may have deleted it since.
             let is_struck = self.struck.contains(&id);
-            if !is_struck && !is_front(&self.ensemble.locks, id) {
+            // So may something have come ahead that is no lock, or that will never hold.
+            let mut locks = self.ensemble.locks.clone();
+            locks.retain(|it| it.mark().is_in_order());
+            if !is_struck && !is_front(&locks, id) {
                 self.broken = Some("granted where it is not in front");
+            }
+            if !lock.mark().is_in_order() {
+                self.broken = Some("granted beyond the end of the counter");
             }
             if node.czxid != Some(i64::from(lock.czxid)) {
                 self.broken = Some("granted with a token of another node");

@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::contender::{Contender, Made};
-use super::ensemble::id_of;
+use super::names::id_of;
 use super::requests::{Item, Slot};
 use super::*;
 

@@ -1,6 +1,6 @@
 //! What a contender asks and is told.
 
-use super::ensemble::Mark;
+use super::names::Mark;
 use super::*;
 
 /// What is under way or is watched; at most one of each.
@@ -32,6 +32,8 @@ pub(super) enum What {
     /// A create, and once it is carried out what is known.
     Enter(Vec<usize>, Option<Entering>),
     Search(Vec<usize>),
+    /// What is left of a search behind its commit.
+    Find(Vec<usize>),
     Commit,
     List(usize),
     Read(u8),

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::connection::Link;
 use super::contender::Contender;
-use super::ensemble::{Change, Ensemble, Lock};
+use super::ensemble::{Change, Ensemble, Lock, Stranger};
 use super::faults::Fault;
 use super::requests::{Request, What};
 use super::*;
@@ -19,6 +19,10 @@ pub(super) struct World {
     pub(super) faults_left: u8,
     /// How many nodes an operator may delete, beside other faults.
     pub(super) strikes_left: u8,
+    /// How many nodes of others may come.
+    pub(super) strangers_left: u8,
+    /// How often an empty directory may be reaped, beside other faults.
+    pub(super) reaps_left: u8,
     /// Nodes that an operator has deleted: whoever holds one is not told at once.
     pub(super) struck: Vec<u8>,
     /// Whether things may happen between a grant and the driver's last look at it.
@@ -42,6 +46,12 @@ pub(super) enum Step {
     Doubt(usize, bool),
     /// An operator deletes a node, beside other faults.
     Strike(u8),
+    /// Another client makes a node.
+    Come(Stranger),
+    /// Another client deletes its node.
+    Leave(u8),
+    /// The server reaps an empty directory, beside other faults.
+    Reap(usize),
     /// It releases.
     Release(usize),
     /// The clean-up deletes a node.
@@ -69,13 +79,18 @@ impl World {
     pub(super) fn new(locks: &Locks) -> Self {
         let mut ensemble = Ensemble::default();
         ensemble.dirs.resize_with(locks.dirs, Default::default);
-        ensemble.dirs.iter_mut().for_each(|dir| dir.exists = true);
+        ensemble.wraps = locks.wraps;
+        for dir in &mut ensemble.dirs {
+            (dir.exists, dir.next) = (!locks.is_bare, locks.first);
+        }
         let contenders = locks.programs.iter().map(|it| Contender::new(it));
         Self {
             ensemble,
             contenders: contenders.collect(),
             faults_left: locks.faults,
             strikes_left: locks.strikes,
+            strangers_left: locks.strangers.0,
+            reaps_left: locks.reaps,
             struck: Vec::new(),
             has_late_looks: matches!(
                 locks.trouble,
@@ -99,6 +114,8 @@ impl World {
             steps.push(Step::Take(contender, 0));
             return;
         }
+        let strangers = self.ensemble.locks.iter().filter(|it| it.is_strange());
+        steps.extend(strangers.map(|it| Step::Leave(it.id)));
         for (index, it) in self.contenders.iter().enumerate() {
             self.requests(index, it, steps);
             steps.extend(it.takeable().iter().map(|at| Step::Take(index, *at)));
@@ -152,7 +169,9 @@ impl World {
         } else if let Some(request) = first {
             let is_read = match &request.what {
                 What::Enter(_, known) => known.is_some(),
-                What::Probe | What::List(_) | What::Read(_) | What::Watch(_) => true,
+                What::Probe | What::Find(_) | What::List(_) | What::Read(_) | What::Watch(_) => {
+                    true
+                }
                 _ => false,
             };
             let ahead = if is_read { it.lag } else { 0 };
@@ -197,10 +216,8 @@ impl World {
                 }
                 self.doubt(index);
             }
-            Step::Strike(id) => {
-                self.strikes_left -= 1;
-                self.struck.push(id);
-                self.delete(&[id]);
+            Step::Strike(_) | Step::Come(_) | Step::Leave(_) | Step::Reap(_) => {
+                self.take_step_of_others(step);
             }
             Step::Release(index) => self.contenders[index].release(),
             Step::CleanUp(index, id) => {
@@ -248,6 +265,28 @@ impl World {
         }
         self.trim();
         self.put_in_order();
+    }
+
+    fn take_step_of_others(&mut self, step: Step) {
+        match step {
+            Step::Strike(id) => {
+                self.strikes_left -= 1;
+                self.struck.push(id);
+                self.delete(&[id]);
+            }
+            Step::Come(stranger) => {
+                self.strangers_left -= 1;
+                if let Some(node) = self.ensemble.make_strange(stranger) {
+                    self.commit(vec![Change::Made(node)]);
+                }
+            }
+            Step::Leave(id) => self.delete(&[id]),
+            Step::Reap(dir) => {
+                self.reaps_left -= 1;
+                self.ensemble.reap(dir);
+            }
+            _ => {}
+        }
     }
 
     /// Contenders differ by what they do only, not by their number: one order stands for all.
