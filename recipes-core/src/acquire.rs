@@ -353,8 +353,9 @@ impl Acquire {
     }
 
     fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
-        // A name with a uuid never comes back, so a listing that is older than its deletion can be
-        // read with this in mind. Any other may be there again.
+        // A name with a uuid never comes back, so its deletion is lasting news, and a listing that is
+        // older can be read with this in mind. Any other may be there again, as the listing may have
+        // shown by which it is waited for.
         let gone = || match node_name::is_protected(&name) {
             true => vec![name.clone()],
             false => Vec::new(),
@@ -369,7 +370,7 @@ impl Acquire {
                 blocker,
                 deletion_grants: true,
                 ..
-            } if *blocker == name && is_sure => {
+            } if *blocker == name && is_sure && node_name::is_protected(&name) => {
                 *stage = Stage::Admitted(node.clone());
                 self.settle()
             }

@@ -493,6 +493,25 @@ fn a_stranger_that_is_made_again_still_blocks() {
     assert_eq!(actions, [Action::WatchOwn(0), watch]);
 }
 
+/// Its deletion may be older than the listing that shows it again.
+#[test]
+fn the_deletion_of_a_stranger_only_lists_again() {
+    let stranger = "-stranger".to_owned();
+    let mut acquire = started(1, Patience::Wait);
+    let entered = Entry {
+        node: node(5),
+        children: Some([vec![stranger.clone()], names(&[5])].concat()),
+    };
+    acquire.step(Event::Entered(vec![entered]));
+    acquire.step(Event::OwnWatched(0));
+    let gone = Event::BlockerGone(0, stranger);
+    assert_eq!(acquire.step(gone), [Action::List(0)]);
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[5]))),
+        [Action::Grant(vec![node(5)])]
+    );
+}
+
 #[test]
 fn a_negative_sequence_that_is_found_again_is_refused() {
     let mut acquire = started(1, Patience::Wait);

@@ -3,7 +3,10 @@
 //! Slots, their order, what `forget` drops, what a new connection puts aside and when the own watch
 //! counts are those of `flight::Flight`.
 
-use super::ensemble::{Lock, Mark, id_of};
+use super::connection::{Late, Link};
+use super::ensemble::Lock;
+use super::names::{Mark, id_of};
+use super::requests::{Item, Request, Slot, What};
 use super::*;
 
 /// What a contender does with its locks, one after the other.
@@ -17,133 +20,12 @@ pub(super) enum Op {
     ReleaseFirst,
 }
 
-/// What is under way or is watched; at most one of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Slot {
-    Members,
-    List(usize),
-    Stat(usize),
-    OwnWatch(usize),
-    /// The own watch, once it is set and the driver knows.
-    Own(usize),
-    Blocker(usize, Mark),
-}
-
-impl Slot {
-    fn is_of(self, member: usize) -> bool {
-        match self {
-            Self::Members => false,
-            Self::List(it) | Self::Stat(it) | Self::OwnWatch(it) | Self::Own(it) => it == member,
-            Self::Blocker(it, _) => it == member,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum What {
-    Probe,
-    Parents(Vec<usize>),
-    /// A create, and once it is carried out what is known.
-    Enter(Vec<usize>, Option<Entering>),
-    Search(Vec<usize>),
-    Commit,
-    List(usize),
-    Read(u8),
-    Watch(u8),
-    /// The client sets a watch again over another connection, in any order.
-    Rewatch(u8),
-    Delete(Vec<u8>),
-}
-
-/// A create that was carried out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Entering {
-    pub(super) entries: Vec<Entry>,
-    /// Members still to be listed.
-    pub(super) unlisted: Vec<usize>,
-    /// Nodes that were in front when they were listed.
-    pub(super) shown: Vec<u8>,
-}
-
-/// A request that was sent; without a slot nobody waits for the reply.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Request {
-    pub(super) slot: Option<Slot>,
-    pub(super) what: What,
-    /// Sent before the deadline passed: its answer does not move that on.
-    pub(super) is_old: bool,
-}
-
-impl Request {
-    pub(super) fn new(slot: Option<Slot>, what: What) -> Self {
-        Self {
-            slot,
-            what,
-            is_old: false,
-        }
-    }
-}
-
-/// A reply or a watch event on its way to the contender.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Item {
-    pub(super) slot: Slot,
-    pub(super) event: Event,
-    pub(super) arrived: bool,
-    pub(super) is_old: bool,
-    /// Own nodes that were in front when this was generated.
-    pub(super) front: Vec<u8>,
-    /// Own nodes that this shows, and that were in front when they were looked at.
-    pub(super) shown: Vec<u8>,
-}
-
-impl Item {
-    /// Whether the request had to be committed for this.
-    pub(super) fn is_committed(&self) -> bool {
-        matches!(
-            self.event,
-            Event::Entered(_)
-                | Event::NoParent
-                | Event::WriterGone(_)
-                | Event::ParentsMade
-                | Event::Searched(_)
-                | Event::Committed
-        )
-    }
-}
-
 /// `armed::Made`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Made {
     Nothing,
     With,
     Node(u8),
-}
-
-/// Who answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Link {
-    /// A server of the quorum.
-    Up,
-    /// Nobody.
-    Down,
-    /// A leader that was deposed and has not noticed: it commits nothing, and shows what it knew.
-    Stale,
-}
-
-/// Which deadlines of the session have passed, as its client knows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Late {
-    /// The one after the last answer of a leader.
-    pub(super) by_leader: bool,
-    /// The one after the last commit.
-    pub(super) by_quorum: bool,
-}
-
-impl Late {
-    pub(super) fn is_over(self) -> bool {
-        self.by_leader || self.by_quorum
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -362,7 +244,7 @@ impl Contender {
         self.own_watches[member] = false;
     }
 
-    fn drop_slots(&mut self, which: impl Fn(&Slot) -> bool) {
+    pub(super) fn drop_slots(&mut self, which: impl Fn(&Slot) -> bool) {
         self.slots.retain(|slot| !which(slot));
         self.pipe
             .retain(|it| !it.slot.is_some_and(|slot| which(&slot)));
@@ -413,196 +295,5 @@ impl Contender {
         self.own_watches.fill(false);
         self.made.fill(Made::Nothing);
         self.entered.fill(Vec::new());
-    }
-
-    /// The next session serves from now on; what was held is lost.
-    pub(super) fn next_epoch(&mut self) -> Option<Action> {
-        self.epoch += 1;
-        self.lag = 0;
-        self.is_expired = false;
-        self.late = Late::default();
-        self.may_expire = false;
-        self.link = Link::Up;
-        self.machine.as_ref()?;
-        self.step(Event::SessionStarted(i64::from(self.epoch)))
-    }
-
-    /// The items that the driver may take next: it looks at its own nodes first, then at one slot after
-    /// the other, and things may arrive in between. When a slot is ready it looks at its own nodes
-    /// again.
-    pub(super) fn takeable(&self) -> Vec<usize> {
-        if self.link == Link::Down || self.granting.is_some() {
-            return Vec::new();
-        }
-        let there = self.there();
-        let ranks: Vec<_> = self.inbox.iter().map(|it| self.rank(&it.slot)).collect();
-        let is_first = |(index, rank): (usize, &Option<(bool, usize)>)| {
-            let (is_slot, _) = (*rank)?;
-            let arrived = ranks.iter().take(there).flatten();
-            let mut seen_before = arrived.filter(|it| it.0 == is_slot);
-            let is_first = seen_before.all(|it| Some(*it) >= *rank);
-            let arrived = ranks.iter().take(there.max(index + 1)).flatten();
-            let mut own = arrived.filter(|(is_slot, _)| !is_slot);
-            (is_first && !(is_slot && own.next().is_some())).then_some(index)
-        };
-        ranks.iter().enumerate().filter_map(is_first).collect()
-    }
-
-    /// How many items have arrived for sure.
-    pub(super) fn there(&self) -> usize {
-        self.inbox.iter().filter(|it| it.arrived).count()
-    }
-
-    /// Own nodes come before all slots; `None` where nobody waits for it any more.
-    fn rank(&self, slot: &Slot) -> Option<(bool, usize)> {
-        match slot {
-            Slot::Own(member) => self.own_watches[*member].then_some((false, *member)),
-            slot => {
-                let index = self.slots.iter().position(|it| it == slot);
-                index.map(|index| (true, index))
-            }
-        }
-    }
-
-    /// News of own nodes that are on their way, the first member's first.
-    pub(super) fn own_news(&self) -> Option<usize> {
-        let ranked = self.inbox.iter().enumerate();
-        ranked
-            .filter_map(|(index, it)| Some((self.rank(&it.slot)?, index)))
-            .filter(|((is_slot, _), _)| !is_slot)
-            .min()
-            .map(|(_, index)| index)
-    }
-
-    /// Takes that item; returns what it tells the state machine, and the own nodes that were in front.
-    pub(super) fn take(&mut self, index: usize) -> (Event, Vec<u8>) {
-        let there = self.there().max(index + 1);
-        let arrived = self.inbox.iter_mut().take(there);
-        arrived.for_each(|it| it.arrived = true);
-        let item = self.inbox.remove(index);
-        if item.is_committed() && !item.is_old {
-            self.renew();
-        }
-        let Item {
-            slot,
-            event,
-            front,
-            shown,
-            ..
-        } = item;
-        // What was generated earlier and is read later is read with this known.
-        for earlier in self.inbox.iter_mut().take(index) {
-            earlier.front.clone_from(&front);
-        }
-        match slot {
-            Slot::Own(member) => self.own_watches[member] = false,
-            slot => self.slots.retain(|it| *it != slot),
-        }
-        match &event {
-            Event::OwnWatched(member) => self.own_watches[*member] = true,
-            Event::Searched(_) => self.proved.clear(),
-            Event::Entered(entries) => {
-                self.proved.clear();
-                for (member, entry) in self.entering.iter().zip(entries) {
-                    self.made[*member] = Made::Node(id_of(&entry.node.name));
-                }
-            }
-            _ => {}
-        }
-        let mine = self.made.iter().zip(&self.own_watches);
-        let watched = mine.filter_map(|(made, is_watched)| match made {
-            Made::Node(id) if *is_watched && front.contains(id) => Some(*id),
-            _ => None,
-        });
-        self.proved.extend(watched);
-        self.proved.extend(shown);
-        self.proved.sort_unstable();
-        self.proved.dedup();
-        (event, front)
-    }
-
-    /// A quorum has answered in time.
-    pub(super) fn renew(&mut self) {
-        self.late = Late::default();
-        self.pipe.iter_mut().for_each(|it| it.is_old = false);
-        self.inbox.iter_mut().for_each(|it| it.is_old = false);
-    }
-
-    /// A deadline has passed: what is held is lost.
-    pub(super) fn lapse(&mut self) {
-        self.pipe.iter_mut().for_each(|it| it.is_old = true);
-        self.inbox.iter_mut().for_each(|it| it.is_old = true);
-        let held = self.held.drain(..).flatten();
-        self.doomed.extend(held.map(|lock| lock.id));
-    }
-
-    /// The connection is lost, and with it all that has not arrived: what can be repeated is.
-    pub(super) fn disconnect(&mut self, received: usize) {
-        self.link = Link::Down;
-        let lost = self.inbox.split_off(received);
-        self.inbox.iter_mut().for_each(|it| it.arrived = true);
-        let mut unknown = Vec::new();
-        let mut pipe = Vec::new();
-        for (slot, id) in self.watches.drain(..) {
-            pipe.push(Request::new(Some(slot), What::Rewatch(id)));
-        }
-        for Item { slot, event, .. } in lost {
-            let made = |member: usize| match self.made[member] {
-                Made::Node(id) => id,
-                Made::Nothing | Made::With => 0,
-            };
-            let what = match (slot, &event) {
-                (Slot::List(member), _) => What::List(member),
-                (Slot::Stat(member), _) => What::Read(made(member)),
-                (Slot::OwnWatch(member), _) => What::Watch(made(member)),
-                (Slot::Own(member), _) => What::Rewatch(made(member)),
-                (Slot::Blocker(_, mark), _) => What::Rewatch(mark.id),
-                (_, Event::Probed(_)) => What::Probe,
-                (_, Event::ParentsMade) => What::Parents(self.entering.clone()),
-                (_, Event::Searched(_)) => What::Search(self.entering.clone()),
-                (_, Event::Committed) => What::Commit,
-                (Slot::Members, _) => {
-                    unknown.push(Event::EnterUnknown);
-                    continue;
-                }
-            };
-            pipe.push(Request::new(Some(slot), what));
-        }
-        for request in self.pipe.drain(..) {
-            match request.what {
-                What::Enter(_, None) => unknown.push(Event::EnterUnknown),
-                What::Enter(_, Some(Entering { entries, .. })) => {
-                    unknown.push(Event::Entered(entries));
-                }
-                _ => pipe.push(request),
-            }
-        }
-        self.pipe = pipe;
-        for event in unknown {
-            self.inbox.push(Item {
-                slot: Slot::Members,
-                event,
-                arrived: true,
-                is_old: false,
-                front: Vec::new(),
-                shown: Vec::new(),
-            });
-        }
-    }
-
-    /// The driver hears that the connection is another one, before anything of it: as
-    /// `Flight::outdate`.
-    pub(super) fn reconnected(&mut self) -> Option<Action> {
-        self.drop_slots(|slot| *slot != Slot::Members);
-        self.own_watches.fill(false);
-        self.proved.clear();
-        self.granting = None;
-        for item in &mut self.inbox {
-            if let Event::Entered(_) = &item.event {
-                item.shown.clear();
-            }
-        }
-        self.machine.as_ref()?;
-        self.step(Event::Reconnected)
     }
 }

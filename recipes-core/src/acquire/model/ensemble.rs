@@ -1,9 +1,13 @@
 //! The ensemble of the model: one history of transactions, and for each session a replica that may
 //! lag behind it, but never goes back.
 
+use super::names::{Foreign, Mark};
 use super::*;
 
-/// A lock node.
+/// Instead of a contender's number: another client, of which nothing is known.
+const STRANGER: u8 = u8::MAX;
+
+/// A lock node, or what stands among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lock {
     /// Counts the creations; stands for the uuid.
@@ -12,17 +16,21 @@ pub(super) struct Lock {
     pub(super) czxid: u8,
     pub(super) dir: u8,
     pub(super) kind: LockKind,
-    pub(super) sequence: u8,
+    pub(super) sequence: i32,
     pub(super) client: u8,
     pub(super) epoch: u8,
 }
 
 impl Lock {
-    pub(super) fn name(&self) -> String {
+    pub(super) fn mark(&self) -> Mark {
         let Self {
             id, kind, sequence, ..
         } = *self;
-        Mark { id, kind, sequence }.name()
+        Mark { id, kind, sequence }
+    }
+
+    pub(super) fn is_strange(&self) -> bool {
+        self.client == STRANGER
     }
 
     /// Whether this one keeps `other` from holding; never among the nodes of one contender.
@@ -35,35 +43,13 @@ impl Lock {
     }
 }
 
-/// What the name of a node tells.
+/// What another client puts into the first directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mark {
-    pub(super) id: u8,
-    kind: LockKind,
-    sequence: u8,
-}
-
-impl Mark {
-    pub(super) fn of(name: &str) -> Self {
-        let kinds = [LockKind::Mutex, LockKind::Read, LockKind::Write];
-        let kind = kinds.into_iter().find(|it| name.contains(it.marker()));
-        let sequence = node_name::sequence(name).and_then(|it| u8::try_from(it).ok());
-        Self {
-            id: id_of(name),
-            kind: kind.unwrap(),
-            sequence: sequence.unwrap(),
-        }
-    }
-
-    pub(super) fn name(self) -> String {
-        let (id, marker, sequence) = (self.id, self.kind.marker(), self.sequence);
-        format!("_c_00000000-0000-4000-8000-{id:012}-{marker}{sequence:010}")
-    }
-}
-
-/// The number of a node, from its name.
-pub(super) fn id_of(name: &str) -> u8 {
-    name.get(27..39).and_then(|id| id.parse().ok()).unwrap()
+pub(super) enum Stranger {
+    /// A lock node of a client that gives no uuid.
+    Lock(LockKind),
+    /// No lock node.
+    Foreign(Foreign),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +62,8 @@ pub(super) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Dir {
     pub(super) exists: bool,
-    pub(super) next: u8,
+    /// What the next sequential node gets.
+    pub(super) next: i32,
     /// The highest tokens granted, of writers (and mutexes) and of anybody.
     pub(super) tokens: (u8, u8),
 }
@@ -85,6 +72,8 @@ pub(super) struct Dir {
 pub(super) struct Ensemble {
     pub(super) dirs: Vec<Dir>,
     pub(super) locks: Vec<Lock>,
+    /// Whether counters go on below zero.
+    pub(super) wraps: bool,
     pub(super) created: u8,
     /// The latest transactions, as many as some replica has not applied.
     pub(super) log: Vec<Vec<Change>>,
@@ -112,15 +101,24 @@ impl Ensemble {
             Change::Made(lock) | Change::Gone(lock) => Some(lock),
             Change::Data(_) => None,
         });
-        for lock in self.locks.iter_mut().chain(logged) {
+        let known = self.locks.iter_mut().chain(logged);
+        for lock in known.filter(|it| !it.is_strange()) {
             lock.client = numbers[usize::from(lock.client)];
         }
     }
 
-    pub(super) fn make(&mut self, dir: u8, kind: LockKind, client: u8, epoch: u8) -> Lock {
+    /// The number for one more sequential node of a directory. At its end the counter goes on below
+    /// zero, as on servers before 3.6, or stands still.
+    pub(super) fn count(&mut self, dir: u8) -> i32 {
         let counter = &mut self.dirs[usize::from(dir)].next;
-        let sequence = *counter;
-        *counter += 1;
+        let next = match self.wraps {
+            true => counter.wrapping_add(1),
+            false => counter.saturating_add(1),
+        };
+        std::mem::replace(counter, next)
+    }
+
+    pub(super) fn make(&mut self, dir: u8, kind: LockKind, sequence: i32) -> Lock {
         self.created += 1;
         let id = self.created;
         Lock {
@@ -129,9 +127,38 @@ impl Ensemble {
             dir,
             kind,
             sequence,
-            client,
-            epoch,
+            client: STRANGER,
+            epoch: 0,
         }
+    }
+
+    /// The directories that are there and have no children.
+    pub(super) fn reapable(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let is_empty = |dir: usize| !self.locks.iter().any(|it| usize::from(it.dir) == dir);
+        let dirs = self.dirs.iter().enumerate();
+        dirs.filter(move |(dir, it)| it.exists && is_empty(*dir))
+            .map(|(dir, _)| dir)
+    }
+
+    /// The server deletes an empty directory; with the next one the counter starts over.
+    pub(super) fn reap(&mut self, dir: usize) {
+        let dir = &mut self.dirs[dir];
+        (dir.exists, dir.next) = (false, 0);
+    }
+
+    /// Another client's node; none where that name is taken.
+    pub(super) fn make_strange(&mut self, stranger: Stranger) -> Option<Lock> {
+        let dir = 0;
+        let mark = match stranger {
+            Stranger::Lock(kind) => Mark::stranger(kind, self.count(dir)),
+            Stranger::Foreign(foreign) => foreign.mark(),
+        };
+        let Mark { id, kind, sequence } = mark;
+        let is_free = self.dirs[usize::from(dir)].exists && self.lock(id).is_none();
+        is_free.then(|| Lock {
+            id,
+            ..self.make(dir, kind, sequence)
+        })
     }
 
     /// What a replica shows that has not applied this many of the last transactions.

@@ -1,7 +1,8 @@
 //! What the requests of a contender do at the ensemble, and what it is told.
 
-use super::contender::{Entering, Item, Link, Request, Slot, What};
+use super::connection::Link;
 use super::ensemble::{Change, Lock, is_front};
+use super::requests::{Entering, Item, Request, Slot, What};
 use super::world::{LAG_MAX, World};
 use super::*;
 
@@ -33,7 +34,7 @@ impl World {
             (Event::Listed(member, _), _) => self.front(index, |it| it == *member),
             // A reader beside its writer is in front as soon as it is there.
             (Event::Entered(_) | Event::Searched(_), _) if self.contenders[index].is_beside => {
-                self.front(index, |_| true)
+                self.front_of_locks(index)
             }
             _ => Vec::new(),
         };
@@ -41,7 +42,13 @@ impl World {
     }
 
     fn tell_shown(&mut self, index: usize, slot: Slot, event: Event, shown: Vec<u8>) {
-        let front = self.front(index, |_| true);
+        let mut front = self.front_of_locks(index);
+        if let Event::Listed(member, _) = event {
+            // Whatever is listed ahead is waited for.
+            let listed = &self.contenders[index].entered[member];
+            let is_behind = |id: &u8| listed.iter().any(|it| it.id == *id) && !shown.contains(id);
+            front.retain(|id| !is_behind(id));
+        }
         self.contenders[index].inbox.push(Item {
             slot,
             event,
@@ -50,6 +57,16 @@ impl World {
             front,
             shown,
         });
+    }
+
+    /// The own nodes that are in front of all lock nodes, as the replica shows it. Anything else may come
+    /// ahead at any time.
+    fn front_of_locks(&self, index: usize) -> Vec<u8> {
+        let it = &self.contenders[index];
+        let mut seen = self.ensemble.seen(it.lag);
+        seen.retain(|lock| lock.mark().is_lock());
+        let own = it.entered.iter().flatten().map(|lock| lock.id);
+        own.filter(|id| is_front(&seen, *id)).collect()
     }
 
     /// The own nodes of some members that are in front as the replica shows it.
@@ -97,25 +114,24 @@ impl World {
                 let targets = 0..self.contenders[index].targets.len();
                 Event::Probed(targets.map(|member| self.list(index, member)).collect())
             }
-            What::Parents(members) => {
-                for member in members {
-                    let dir = usize::from(self.contenders[index].targets[member].0);
-                    self.ensemble.dirs[dir].exists = true;
+            What::Parents(mut members) => {
+                // One after the other.
+                let it = &mut self.contenders[index];
+                let dir = usize::from(it.targets[members.remove(0)].0);
+                self.ensemble.dirs[dir].exists = true;
+                if !members.is_empty() {
+                    let what = What::Parents(members);
+                    it.pipe.insert(0, Request { slot, what, is_old });
+                    return;
                 }
                 Event::ParentsMade
             }
             What::Search(members) => {
                 // It begins with a commit.
                 self.apply_all(index);
-                let it = &self.contenders[index];
-                let made = |member: &usize| it.entered[*member].iter().map(|lock| lock.id);
-                let find = |member| {
-                    made(member)
-                        .filter_map(|id| self.found(index, id))
-                        .collect()
-                };
-                Event::Searched(members.iter().map(find).collect())
+                self.find(index, &members)
             }
+            What::Find(members) => self.find(index, &members),
             What::List(member) => Event::Listed(member, self.list(index, member)),
             What::Read(id) => {
                 let Some(Slot::Stat(member)) = slot else {
@@ -128,6 +144,16 @@ impl World {
         if let Some(slot) = slot {
             self.tell(index, slot, event);
         }
+    }
+
+    /// Looks for the nodes that creates of these members have made.
+    fn find(&self, index: usize, members: &[usize]) -> Event {
+        let made = |member: &usize| self.contenders[index].entered[*member].iter();
+        let find = |member| {
+            let found = made(member).filter_map(|lock| self.found(index, lock.id));
+            found.collect()
+        };
+        Event::Searched(members.iter().map(find).collect())
     }
 
     /// The server tells what has happened to a node since, or watches it.
@@ -144,7 +170,7 @@ impl World {
         let it = &self.contenders[index];
         let seen = self.ensemble.seen(it.lag);
         seen.iter().find(|lock| lock.id == id).map(|lock| Found {
-            name: lock.name(),
+            name: lock.mark().name(),
             owner: i64::from(lock.epoch),
             czxid: i64::from(lock.czxid),
         })
@@ -155,7 +181,7 @@ impl World {
         let dir = it.targets[member].0;
         let seen = self.ensemble.seen(it.lag);
         let seen = seen.iter().filter(|lock| lock.dir == dir);
-        seen.map(Lock::name).collect()
+        seen.map(|lock| lock.mark().name()).collect()
     }
 
     fn watch(&mut self, index: usize, slot: Option<Slot>, id: u8) {
@@ -195,13 +221,18 @@ impl World {
         let client = u8::try_from(index).unwrap();
         let mut locks = Vec::new();
         for (dir, kind) in targets {
-            let mut lock = self.ensemble.make(dir, kind, client, epoch);
-            lock.czxid = locks.first().map_or(lock.czxid, |first: &Lock| first.czxid);
-            if let Some(writer) = &writer {
-                self.ensemble.dirs[usize::from(dir)].next -= 1;
-                lock.sequence = writer.sequence;
-            }
-            locks.push(lock);
+            let sequence = match &writer {
+                Some(writer) => writer.sequence,
+                None => self.ensemble.count(dir),
+            };
+            let lock = self.ensemble.make(dir, kind, sequence);
+            let czxid = locks.first().map_or(lock.czxid, |first: &Lock| first.czxid);
+            locks.push(Lock {
+                czxid,
+                client,
+                epoch,
+                ..lock
+            });
         }
         self.commit(locks.iter().cloned().map(Change::Made).collect());
         Ok(locks)
@@ -233,7 +264,7 @@ impl World {
         let is_alone = members.len() == 1 && !it.is_beside;
         let entry = |lock: &Lock| Entry {
             node: Node {
-                name: lock.name(),
+                name: lock.mark().name(),
                 czxid: is_alone.then_some(i64::from(lock.czxid)),
             },
             children: None,
@@ -276,6 +307,16 @@ impl World {
             let pipe = &mut self.contenders[index].pipe;
             pipe.insert(0, Request { slot, what, is_old });
         }
+    }
+
+    /// The server is overloaded, and takes no notice of a request, which is sent again behind what was
+    /// sent since. Of a search it has carried out the commit.
+    pub(super) fn throttle(&mut self, index: usize) {
+        if let What::Search(members) = self.contenders[index].pipe[0].what.clone() {
+            self.apply_all(index);
+            self.contenders[index].pipe[0].what = What::Find(members);
+        }
+        self.contenders[index].pipe.rotate_left(1);
     }
 
     pub(super) fn lose_reply(&mut self, index: usize, takes_effect: bool) {

@@ -2,8 +2,11 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use super::contender::{Contender, Link, Request, What};
-use super::ensemble::{Change, Ensemble, Lock, id_of, is_front};
+use super::connection::Link;
+use super::contender::Contender;
+use super::ensemble::{Change, Ensemble, Lock, Stranger};
+use super::faults::Fault;
+use super::requests::{Request, What};
 use super::*;
 
 /// How far a replica may lag, in transactions.
@@ -16,6 +19,10 @@ pub(super) struct World {
     pub(super) faults_left: u8,
     /// How many nodes an operator may delete, beside other faults.
     pub(super) strikes_left: u8,
+    /// How many nodes of others may come.
+    pub(super) strangers_left: u8,
+    /// How often an empty directory may be reaped, beside other faults.
+    pub(super) reaps_left: u8,
     /// Nodes that an operator has deleted: whoever holds one is not told at once.
     pub(super) struck: Vec<u8>,
     /// Whether things may happen between a grant and the driver's last look at it.
@@ -39,6 +46,12 @@ pub(super) enum Step {
     Doubt(usize, bool),
     /// An operator deletes a node, beside other faults.
     Strike(u8),
+    /// Another client makes a node.
+    Come(Stranger),
+    /// Another client deletes its node.
+    Leave(u8),
+    /// The server reaps an empty directory, beside other faults.
+    Reap(usize),
     /// It releases.
     Release(usize),
     /// The clean-up deletes a node.
@@ -62,42 +75,22 @@ pub(super) enum Step {
     Fault(Fault),
 }
 
-/// What goes wrong, a bounded number of times in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Fault {
-    /// The outcome of a create is lost, and whether it took effect; or a listing's answer.
-    LoseReply(usize, bool),
-    /// A read is sent again, behind what was sent since.
-    Resend(usize),
-    /// Nothing is heard for so long that the session may be over.
-    Silence(usize),
-    /// The connection is lost behind so many items, and a create takes effect or not.
-    Disconnect(usize, usize, bool),
-    /// The leader that answers it is deposed and has not noticed, or it connects to such a one.
-    Depose(usize),
-    /// The client gives its session up first.
-    GiveUp(usize),
-    /// The attempt is dropped.
-    Cancel(usize),
-    /// An operator deletes a node.
-    Delete(u8),
-    /// Somebody changes the data of a node.
-    Change(u8),
-    /// The server reaps an empty directory.
-    Reap(usize),
-}
-
 impl World {
     pub(super) fn new(locks: &Locks) -> Self {
         let mut ensemble = Ensemble::default();
         ensemble.dirs.resize_with(locks.dirs, Default::default);
-        ensemble.dirs.iter_mut().for_each(|dir| dir.exists = true);
+        ensemble.wraps = locks.wraps;
+        for dir in &mut ensemble.dirs {
+            (dir.exists, dir.next) = (!locks.is_bare, locks.first);
+        }
         let contenders = locks.programs.iter().map(|it| Contender::new(it));
         Self {
             ensemble,
             contenders: contenders.collect(),
             faults_left: locks.faults,
             strikes_left: locks.strikes,
+            strangers_left: locks.strangers.0,
+            reaps_left: locks.reaps,
             struck: Vec::new(),
             has_late_looks: matches!(
                 locks.trouble,
@@ -121,6 +114,8 @@ impl World {
             steps.push(Step::Take(contender, 0));
             return;
         }
+        let strangers = self.ensemble.locks.iter().filter(|it| it.is_strange());
+        steps.extend(strangers.map(|it| Step::Leave(it.id)));
         for (index, it) in self.contenders.iter().enumerate() {
             self.requests(index, it, steps);
             steps.extend(it.takeable().iter().map(|at| Step::Take(index, *at)));
@@ -174,7 +169,9 @@ impl World {
         } else if let Some(request) = first {
             let is_read = match &request.what {
                 What::Enter(_, known) => known.is_some(),
-                What::Probe | What::List(_) | What::Read(_) | What::Watch(_) => true,
+                What::Probe | What::Find(_) | What::List(_) | What::Read(_) | What::Watch(_) => {
+                    true
+                }
                 _ => false,
             };
             let ahead = if is_read { it.lag } else { 0 };
@@ -219,10 +216,8 @@ impl World {
                 }
                 self.doubt(index);
             }
-            Step::Strike(id) => {
-                self.strikes_left -= 1;
-                self.struck.push(id);
-                self.delete(&[id]);
+            Step::Strike(_) | Step::Come(_) | Step::Leave(_) | Step::Reap(_) => {
+                self.take_step_of_others(step);
             }
             Step::Release(index) => self.contenders[index].release(),
             Step::CleanUp(index, id) => {
@@ -272,6 +267,28 @@ impl World {
         self.put_in_order();
     }
 
+    fn take_step_of_others(&mut self, step: Step) {
+        match step {
+            Step::Strike(id) => {
+                self.strikes_left -= 1;
+                self.struck.push(id);
+                self.delete(&[id]);
+            }
+            Step::Come(stranger) => {
+                self.strangers_left -= 1;
+                if let Some(node) = self.ensemble.make_strange(stranger) {
+                    self.commit(vec![Change::Made(node)]);
+                }
+            }
+            Step::Leave(id) => self.delete(&[id]),
+            Step::Reap(dir) => {
+                self.reaps_left -= 1;
+                self.ensemble.reap(dir);
+            }
+            _ => {}
+        }
+    }
+
     /// Contenders differ by what they do only, not by their number: one order stands for all.
     fn put_in_order(&mut self) {
         for it in &mut self.contenders {
@@ -287,55 +304,6 @@ impl World {
             self.contenders.push(it);
         }
         self.ensemble.renumber(&numbers);
-    }
-
-    fn go_wrong(&mut self, fault: Fault) {
-        match fault {
-            Fault::LoseReply(index, takes_effect) => self.lose_reply(index, takes_effect),
-            Fault::Resend(index) => self.contenders[index].pipe.rotate_left(1),
-            Fault::Silence(index) => {
-                let it = &mut self.contenders[index];
-                it.late.by_leader = true;
-                it.may_expire = true;
-                it.lapse();
-            }
-            Fault::Disconnect(index, received, takes_effect) => {
-                self.disconnect(index, received, takes_effect);
-            }
-            Fault::Depose(index) => {
-                let it = &mut self.contenders[index];
-                if std::mem::replace(&mut it.link, Link::Stale) == Link::Down {
-                    let end = it.reconnected();
-                    self.concluded(index, end);
-                }
-            }
-            Fault::GiveUp(index) => {
-                let it = &mut self.contenders[index];
-                let creation = it.end();
-                // That the clean-up deletes what is left is no more than an early expiry.
-                it.doomed.clear();
-                it.old = Some(creation);
-                let end = it.next_epoch();
-                self.ended(index, end);
-            }
-            Fault::Cancel(index) => {
-                let it = &mut self.contenders[index];
-                if let Some(members) = it.end() {
-                    it.pipe.push(Request::new(None, What::Enter(members, None)));
-                }
-                it.machine = None;
-                it.at = it.program.len();
-            }
-            Fault::Delete(id) => {
-                self.struck.push(id);
-                self.delete(&[id]);
-            }
-            Fault::Change(id) => self.commit(vec![Change::Data(id)]),
-            Fault::Reap(dir) => {
-                let dir = &mut self.ensemble.dirs[dir];
-                (dir.exists, dir.next) = (false, 0);
-            }
-        }
     }
 
     pub(super) fn commit(&mut self, changes: Vec<Change>) {
@@ -393,109 +361,5 @@ impl World {
             it.watches.clear();
             it.lag = 0;
         }
-    }
-
-    fn take(&mut self, index: usize, at: usize) {
-        let it = &mut self.contenders[index];
-        let (event, front) = it.take(at);
-        let end = it.step(event);
-        if let Some(Action::Grant(nodes)) = end {
-            let may_wait = self.has_late_looks && self.faults_left > 0;
-            let speaks_against = it.late.is_over() || it.own_news().is_some();
-            it.granting = Some((nodes, front));
-            if !may_wait && !speaks_against {
-                self.doubt(index);
-            }
-            return;
-        }
-        self.concluded(index, end);
-    }
-
-    /// As `Flight::doubt`: a grant, unless something speaks against it.
-    fn doubt(&mut self, index: usize) {
-        let it = &mut self.contenders[index];
-        let Some((nodes, front)) = it.granting.take() else {
-            return;
-        };
-        let news = it.own_news().filter(|at| it.inbox[*at].arrived);
-        let event = match news {
-            Some(at) if it.link != Link::Down => it.take(at).0,
-            _ if it.late.is_over() || it.link == Link::Down => Event::Lapsed,
-            _ => return self.granted(index, &nodes, &front),
-        };
-        let end = it.step(event);
-        self.concluded(index, end);
-    }
-
-    fn concluded(&mut self, index: usize, end: Option<Action>) {
-        match end {
-            // Nothing was heard that it could rest upon.
-            Some(Action::Grant(_)) => self.broken = Some("granted by a change of the connection"),
-            end => self.ended(index, end),
-        }
-    }
-
-    fn ended(&mut self, index: usize, end: Option<Action>) {
-        let Some(end) = end else { return };
-        let it = &mut self.contenders[index];
-        if let Action::Fail(_) = end {
-            let has_writer = it
-                .writer()
-                .is_some_and(|it| self.ensemble.lock(it.id).is_some());
-            if !it.is_beside || has_writer {
-                self.broken = Some("fails without need");
-            }
-        }
-        it.end();
-        it.machine = None;
-        it.at = it.program.len();
-    }
-
-    /// Checks a grant at the moment in which it is made.
-    fn granted(&mut self, index: usize, nodes: &[Node], front: &[u8]) {
-        let it = &mut self.contenders[index];
-        let mut held = Vec::new();
-        for (member, node) in nodes.iter().enumerate() {
-            let id = id_of(&node.name);
-            let is_evident = match it.own_watches[member] {
-                true => front.contains(&id),
-                false => it.proved.contains(&id) && (nodes.len() > 1 || front.contains(&id)),
-            };
-            if !is_evident {
-                self.broken = Some("granted by what was generated when it was not in front");
-            }
-            let made = it.entered[member].iter().find(|lock| lock.id == id);
-            let Some(lock) = made.cloned() else {
-                self.broken = Some("granted with the node of another create");
-                return;
-            };
-            // An operator may have deleted it since.
-            let is_struck = self.struck.contains(&id);
-            if !is_struck && !is_front(&self.ensemble.locks, id) {
-                self.broken = Some("granted where it is not in front");
-            }
-            if node.czxid != Some(i64::from(lock.czxid)) {
-                self.broken = Some("granted with a token of another node");
-            }
-            let tokens = &mut self.ensemble.dirs[usize::from(lock.dir)].tokens;
-            let is_reader = lock.kind == LockKind::Read;
-            let earlier = if is_reader { tokens.0 } else { tokens.1 };
-            if !is_struck && lock.czxid <= earlier && !it.is_beside {
-                self.broken = Some("token does not rise");
-            }
-            if !it.is_beside {
-                // That one keeps its writer's token.
-                tokens.1 = tokens.1.max(lock.czxid);
-            }
-            if !is_reader {
-                tokens.0 = tokens.0.max(lock.czxid);
-            }
-            held.push(lock);
-        }
-        it.held.push(held);
-        it.clear();
-        it.machine = None;
-        it.at += 1;
-        it.begin();
     }
 }

@@ -1,0 +1,52 @@
+//! Who waits in vain.
+
+use super::contender::{Contender, Made};
+use super::ensemble::{Lock, is_front};
+use super::names::id_of;
+use super::world::{Step, World};
+use super::*;
+
+impl World {
+    /// Whether somebody waits in vain, now that nothing happens any more by itself: nothing is under
+    /// way, nothing is to be deleted and no deadline is left to pass. What a holder or another client
+    /// decides may be late in coming, and nobody may depend on it who does not wait for just that.
+    pub(super) fn has_stuck(&self) -> bool {
+        let mut steps = Vec::new();
+        self.steps(&mut steps);
+        let is_decided = |step: &Step| matches!(step, Step::Release(_) | Step::Leave(_));
+        if !steps.iter().all(is_decided) {
+            return false;
+        }
+        let is_over = self.contenders.iter().all(Contender::is_done);
+        let is_left = steps.is_empty() && !(is_over && self.ensemble.locks.is_empty());
+        is_left || (0..self.contenders.len()).any(|index| self.waits_in_vain(index))
+    }
+
+    /// Whether a contender waits where nothing is ahead of it, or for a node that is gone, that is its
+    /// own or that nobody is going to delete.
+    fn waits_in_vain(&self, index: usize) -> bool {
+        let Some(machine) = &self.contenders[index].machine else {
+            return false;
+        };
+        let mut waits = machine.members.iter().filter_map(|it| match &it.stage {
+            Stage::Waiting { node, blocker, .. } => Some((node, blocker)),
+            _ => None,
+        });
+        // Neither under way nor waiting: nothing wakes it.
+        let Some((node, blocker)) = waits.next() else {
+            return true;
+        };
+        let ahead = self.ensemble.lock(id_of(blocker));
+        let is_good = ahead.is_some_and(|it| {
+            it.is_strange() || usize::from(it.client) != index && self.is_kept(it)
+        });
+        !is_good || is_front(&self.ensemble.locks, id_of(&node.name))
+    }
+
+    /// Whether the contender that made this node knows of it.
+    fn is_kept(&self, lock: &Lock) -> bool {
+        let it = &self.contenders[usize::from(lock.client)];
+        let mut held = it.held.iter().flatten();
+        held.any(|held| held.id == lock.id) || it.made.contains(&Made::Node(lock.id))
+    }
+}
