@@ -14,10 +14,15 @@
 //! | `Searching` | may exist | the search for it | `Listing`, `Entering`, `Admitted` |
 //! | `Listing` | exists | a listing sent after all that is known | `Waiting`, `Admitted`, `Out` |
 //! | `Waiting` | exists | the deletion of a blocker | `Listing`, `Admitted`, `Out` |
-//! | `Admitted` | exists | the rest of the set | `Out` |
+//! | `Admitted` | exists | the rest of the set | `Listing`, `Reading`, `Out` |
+//! | `Reading` | exists | a read of it, for its number | `Admitted`, `Out` |
 //!
 //! `Out` again means: our node was removed, or was withdrawn since an earlier member must wait, or
 //! its session ended. A reader beside its own writer is admitted without a listing.
+//!
+//! A grant rests on what is known of all members at one time. A member whose own node is watched may
+//! wait for the others: its removal would be told. What is known of the rest was asked for in one
+//! flush, or is asked for again.
 //!
 //! No member waits while a later one has a node, so nobody queues beyond a lock that it does not
 //! hold: contenders that take locks in one order cannot deadlock.
@@ -50,15 +55,17 @@ enum Stage {
         deletion_grants: bool,
     },
     Admitted(Node),
+    Reading(Node),
 }
 
 impl Stage {
     fn node(&self) -> Option<&Node> {
         match self {
             Self::Out | Self::Entering | Self::Searching => None,
-            Self::Listing { node, .. } | Self::Waiting { node, .. } | Self::Admitted(node) => {
-                Some(node)
-            }
+            Self::Listing { node, .. }
+            | Self::Waiting { node, .. }
+            | Self::Admitted(node)
+            | Self::Reading(node) => Some(node),
         }
     }
 }
@@ -68,10 +75,9 @@ struct Member {
     kind: LockKind,
     place: Place,
     stage: Stage,
-    /// Counts the creates: nodes that one of them made together share their transaction.
-    created_by: u32,
-    /// The last create after which our node was known to exist; 0 where that says nothing any more.
-    seen_after: u32,
+    /// What is known of our node, or will be, was asked for with the last requests that were sent, over
+    /// the present connection.
+    is_fresh: bool,
     /// Whether a deletion of our node would have been told by now.
     own_watched: bool,
 }
@@ -82,10 +88,7 @@ pub(crate) struct Acquire {
     members: Vec<Member>,
     patience: Patience,
     session: i64,
-    creates: u32,
     parents_made: u8,
-    /// The connection is not the one any more over which a create or a search was sent.
-    is_outdated: bool,
 }
 
 impl Acquire {
@@ -98,17 +101,14 @@ impl Acquire {
             kind,
             place,
             stage: Stage::Out,
-            created_by: 0,
-            seen_after: 0,
+            is_fresh: false,
             own_watched: false,
         });
         Self {
             members: members.collect(),
             patience,
             session: 0,
-            creates: 0,
             parents_made: 0,
-            is_outdated: false,
         }
     }
 
@@ -175,8 +175,23 @@ impl Acquire {
     }
 
     fn enter(&mut self) -> Vec<Action> {
-        self.is_outdated = false;
-        vec![Action::Enter(self.entering())]
+        let entering = self.entering();
+        self.ask_of(&entering);
+        vec![Action::Enter(entering)]
+    }
+
+    /// Notes that requests about these members are sent, which are the last ones then.
+    fn ask_of(&mut self, members: &[usize]) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            member.is_fresh = members.contains(&index);
+        }
+    }
+
+    fn list(&mut self, members: Vec<usize>) -> Vec<Action> {
+        if !members.is_empty() {
+            self.ask_of(&members);
+        }
+        members.into_iter().map(Action::List).collect()
     }
 
     fn entering(&self) -> Vec<usize> {
@@ -193,20 +208,20 @@ impl Acquire {
 
     fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
         self.parents_made = 0;
-        self.creates += 1;
-        let is_outdated = self.is_outdated;
-        let mut actions = Vec::new();
+        let (mut actions, mut unlisted) = (Vec::new(), Vec::new());
         for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
             match self.place(member, node) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(failure) => return vec![Action::Fail(failure)],
             }
-            match children.filter(|_| !is_outdated) {
+            // One of the connection before says nothing any more.
+            match children.filter(|_| self.is_fresh(member)) {
                 Some(children) => actions.extend(self.judge(member, &children)),
-                None => actions.push(Action::List(member)),
+                None => unlisted.push(member),
             }
         }
+        actions.extend(self.list(unlisted));
         actions.extend(self.settle());
         actions
     }
@@ -219,14 +234,9 @@ impl Acquire {
         if let Some(sequence) = node_name::sequence(&node.name).filter(is_beyond) {
             return Err(Failure::SequenceExhausted { member, sequence });
         }
-        let creates = self.creates;
-        // Over the connection before, perhaps: then a listing of this one has to show it.
-        let seen_after = if self.is_outdated { 0 } else { creates };
         let Some(member) = self.members.get_mut(member) else {
             return Ok(false);
         };
-        member.created_by = creates;
-        member.seen_after = seen_after;
         member.own_watched = false;
         let queues = member.place == Place::Tail;
         member.stage = if queues {
@@ -250,8 +260,8 @@ impl Acquire {
     }
 
     fn search(&mut self) -> Vec<Action> {
-        self.is_outdated = false;
         let members = self.entering();
+        self.ask_of(&members);
         members
             .iter()
             .for_each(|member| self.set(*member, Stage::Searching));
@@ -261,8 +271,7 @@ impl Acquire {
     /// A found node is ours only if this session owns it: a node of an earlier session may still
     /// be listed, and goes away while we would hold it.
     fn searched(&mut self, found: Vec<Vec<Found>>) -> Vec<Action> {
-        self.creates += 1;
-        let mut actions = Vec::new();
+        let (mut actions, mut unlisted) = (Vec::new(), Vec::new());
         let searching = self.indices(|stage| matches!(stage, Stage::Searching));
         for (member, mut found) in searching.into_iter().zip(found) {
             self.set(member, Stage::Entering);
@@ -281,11 +290,12 @@ impl Acquire {
             let czxid = Some(czxid);
             actions.push(Action::Adopt(member, name.clone()));
             match self.place(member, Node { name, czxid }) {
-                Ok(true) => actions.push(Action::List(member)),
+                Ok(true) => unlisted.push(member),
                 Ok(false) => {}
                 Err(failure) => return vec![Action::Fail(failure)],
             }
         }
+        actions.extend(self.list(unlisted));
         match self.entering() {
             missing if missing.is_empty() => actions.extend(self.settle()),
             _ => actions.extend(self.enter()),
@@ -320,7 +330,7 @@ impl Acquire {
         };
         let is_sure = self.is_sure(member);
         match verdict {
-            Verdict::Granted => self.seen(member, node),
+            Verdict::Granted => self.set(member, Stage::Admitted(node)),
             Verdict::Absent => return self.rejoin(member),
             Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
                 // The listing is older than the deletion that we have seen.
@@ -328,7 +338,7 @@ impl Acquire {
                     self.set(member, Stage::Admitted(node));
                 } else {
                     self.set(member, Stage::Listing { node, gone });
-                    return vec![Action::List(member)];
+                    return self.list(vec![member]);
                 }
             }
             Verdict::WaitFor(it) => {
@@ -342,14 +352,6 @@ impl Acquire {
             }
         }
         Vec::new()
-    }
-
-    /// A listing shows our node, with nothing ahead.
-    fn seen(&mut self, member: usize, node: Node) {
-        if let Some(member) = self.members.get_mut(member) {
-            member.stage = Stage::Admitted(node);
-            member.seen_after = self.creates;
-        }
     }
 
     fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
@@ -382,15 +384,15 @@ impl Acquire {
             } if *blocker == name || before.as_ref() == Some(&name) => {
                 let node = node.clone();
                 *stage = Stage::Listing { node, gone: gone() };
-                let mut actions = self.list_unsure(member);
-                actions.push(Action::List(member));
-                actions
+                let mut unlisted = self.unlist(member);
+                unlisted.push(member);
+                self.list(unlisted)
             }
             Stage::Listing { gone: known, .. } if node_name::is_protected(&name) => {
                 known.push(name);
                 Vec::new()
             }
-            Stage::Listing { .. } => vec![Action::List(member)],
+            Stage::Listing { .. } => self.list(vec![member]),
             _ => Vec::new(),
         }
     }
@@ -404,17 +406,17 @@ impl Acquire {
             .all(|it| it.own_watched)
     }
 
-    /// Lists for the members up to this one whose node may have gone unnoticed.
-    fn list_unsure(&mut self, last: usize) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for (index, member) in self.members.iter_mut().enumerate().take(last + 1) {
+    /// The members before this one whose node may have gone unnoticed: a listing has to show it.
+    fn unlist(&mut self, end: usize) -> Vec<usize> {
+        let mut unlisted = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate().take(end) {
             if let (false, Stage::Admitted(node)) = (member.own_watched, &member.stage) {
                 let (node, gone) = (node.clone(), Vec::new());
                 member.stage = Stage::Listing { node, gone };
-                actions.push(Action::List(index));
+                unlisted.push(index);
             }
         }
-        actions
+        unlisted
     }
 
     fn own_watched(&mut self, member: usize, is_watched: bool) -> Vec<Action> {
@@ -426,6 +428,7 @@ impl Acquire {
             return Vec::new();
         }
         if !is_watched {
+            known.is_fresh = false;
             return vec![Action::WatchOwn(member)];
         }
         let is_admitted = |it: &Member| matches!(it.stage, Stage::Admitted(_));
@@ -439,17 +442,21 @@ impl Acquire {
     /// What was listed or watched over the connection before may have changed unheard: own nodes are
     /// asked for again before anything is granted, and first.
     fn reconnected(&mut self) -> Vec<Action> {
-        let mut actions = Vec::new();
-        self.is_outdated = true;
+        self.ask_of(&[]);
+        let mut unlisted = Vec::new();
         for (index, member) in self.members.iter_mut().enumerate() {
             member.own_watched = false;
-            member.seen_after = 0;
-            if let Stage::Listing { gone, .. } = &mut member.stage {
-                // A server that lags may list them still, and tells when they go.
-                gone.clear();
-                actions.push(Action::List(index));
+            match &mut member.stage {
+                Stage::Listing { gone, .. } => {
+                    // A server that lags may list them still, and tells when they go.
+                    gone.clear();
+                    unlisted.push(index);
+                }
+                Stage::Reading(node) => member.stage = Stage::Admitted(node.clone()),
+                _ => {}
             }
         }
+        let mut actions = self.list(unlisted);
         // A probe is answered by whatever connection there is.
         if self.members.iter().any(|it| it.stage != Stage::Out) {
             actions.extend(self.settle());
@@ -459,7 +466,7 @@ impl Acquire {
 
     /// The grant came too late to rest on what was heard: the session may be over.
     fn lapsed(&mut self) -> Vec<Action> {
-        self.members.iter_mut().for_each(|it| it.seen_after = 0);
+        self.ask_of(&[]);
         vec![Action::Commit]
     }
 
@@ -467,13 +474,11 @@ impl Acquire {
         let Some(found) = found.filter(|found| found.owner == self.session) else {
             return self.own_gone(member);
         };
-        let created_by = self.members.get(member).map(|member| member.created_by);
-        let together = self.members.iter_mut();
-        for member in together.filter(|member| Some(member.created_by) == created_by) {
-            if let Stage::Admitted(node) = &mut member.stage {
-                node.czxid.get_or_insert(found.czxid);
-            }
-        }
+        let Some(Stage::Reading(node)) = self.stage(member) else {
+            return Vec::new();
+        };
+        let (name, czxid) = (node.name.clone(), Some(found.czxid));
+        self.set(member, Stage::Admitted(Node { name, czxid }));
         self.settle()
     }
 
@@ -512,7 +517,7 @@ impl Acquire {
         let unanswered = |stage: &Stage| {
             matches!(
                 stage,
-                Stage::Entering | Stage::Searching | Stage::Listing { .. }
+                Stage::Entering | Stage::Searching | Stage::Listing { .. } | Stage::Reading(_)
             )
         };
         if self.members.iter().any(|member| unanswered(&member.stage)) {
@@ -544,16 +549,39 @@ impl Acquire {
                 }
             }
         }
-        let creates = self.creates;
-        let unsure = |it: &Member| !it.own_watched && it.seen_after != creates;
-        if let Some(last) = self.members.iter().rposition(unsure) {
+        if self
+            .members
+            .iter()
+            .any(|it| !it.own_watched && !it.is_fresh)
+        {
             // It has waited for others since it was admitted.
-            return self.list_unsure(last);
+            let unlisted = self.unlist(self.members.len());
+            return self.list(unlisted);
         }
-        match held.iter().position(|node| node.czxid.is_none()) {
-            Some(member) => vec![Action::Stat(member)],
-            None => vec![Action::Grant(held)],
+        if held.iter().any(|node| node.czxid.is_none()) {
+            return self.read();
         }
+        vec![Action::Grant(held)]
+    }
+
+    /// Reads the nodes whose numbers were not told, and with them all that are not watched: an answer
+    /// about one says nothing of the others.
+    fn read(&mut self) -> Vec<Action> {
+        let mut unread = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if let Stage::Admitted(node) = &member.stage {
+                if node.czxid.is_none() || !member.own_watched {
+                    member.stage = Stage::Reading(node.clone());
+                    unread.push(index);
+                }
+            }
+        }
+        self.ask_of(&unread);
+        unread.into_iter().map(Action::Stat).collect()
+    }
+
+    fn is_fresh(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|it| it.is_fresh)
     }
 
     fn stage(&self, member: usize) -> Option<&Stage> {

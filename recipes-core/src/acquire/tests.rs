@@ -400,7 +400,7 @@ fn a_reader_whose_writer_is_gone_fails() {
 }
 
 #[test]
-fn one_stat_tells_the_token_of_all_nodes_that_were_made_together() {
+fn all_nodes_that_were_made_together_are_read_for_their_tokens() {
     let mut acquire = started(2, Patience::Wait);
     let unknown = |sequence| Entry {
         node: Node {
@@ -410,13 +410,44 @@ fn one_stat_tells_the_token_of_all_nodes_that_were_made_together() {
         children: Some(names(&[sequence])),
     };
     let actions = acquire.step(Event::Entered(vec![unknown(0), unknown(7)]));
-    assert_eq!(actions, [Action::Stat(0)]);
-    let granted = acquire.step(Event::Stated(0, Some(found(0, SESSION))));
-    let [Action::Grant(nodes)] = &granted[..] else {
-        panic!("{granted:?}")
+    assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
+    assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
+    let granted = acquire.step(Event::Stated(1, Some(found(7, SESSION))));
+    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
+}
+
+/// The answer about one says nothing of another that is not watched.
+#[test]
+fn a_node_that_went_while_the_others_were_read_is_no_grant() {
+    let mut acquire = started(2, Patience::Wait);
+    let unknown = |sequence| Entry {
+        node: Node {
+            czxid: None,
+            ..node(sequence)
+        },
+        children: Some(names(&[sequence])),
     };
-    assert_eq!(nodes[0].czxid, nodes[1].czxid);
-    assert_eq!(nodes[0].czxid, Some(100));
+    acquire.step(Event::Entered(vec![unknown(0), unknown(7)]));
+    assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
+    let again = [Action::Enter(vec![1])];
+    assert_eq!(acquire.step(Event::Stated(1, None)), again);
+}
+
+#[test]
+fn what_is_not_watched_is_asked_for_together() {
+    let mut acquire = started(2, Patience::Wait);
+    let lost = Entry {
+        node: node(7),
+        children: None,
+    };
+    let entered = Event::Entered(vec![entry(0, &[0]), lost]);
+    assert_eq!(acquire.step(entered), [Action::List(1)]);
+    // What was listed of the first is older by a round trip.
+    let both = [Action::List(0), Action::List(1)];
+    assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), both);
+    assert_eq!(acquire.step(Event::Listed(0, names(&[0]))), []);
+    let granted = acquire.step(Event::Listed(1, names(&[7])));
+    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
 }
 
 #[test]
@@ -456,7 +487,7 @@ fn a_deletion_grants_no_set_while_a_member_before_is_not_watched() {
 }
 
 #[test]
-fn a_set_asks_once_for_a_member_whose_watch_is_late() {
+fn a_set_asks_once_for_all_where_a_watch_is_late() {
     let mut acquire = started(2, Patience::Wait);
     acquire.step(Event::Entered(vec![entry(7, &[6, 7]), entry(0, &[0])]));
     assert_eq!(
@@ -467,8 +498,9 @@ fn a_set_asks_once_for_a_member_whose_watch_is_late() {
     assert_eq!(entering, [Action::Enter(vec![1])]);
     // What the listing said before the second node was there is old.
     let asked = acquire.step(Event::Entered(vec![entry(1, &[1])]));
-    assert_eq!(asked, [Action::List(0)]);
-    let granted = acquire.step(Event::Listed(0, names(&[7])));
+    assert_eq!(asked, [Action::List(0), Action::List(1)]);
+    assert_eq!(acquire.step(Event::Listed(0, names(&[7]))), []);
+    let granted = acquire.step(Event::Listed(1, names(&[1])));
     assert_eq!(granted, [Action::Grant(vec![node(7), node(1)])]);
 }
 
@@ -721,7 +753,7 @@ fn a_deletion_seen_during_a_stale_listing_grants_nothing_without_the_own_watch()
 }
 
 #[test]
-fn the_number_of_one_create_is_not_given_to_the_nodes_of_another() {
+fn nodes_of_two_creates_are_read_for_their_numbers() {
     let mut acquire = started(2, Patience::Wait);
     let unknown = |sequence, children: &[u32]| Entry {
         node: Node {
@@ -737,11 +769,8 @@ fn the_number_of_one_create_is_not_given_to_the_nodes_of_another() {
         [Action::Enter(vec![1])]
     );
     let actions = acquire.step(Event::Entered(vec![unknown(8, &[8])]));
-    assert_eq!(actions, [Action::Stat(0)]);
-    assert_eq!(
-        acquire.step(Event::Stated(0, Some(found(5, SESSION)))),
-        [Action::Stat(1)]
-    );
+    assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
+    assert_eq!(acquire.step(Event::Stated(0, Some(found(5, SESSION)))), []);
     let granted = acquire.step(Event::Stated(1, Some(found(8, SESSION))));
     assert_eq!(granted, [Action::Grant(vec![node(5), node(8)])]);
 }
