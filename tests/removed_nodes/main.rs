@@ -12,7 +12,11 @@
 )]
 
 mod between_polls;
+mod contenders;
+
 mod hand_offs;
+mod judge;
+mod on_a_server;
 mod reconnect;
 
 use std::time::Duration;
