@@ -18,6 +18,7 @@ mod hand_offs;
 mod judge;
 mod on_a_server;
 mod reconnect;
+mod sets;
 
 use std::time::Duration;
 
