@@ -1,230 +1,213 @@
 //! Nodes that are removed at any moment while a lock goes from one contender to the next, of the
 //! same process and of another.
 //!
-//! In memory a removal is heard of at once. What is granted before that is none of this file's
-//! business; afterwards nobody may be granted the lock on the node, and tokens rise.
+//! What is granted before a removal can be heard of is none of this file's business; afterwards
+//! nobody may be granted the lock on the node, and tokens rise.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use recipes_testing::MemoryEnsemble;
-use tokio::task::{JoinHandle, yield_now};
+use recipes_testing::{Faults, MemoryEnsemble};
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{FencingToken, InterProcessMutex, LockOptions, MutexGuard, Session};
 
-use crate::{PATIENCE, node_of};
+use crate::PATIENCE;
+use crate::contenders::{
+    Cast, FIRST, MUTEXES, Process, READERS_BESIDE_WRITERS, READERS_THEN_WRITERS, SECOND,
+    SETS_OF_ALL_KINDS, SETS_OF_MUTEXES, SETTLED, Stage, Victims, WRITERS_THEN_READERS, turns,
+};
+use crate::judge::Judge;
 
-const PATH: &str = "/locks/orders";
-/// How long each holds the lock. A holder that has not waited looks at its node after 250 ms.
-const SECTION: Duration = Duration::from_millis(100);
+const DIRECTORY: &str = "/locks";
 /// Within this, documents say, a holder hears that its node was removed: see `OWN_WATCH_GRACE`.
 const HEARD_WITHIN: Duration = Duration::from_millis(251);
-/// As many polls as it takes for everything to settle that is not a matter of time.
-const SETTLED: usize = 64;
 
-/// Whose node the operator removes.
+/// How long things take.
 #[derive(Clone, Copy, Debug)]
-enum Victim {
-    First,
-    Second,
-    Last,
+struct World {
+    /// How long each holds what it has. A holder that has not waited looks at its node after 250 ms.
+    section: Duration,
+    /// A request to the ensemble.
+    there: Duration,
+    /// A reply, or an event.
+    back: Duration,
 }
 
-/// When: so long after the first grant, and so many turns of all tasks.
+/// Everything is heard of at once; what happens at one time takes turns.
+const AT_ONCE: World = World {
+    section: Duration::from_millis(100),
+    there: Duration::ZERO,
+    back: Duration::ZERO,
+};
+/// What is under way when a node is removed arrives later.
+const ON_ITS_WAY: World = World {
+    section: Duration::from_millis(7),
+    there: Duration::from_millis(2),
+    back: Duration::from_millis(3),
+};
+
+/// When: so long after all contend, and so many turns of all tasks.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
+    world: World,
     after: Duration,
     turns: usize,
 }
 
-struct Holder {
-    name: usize,
-    node: String,
-    guard: MutexGuard,
+/// All along the first holds, each turn after a hand-off, and each millisecond where
+/// things take some.
+fn moments() -> Vec<Moment> {
+    let all = [
+        moments_of(AT_ONCE, (0..450).step_by(10).map(|ms| (ms, 0))),
+        moments_of(
+            AT_ONCE,
+            (0..500)
+                .step_by(100)
+                .flat_map(|ms| (1..40).map(move |turns| (ms, turns))),
+        ),
+        moments_of(ON_ITS_WAY, (0..120).map(|ms| (ms, 0))),
+    ];
+    all.concat()
 }
 
-/// Looks at every grant.
-#[derive(Default)]
-struct Judge {
-    holders: Vec<Holder>,
-    highest: Option<FencingToken>,
-    grants: usize,
-    /// Nodes of which everybody has heard that they are gone, and since when they are.
-    removed: Vec<(String, Instant)>,
-    /// As long as somebody may not have heard.
-    settling: Option<String>,
-    faults: Vec<String>,
-}
-
-impl Judge {
-    fn granted(&mut self, name: usize, guard: MutexGuard) {
-        let (node, token) = (node_of(&guard), guard.fencing_token());
-        self.grants += 1;
-        let is_excused = self.settling.as_ref() == Some(&node);
-        if self.removed.iter().any(|(path, _)| *path == node) {
-            self.fault(format!("{name} is granted on a removed node"));
-        }
-        if !is_excused && self.highest >= Some(token) {
-            let highest = self.highest;
-            self.fault(format!("{name} is granted {token} after {highest:?}"));
-        }
-        let beside: Vec<_> = self
-            .holders
-            .iter()
-            .filter(|other| other.guard.is_valid() && !self.is_excused(other))
-            .map(|other| other.name)
-            .collect();
-        for other in beside {
-            self.fault(format!("{name} is granted beside {other}"));
-        }
-        self.highest = self.highest.max(Some(token));
-        self.holders.push(Holder { name, node, guard });
-    }
-
-    /// Valid, though its node is gone: for as long as the documents say.
-    fn is_excused(&self, holder: &Holder) -> bool {
-        let removed = self.removed.iter().find(|(path, _)| *path == holder.node);
-        let is_recent = removed.is_some_and(|(_, at)| at.elapsed() <= HEARD_WITHIN);
-        is_recent || self.settling.as_ref() == Some(&holder.node)
-    }
-
-    fn fault(&mut self, fault: String) {
-        self.faults.push(fault);
-    }
-}
-
-type Shared = Arc<Mutex<Judge>>;
-
-/// Takes the lock for a while; it does not matter here how the release ends.
-async fn contend(lock: InterProcessMutex, name: usize, judge: Shared) {
-    let guard = lock.acquire().await.unwrap();
-    judge.lock().unwrap().granted(name, guard);
-    sleep(SECTION).await;
-    let guard = {
-        let mut judge = judge.lock().unwrap();
-        let index = judge.holders.iter().position(|it| it.name == name);
-        judge.holders.remove(index.unwrap()).guard
+fn moments_of(world: World, times: impl Iterator<Item = (u64, usize)>) -> Vec<Moment> {
+    let moment = |(ms, turns)| Moment {
+        world,
+        after: Duration::from_millis(ms),
+        turns,
     };
-    drop(guard.release().await);
+    times.map(moment).collect()
 }
 
-fn spawn(session: &Session, name: usize, handoffs: u32, judge: &Shared) -> JoinHandle<()> {
-    let options = LockOptions::new().local_handoffs(handoffs);
-    let lock = InterProcessMutex::with_options(session, PATH, &options).unwrap();
-    tokio::spawn(contend(lock, name, Arc::clone(judge)))
-}
-
-async fn turns(count: usize) {
-    for _ in 0..count {
-        yield_now().await;
-    }
-}
-
-async fn strike(memory: &MemoryEnsemble, victim: Victim, judge: &Shared) {
-    let mut queue = memory.children(PATH);
-    queue.sort_by_key(|name| name.get(name.len() - 10..).map(str::to_owned));
-    let chosen = match victim {
-        Victim::First => queue.first(),
-        Victim::Second => queue.get(1),
-        Victim::Last => queue.last(),
-    };
-    let Some(node) = chosen.map(|name| format!("{PATH}/{name}")) else {
-        return;
-    };
-    memory.delete(&node).unwrap();
-    let at = Instant::now();
-    judge.lock().unwrap().settling = Some(node.clone());
-    turns(SETTLED).await;
-    let mut judge = judge.lock().unwrap();
-    judge.settling = None;
-    judge.removed.push((node, at));
-}
-
-/// Two of one process and one of another before, two and one behind.
-async fn run(handoffs: u32, victim: Victim, moment: Moment) -> Vec<String> {
-    let memory = MemoryEnsemble::new();
-    let (ours, others) = (memory.session(), memory.session());
-    let judge = Shared::default();
-    let mut tasks = Vec::new();
-    for (name, session) in [&ours, &ours, &others, &ours, &ours, &others]
-        .into_iter()
-        .enumerate()
-    {
-        let handoffs = if std::ptr::eq(session, &ours) {
-            handoffs
-        } else {
-            0
+impl World {
+    fn ensemble(&self) -> MemoryEnsemble {
+        let faults = Faults {
+            request_delay_min: self.there,
+            request_delay_max: self.there,
+            ..Faults::default()
         };
-        tasks.push(spawn(session, name, handoffs, &judge));
+        MemoryEnsemble::builder()
+            .latency(self.back)
+            .faults(faults)
+            // Otherwise sets are granted what was removed: `sets` shows how.
+            .stats_in_transactions(true)
+            .build()
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.there + self.back
+    }
+
+    fn stage(&self, handoffs: u32) -> Arc<Stage> {
+        // Granted before it hears of the removal, it looks at its node that much later.
+        let judge = Judge::new(HEARD_WITHIN + 2 * self.round_trip());
+        Arc::new(Stage {
+            directory: DIRECTORY.to_owned(),
+            section: self.section,
+            handoffs,
+            judge: Mutex::new(judge),
+        })
+    }
+}
+
+async fn strike(
+    memory: &MemoryEnsemble,
+    stage: &Stage,
+    (victims, lock): (Victims, &str),
+    moment: Moment,
+) {
+    let names = memory.children(&stage.path(lock));
+    let nodes = victims.of(names, stage, lock);
+    stage.judge().removing(&nodes);
+    for node in &nodes {
+        // One that is held may be under way to be deleted.
+        drop(memory.delete(node));
+    }
+    let since = Instant::now();
+    if !moment.world.back.is_zero() {
+        sleep(moment.world.back).await;
+    }
+    turns(SETTLED).await;
+    stage.judge().settled(since);
+}
+
+async fn run(cast: Cast, handoffs: u32, victims: (Victims, &str), moment: Moment) -> Vec<String> {
+    let memory = moment.world.ensemble();
+    let (ours, others) = (memory.session(), memory.session());
+    let stage = moment.world.stage(handoffs);
+    let mut tasks = Vec::new();
+    for (name, contender) in cast.iter().enumerate() {
+        let session = match contender.0 {
+            Process::Ours => &ours,
+            Process::Other => &others,
+        };
+        tasks.push(stage.enter(session, name, *contender));
         turns(SETTLED).await;
     }
     sleep(moment.after).await;
     turns(moment.turns).await;
-    strike(&memory, victim, &judge).await;
+    strike(&memory, &stage, victims, moment).await;
     for task in tasks {
         timeout(PATIENCE, task).await.unwrap().unwrap();
     }
-    let mut judge = judge.lock().unwrap();
-    assert_eq!(judge.grants, 6, "somebody waits for ever");
+    let mut judge = stage.judge();
+    assert_eq!(judge.served, cast.len(), "somebody waits for ever");
     std::mem::take(&mut judge.faults)
 }
 
-/// Each millisecond of the first holds, and each turn after a hand-off.
-fn moments() -> Vec<Moment> {
-    let by_time = (0..450).map(|ms| (ms, 0));
-    let releases = [0, 100, 200, 300];
-    let by_turn = releases
-        .into_iter()
-        .flat_map(|ms| (1..40).map(move |turns| (ms, turns)));
-    let all = by_time.chain(by_turn);
-    all.map(|(ms, turns)| Moment {
-        after: Duration::from_millis(ms),
-        turns,
-    })
-    .collect()
-}
-
-struct Found(Vec<(Victim, Moment, Vec<String>)>);
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (victim, moment, faults) in self.0.iter().take(5) {
-            writeln!(f, "{victim:?} removed at {moment:?}: {faults:?}")?;
-        }
-        Ok(())
-    }
-}
-
-async fn removed_at_every_moment(handoffs: u32) {
-    let mut found = Found(Vec::new());
-    let (mut runs, moments) = (0, moments());
-    for victim in [Victim::First, Victim::Second, Victim::Last] {
-        for moment in &moments {
-            runs += 1;
-            let faults = run(handoffs, victim, *moment).await;
-            if !faults.is_empty() {
-                found.0.push((victim, *moment, faults));
+/// With hand-offs in our process and without.
+async fn removed_at_every_moment(cast: Cast, locks: &[&str]) {
+    let (mut runs, mut wrong) = (0, Vec::new());
+    for handoffs in [0, 9] {
+        for victims in Victims::ALL {
+            // One lock after the other: what is under way takes longer than from one moment to the next.
+            for (moment, lock) in moments().into_iter().zip(locks.iter().cycle()) {
+                runs += 1;
+                let faults = run(cast, handoffs, (victims, *lock), moment).await;
+                if !faults.is_empty() {
+                    let what = format!(
+                        "{victims:?} of {lock}, {handoffs} hand-offs, {moment:?}: {faults:?}"
+                    );
+                    wrong.push(what);
+                }
             }
         }
     }
-    println!(
-        "{handoffs} hand-offs: wrong in {} of {runs} runs",
-        found.0.len()
-    );
+    println!("wrong in {} of {runs} runs", wrong.len());
+    let first = wrong.iter().take(5).cloned().collect::<Vec<_>>();
     assert!(
-        found.0.is_empty(),
-        "{} of {runs} runs\n{found}",
-        found.0.len()
+        wrong.is_empty(),
+        "{} of {runs} runs\n{}",
+        wrong.len(),
+        first.join("\n")
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn removed_node_is_not_handed_on_at_any_moment() {
-    removed_at_every_moment(9).await;
+async fn removed_node_of_a_mutex_is_not_granted_at_any_moment() {
+    removed_at_every_moment(MUTEXES, &[FIRST]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn removed_node_is_not_granted_to_the_next_process_at_any_moment() {
-    removed_at_every_moment(0).await;
+async fn removed_node_is_not_granted_where_readers_follow_writers_at_any_moment() {
+    removed_at_every_moment(WRITERS_THEN_READERS, &[FIRST]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_node_is_not_granted_where_writers_follow_readers_at_any_moment() {
+    removed_at_every_moment(READERS_THEN_WRITERS, &[FIRST]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_node_is_not_granted_where_writers_go_on_reading_at_any_moment() {
+    removed_at_every_moment(READERS_BESIDE_WRITERS, &[FIRST]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_node_of_a_set_of_mutexes_is_not_granted_at_any_moment() {
+    removed_at_every_moment(SETS_OF_MUTEXES, &[FIRST, SECOND]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_node_of_a_set_of_all_kinds_is_not_granted_at_any_moment() {
+    removed_at_every_moment(SETS_OF_ALL_KINDS, &[FIRST, SECOND]).await;
 }

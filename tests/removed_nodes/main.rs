@@ -12,8 +12,13 @@
 )]
 
 mod between_polls;
+mod contenders;
+
 mod hand_offs;
+mod judge;
+mod on_a_server;
 mod reconnect;
+mod sets;
 
 use std::time::Duration;
 
