@@ -228,6 +228,14 @@ impl Sessions {
             asleep: Arc::clone(&nodes.asleep),
         })
     }
+
+    fn in_turn(first: &Arc<Scripted>, second: &Arc<Scripted>) -> Arc<dyn Backend> {
+        Arc::new(Self {
+            nodes: Mutex::new([Arc::clone(first), Arc::clone(second)].into()),
+            slow: Duration::ZERO,
+            asleep: Arc::clone(&first.asleep),
+        })
+    }
 }
 
 impl Backend for Sessions {
@@ -267,8 +275,21 @@ impl Stage {
     }
 
     pub(crate) async fn opened_within(slow: Duration) -> Self {
-        let (nodes, start) = (Scripted::new(Some(T)), Instant::now());
-        let session = Session::builder().start(Sessions::of(&nodes, slow));
+        let nodes = Scripted::new(Some(T));
+        let backend = Sessions::of(&nodes, slow);
+        Self::on(nodes, backend).await
+    }
+
+    /// With the ZooKeeper session that comes next, once that of the stage is over.
+    pub(crate) async fn with_next() -> (Self, Arc<Scripted>) {
+        let (nodes, next) = (Scripted::new(Some(T)), Scripted::new(Some(T)));
+        let backend = Sessions::in_turn(&nodes, &next);
+        (Self::on(nodes, backend).await, next)
+    }
+
+    async fn on(nodes: Arc<Scripted>, backend: Arc<dyn Backend>) -> Self {
+        let start = Instant::now();
+        let session = Session::builder().start(backend);
         let epoch = session.open_epoch("/").await.unwrap();
         Self {
             session,

@@ -278,3 +278,70 @@ async fn group_of_unknown_outcome_is_pursued() {
         assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
     }
 }
+
+/// Goes on to the next session.
+async fn expire(stage: &Stage) {
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    let next = stage.session.open_epoch("/").await.unwrap();
+    assert_ne!(next.number, stage.epoch.number);
+}
+
+/// The ensemble may not have ended the session yet: somebody else may have held the lock by then, so
+/// that nobody is told of a release in good order.
+#[tokio::test(start_paused = true)]
+async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
+    for is_listed in [true, false] {
+        let (stage, next) = Stage::with_next().await;
+        let one = Target::Nodes(paths(["/a/1"]));
+        let outcome = cleanup(&stage).delete(one, &stage.epoch);
+        let _unanswered = deleting(&stage, "/a/1").await;
+        expire(&stage).await;
+        tokio::time::advance(SECOND).await;
+        settle().await;
+        // It is looked for first: whoever deletes it blindly would ask for each of thousands.
+        let Some(Asked::List(_, listed)) = next.asked() else {
+            panic!("no list");
+        };
+        let names: &[&str] = if is_listed { &["1", "2"] } else { &["2"] };
+        let names = names.iter().map(|it| (*it).to_owned());
+        listed.send(Ok(names.collect())).unwrap();
+        settle().await;
+        if let Some(Asked::Delete(path, deleted)) = next.asked() {
+            assert_eq!(path, "/a/1");
+            assert!(is_listed);
+            deleted.send(Ok(())).unwrap();
+        }
+        let told = outcome.await.unwrap();
+        assert!(matches!(told, Deleted::WithSession), "{told:?}");
+        cleanup(&stage).drained().await;
+        assert!(next.log().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
+    let (stage, next) = Stage::with_next().await;
+    let uuid = Uuid::from_u128(1);
+    expire(&stage).await;
+    let made = Target::MadeWith {
+        directory: "/a".to_owned(),
+        uuid,
+    };
+    let outcome = cleanup(&stage).delete(made, &stage.epoch);
+    settle().await;
+    // It goes with its session, whatever is on its way.
+    let Some(Asked::List(_, listed)) = next.asked() else {
+        panic!("no list");
+    };
+    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
+    listed.send(Ok(vec![ours.clone()])).unwrap();
+    settle().await;
+    let Some(Asked::Delete(path, deleted)) = next.asked() else {
+        panic!("no delete");
+    };
+    assert_eq!(path, format!("/a/{ours}"));
+    deleted.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}

@@ -390,6 +390,23 @@ async fn turn_that_comes_to_a_lost_lease_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hold_is_measured_until_its_end_whenever_that_came() {
+    let stage = Stage::new().await;
+    let [released, lost, early] = [1, 2, 3].map(|it| stage.lease(it));
+    released.begin(LockKind::Mutex);
+    lost.begin(LockKind::Mutex);
+    assert!(released.is_measured() && lost.is_measured());
+    drop(released.retire());
+    lost.note_loss(LostReason::NodeRemoved);
+    // Before an owner had it.
+    early.note_loss(LostReason::NodeRemoved);
+    early.begin(LockKind::Mutex);
+    for lease in [released, lost, early] {
+        assert!(!lease.is_measured(), "{}", lease.node_path());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn loss_and_request_from_before_the_hand_over_are_told_to_the_next() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
