@@ -74,6 +74,8 @@ pub(crate) struct Scripted {
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
     asleep: Arc<Mutex<Duration>>,
+    /// How often the client was told of another connection.
+    pub(crate) reconnections: Mutex<u32>,
     /// The machine sleeps for so long while a request is being sent.
     pub(crate) asleep_while_sending: Mutex<Duration>,
 }
@@ -85,6 +87,7 @@ impl Scripted {
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
             asleep: Arc::default(),
+            reconnections: Mutex::default(),
             asleep_while_sending: Mutex::default(),
         })
     }
@@ -177,6 +180,10 @@ impl Nodes for Scripted {
             Some((now, changes))
         })
         .boxed()
+    }
+
+    fn reconnected(&self) {
+        *lock(&self.reconnections) += 1;
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
