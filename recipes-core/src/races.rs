@@ -21,7 +21,6 @@ use crate::clock::Clock;
 use crate::epoch::{Epoch, Link, Origin};
 use crate::error::LostReason;
 use crate::hold::Reserved;
-use crate::lease::GuardState;
 use crate::local_queue::LocalQueue;
 use crate::node_name::LockKind;
 use crate::owner::{Key, Owner, Present};
@@ -210,29 +209,5 @@ fn hold_that_is_lost_as_it_begins_is_over() {
         lease.begin(LockKind::Mutex);
         loses.join().unwrap();
         assert!(!lease.is_measured());
-    });
-}
-
-/// The keeper may ask for the lease just before another one takes its place.
-#[test]
-fn loss_that_is_noticed_reaches_whoever_the_node_is_handed_on_to() {
-    explore(|runtime| {
-        let stage = runtime.block_on(Stage::new());
-        let target = target(&stage);
-        let queue = queue_of(&target);
-        let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
-        lease.keep(queue.take_for_test());
-        let mut waiter = async move { queue.acquire(target, Patience::Wait).await }.boxed();
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(waiter.poll_unpin(&mut nobody).is_pending());
-        let (epoch, id) = (Arc::clone(&stage.epoch), stage.epoch.leases()[0].id);
-        let notices = thread::spawn(move || epoch.observe(id, None, None));
-        let deletion = lease.retire();
-        notices.join().unwrap();
-        let lost = GuardState::Lost(LostReason::NodeRemoved);
-        for heir in stage.epoch.leases() {
-            assert_eq!(heir.state(), lost, "not told");
-        }
-        drop(deletion);
     });
 }
