@@ -92,7 +92,7 @@ async fn news_of_a_node_that_a_member_has_no_more_is_not_heard() {
     let (of_old, of_other) = (watch(&mut flight, 0), watch(&mut flight, 1));
     flight.carry_out(Action::Enter(vec![0]));
     // Nobody may be there to hear it.
-    drop(of_old.send(NodeEvent::Deleted));
+    let _ = of_old.send(NodeEvent::Deleted);
     assert_eq!(flight.doubt(&granted(Some(5))), None);
     of_other.send(NodeEvent::Deleted).unwrap();
     assert_eq!(flight.doubt(&granted(Some(5))), Some(Event::OwnGone(1)));

@@ -459,6 +459,19 @@ async fn unwatched_node_that_is_not_as_it_was_is_not_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_that_is_lost_while_it_is_asked_for_is_not_waited_for() {
+    let mut shared = handed_unwatched().await;
+    let _unanswered = reading(&shared.stage).await;
+    shared.stage.log().await;
+    for lease in shared.stage.epoch.leases() {
+        lease.observe(None, None);
+    }
+    assert!(shared.next().await.is_none());
+    let asked = shared.stage.log().await;
+    assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn answer_of_a_connection_that_is_lost_hands_nothing_on() {
     let mut shared = handed_unwatched().await;
     let read = reading(&shared.stage).await;
