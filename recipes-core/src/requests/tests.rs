@@ -3,7 +3,7 @@ use std::pin::pin;
 use futures::poll;
 
 use super::*;
-use crate::scripted::{Asked, Stage, node, node_watch};
+use crate::scripted::{Asked, Read, Stage, node, node_watch};
 
 /// One create was sent twice with one name, and both were carried out.
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,8 @@ async fn node_ahead_is_gone_when_it_was_deleted_and_not_when_the_session_ends() 
 /// Whoever may not create directories may use those that others have made.
 #[tokio::test(start_paused = true)]
 async fn directory_that_may_not_be_made_is_used_where_it_is_there() {
-    let answers: [(fn() -> Result<_, NodesError>, bool); 3] = [
+    type Case = (fn() -> Result<Read, NodesError>, bool);
+    let answers: [Case; 3] = [
         (|| Ok(Some(node(1, b""))), true),
         (|| Err(NodesError::NoAuth), true),
         (|| Ok(None), false),
