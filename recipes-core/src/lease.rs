@@ -532,4 +532,17 @@ impl Drop for Lease {
 }
 
 #[cfg(test)]
+impl Lease {
+    /// Whether something may go on under it when it is released.
+    pub(crate) fn is_tied(&self) -> bool {
+        self.state.ties.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether an owner holds it, as what is measured goes.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.state.grant.is_running()
+    }
+}
+
+#[cfg(test)]
 mod tests;

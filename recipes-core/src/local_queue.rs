@@ -233,7 +233,32 @@ impl LocalQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
+    use crate::node_name::LockKind;
+    use crate::scripted::Stage;
+
+    /// Held nodes would be handed on to nobody, and those who try for a while would fill the memory.
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_does_not_stay_in_the_queue() {
+        let stage = Stage::new().await;
+        let target = Target {
+            lock: stage.lock("/a", 1),
+            kind: LockKind::Mutex,
+            beside: None,
+            owner: None,
+        };
+        let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
+        let turn = queue.take_for_test();
+        let waits = Arc::clone(&queue);
+        let mut waiter = async move { waits.acquire(target, Patience::Wait).await }.boxed();
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(waiter.poll_unpin(&mut nobody).is_pending());
+        assert!(turn.hands_on(0));
+        drop(waiter);
+        assert!(!turn.hands_on(0), "counts as somebody who waits");
+    }
 
     /// Between the end of a waiter's future and its leave, another thread may pass the turn on.
     #[test]

@@ -168,6 +168,11 @@ impl Grant {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.running).is_some()
+    }
+
     fn end(&self, how: &'static str) -> bool {
         let running = lock(&self.running).take();
         let (Some((since, span)), Some(kind)) = (running, self.kind.get()) else {

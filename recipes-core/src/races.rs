@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures::FutureExt;
-use shuttle::scheduler::PctScheduler;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -27,16 +27,28 @@ use crate::owner::{Key, Owner, Present};
 use crate::requests::Target;
 use crate::scripted::{Scripted, Sessions, Stage, T};
 
-/// Orders of each race.
-const ORDERS: usize = 1_000;
+/// Orders of each race, and way to choose them.
+const ORDERS: usize = 500;
 /// Preemptions in an order, and one more.
-const DEPTH: usize = 3;
+const DEPTH_MAX: usize = 3;
 
+/// With every number of preemptions: where a race has hardly more steps, the highest is all of them,
+/// and no thread would ever get on undisturbed.
 fn explore(race: impl Fn(&Runtime) + Send + Sync + 'static) {
+    let race = Arc::new(race);
+    for depth in 1..=DEPTH_MAX {
+        explore_by(PctScheduler::new(depth, ORDERS), Arc::clone(&race));
+    }
+    explore_by(RandomScheduler::new(ORDERS), race);
+}
+
+fn explore_by(
+    scheduler: impl Scheduler + 'static,
+    race: Arc<impl Fn(&Runtime) + Send + Sync + 'static>,
+) {
     let mut config = Config::new();
     config.stack_size = 1 << 20;
-    let runner = Runner::new(PctScheduler::new(DEPTH, ORDERS), config);
-    runner.run(move || {
+    Runner::new(scheduler, config).run(move || {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let _inside = runtime.enter();
         race(&runtime);
@@ -183,5 +195,19 @@ fn turn_of_a_lease_that_is_lost_meanwhile_goes_on() {
         lease.keep(turn);
         loses.join().unwrap();
         drop(queue.take_for_test());
+    });
+}
+
+/// It would be measured as held until it is released, and the loss be counted nowhere.
+#[test]
+fn hold_that_is_lost_as_it_begins_is_over() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let lease = Arc::new(stage.lease(1));
+        let losing = Arc::clone(&lease);
+        let loses = thread::spawn(move || losing.note_loss(LostReason::NodeRemoved));
+        lease.begin(LockKind::Mutex);
+        loses.join().unwrap();
+        assert!(!lease.is_measured());
     });
 }

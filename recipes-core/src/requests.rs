@@ -387,3 +387,6 @@ pub(crate) async fn own_watch(
         ..OwnNode::default()
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,8 @@ pub(crate) struct Scripted {
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
     asleep: Arc<Mutex<Duration>>,
+    /// How often the client was told of another connection.
+    pub(crate) reconnections: Mutex<u32>,
     /// The machine sleeps for so long while a request is being sent.
     pub(crate) asleep_while_sending: Mutex<Duration>,
 }
@@ -85,6 +87,7 @@ impl Scripted {
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
             asleep: Arc::default(),
+            reconnections: Mutex::default(),
             asleep_while_sending: Mutex::default(),
         })
     }
@@ -179,6 +182,10 @@ impl Nodes for Scripted {
         .boxed()
     }
 
+    fn reconnected(&self) {
+        *lock(&self.reconnections) += 1;
+    }
+
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         self.ask(|answer| Asked::Create(node.clone(), answer))
     }
@@ -228,6 +235,14 @@ impl Sessions {
             asleep: Arc::clone(&nodes.asleep),
         })
     }
+
+    fn in_turn(first: &Arc<Scripted>, second: &Arc<Scripted>) -> Arc<dyn Backend> {
+        Arc::new(Self {
+            nodes: Mutex::new([Arc::clone(first), Arc::clone(second)].into()),
+            slow: Duration::ZERO,
+            asleep: Arc::clone(&first.asleep),
+        })
+    }
 }
 
 impl Backend for Sessions {
@@ -267,8 +282,21 @@ impl Stage {
     }
 
     pub(crate) async fn opened_within(slow: Duration) -> Self {
-        let (nodes, start) = (Scripted::new(Some(T)), Instant::now());
-        let session = Session::builder().start(Sessions::of(&nodes, slow));
+        let nodes = Scripted::new(Some(T));
+        let backend = Sessions::of(&nodes, slow);
+        Self::on(nodes, backend).await
+    }
+
+    /// With the ZooKeeper session that comes next, once that of the stage is over.
+    pub(crate) async fn with_next() -> (Self, Arc<Scripted>) {
+        let (nodes, next) = (Scripted::new(Some(T)), Scripted::new(Some(T)));
+        let backend = Sessions::in_turn(&nodes, &next);
+        (Self::on(nodes, backend).await, next)
+    }
+
+    async fn on(nodes: Arc<Scripted>, backend: Arc<dyn Backend>) -> Self {
+        let start = Instant::now();
+        let session = Session::builder().start(backend);
         let epoch = session.open_epoch("/").await.unwrap();
         Self {
             session,

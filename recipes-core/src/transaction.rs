@@ -185,3 +185,6 @@ fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,7 +130,7 @@ impl Plan {
             let spread_ms = pick(&mut rare, &[0, 0, 0, 5, 50]);
             faults.watches_again_delay_max = Duration::from_millis(spread_ms);
         }
-        Self {
+        let mut plan = Self {
             seed,
             session_timeout,
             latency,
@@ -148,7 +148,26 @@ impl Plan {
             asks_always: random.bool(),
             local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
             has_sprees: random.bool(),
+        };
+        if HAS_RARE_TROUBLES && plan.local_handoffs > 0 && rare.u8(..3) == 0 {
+            plan.delete_what_is_handed_on(&mut rare);
         }
+        plan
+    }
+
+    /// A node that nobody watches yet is deleted, and handed on before anybody looks at it: that takes
+    /// short holds by many of one session, and little else that goes wrong.
+    fn delete_what_is_handed_on(&mut self, rare: &mut fastrand::Rng) {
+        self.troubles = vec![Trouble::DeleteHeld];
+        self.troubles
+            .extend(rare.bool().then_some(Trouble::Disconnect));
+        self.trouble_every_max = Duration::from_millis(pick(rare, &[30, 300]));
+        self.hold_max = Duration::from_millis(pick(rare, &[20, 100, 300]));
+        self.sessions = rare.usize(1..=2);
+        self.workers = rare.usize(4..=7);
+        self.paths.truncate(rare.usize(1..=2));
+        self.faults.delay_max = Duration::from_millis(pick(rare, &[0, 0, 5]));
+        self.faults.request_delay_max = Duration::ZERO;
     }
 
     /// Whether no create comes soon enough after that of its directory.

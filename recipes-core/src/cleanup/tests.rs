@@ -299,3 +299,151 @@ async fn group_of_unknown_outcome_is_pursued() {
         assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
     }
 }
+
+/// Goes on to the next session.
+async fn expire(stage: &Stage) {
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    let next = stage.session.open_epoch("/").await.unwrap();
+    assert_ne!(next.number, stage.epoch.number);
+}
+
+/// The ensemble may not have ended the session yet: somebody else may have held the lock by then, so
+/// that nobody is told of a release in good order.
+#[tokio::test(start_paused = true)]
+async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
+    let listings = [
+        (Ok(&["1", "2"][..]), true),
+        (Ok(&["2"][..]), false),
+        // What may not be listed may be deleted for all that.
+        (Err(NodesError::NoAuth), true),
+        (Err(NodesError::NoNode), false),
+    ];
+    for (listing, is_deleted) in listings {
+        let (stage, next) = Stage::with_next().await;
+        let one = Target::Nodes(paths(["/a/1"]));
+        let outcome = cleanup(&stage).delete(one, &stage.epoch);
+        let _unanswered = deleting(&stage, "/a/1").await;
+        expire(&stage).await;
+        tokio::time::advance(SECOND).await;
+        settle().await;
+        // It is looked for first: whoever deletes it blindly would ask for each of thousands.
+        let Some(Asked::List(_, listed)) = next.asked() else {
+            panic!("no list");
+        };
+        let names = listing.map(|names| names.iter().map(|it| (*it).to_owned()).collect());
+        listed.send(names).unwrap();
+        settle().await;
+        let asked = next.asked();
+        assert_eq!(asked.is_some(), is_deleted, "{asked:?}");
+        if let Some(Asked::Delete(path, deleted)) = asked {
+            assert_eq!(path, "/a/1");
+            deleted.send(Ok(())).unwrap();
+        }
+        let told = outcome.await.unwrap();
+        assert!(matches!(told, Deleted::WithSession), "{told:?}");
+        cleanup(&stage).drained().await;
+        assert!(next.log().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
+    let (stage, next) = Stage::with_next().await;
+    let uuid = Uuid::from_u128(1);
+    expire(&stage).await;
+    let made = Target::MadeWith {
+        directory: "/a".to_owned(),
+        uuid,
+    };
+    let outcome = cleanup(&stage).delete(made, &stage.epoch);
+    settle().await;
+    // It goes with its session, whatever is on its way.
+    let Some(Asked::List(_, listed)) = next.asked() else {
+        panic!("no list");
+    };
+    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
+    listed.send(Ok(vec![ours.clone()])).unwrap();
+    settle().await;
+    let Some(Asked::Delete(path, deleted)) = next.asked() else {
+        panic!("no delete");
+    };
+    assert_eq!(path, format!("/a/{ours}"));
+    deleted.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+/// Answers everything until nothing is asked: with these nodes in every directory, whoever lists it.
+async fn serve_all(stage: &Stage, names: &[String]) -> Vec<String> {
+    let mut deleted = Vec::new();
+    loop {
+        settle().await;
+        match stage.nodes.asked() {
+            None => return deleted,
+            Some(Asked::List(_, listed)) => listed.send(Ok(names.to_vec())).unwrap(),
+            Some(Asked::Delete(path, answer)) => {
+                deleted.push(path);
+                answer.send(Ok(())).unwrap();
+            }
+            Some(Asked::Multi(operations, answer)) => {
+                deleted.extend(operations.iter().filter_map(|it| match it {
+                    NodeOp::Delete { path, .. } => Some(path.clone()),
+                    _ => None,
+                }));
+                answer.send(Ok(Vec::new())).unwrap();
+            }
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// More than are listed together. A node that is left would hold up its lock for as long as the
+/// session lives.
+#[tokio::test(start_paused = true)]
+async fn every_node_of_unknown_creates_is_found_in_every_directory() {
+    let stage = Stage::new().await;
+    let uuid = Uuid::from_u128(1);
+    let directories: Vec<_> = (0..70).map(|it| format!("/a{it}")).collect();
+    let outcomes: Vec<_> = directories
+        .iter()
+        .cloned()
+        .map(|directory| cleanup(&stage).delete(Target::MadeWith { directory, uuid }, &stage.epoch))
+        .collect();
+    // Two, where a create was sent again that had been carried out.
+    let names = [1, 2].map(|it| format!("{}lock-000000000{it}", node_name::protection(uuid)));
+    let mut deleted = serve_all(&stage, &names).await;
+    let paths = |directory| names.each_ref().map(|name| format!("{directory}/{name}"));
+    let mut all: Vec<_> = directories.iter().flat_map(paths).collect();
+    deleted.sort();
+    all.sort();
+    assert_eq!(deleted, all);
+    for outcome in outcomes {
+        assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
+    let count = Arc::new(watch::Sender::new(0));
+    let job = |made_in| Job {
+        target: Target::Nodes(paths(["/a/1"])),
+        made_in,
+        tried: Tried::Nothing,
+        done: None,
+        _pending: Pending::new(&count),
+        gauge: None,
+    };
+    let left = |made_in: &[u64], only_full| {
+        let mut waiting: VecDeque<_> = made_in.iter().map(|it| job(*it)).collect();
+        let group = Group::take(&mut waiting, only_full);
+        group.map(|_| waiting.len())
+    };
+    assert_eq!(left(&[], false), None);
+    assert_eq!(left(&[1, 1], false), Some(0));
+    assert_eq!(left(&[1, 1], true), None, "more may come");
+    assert_eq!(left(&[1; 40], true), Some(8));
+    // The nodes of the next session are not deleted with those of the one before.
+    assert_eq!(left(&[1, 1, 2], false), Some(1));
+    assert_eq!(left(&[1, 1, 2], true), Some(1));
+}

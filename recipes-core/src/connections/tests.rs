@@ -2,6 +2,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use futures::stream;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -51,6 +52,30 @@ async fn connection_that_is_down_from_the_start_is_none() {
     let nodes = Scripted::new(Some(T));
     nodes.connection_is(Connection::Disconnected);
     assert_eq!(Connections::of(&*nodes).current(), None);
+}
+
+/// A client may tell them one by one, and whoever asks wants to know what is now.
+#[tokio::test]
+async fn all_changes_that_nobody_has_looked_at_count_at_once() {
+    let changes = [
+        Connection::Connected,
+        Connection::Disconnected,
+        Connection::Connected,
+        Connection::Disconnected,
+    ];
+    for count in 1..=changes.len() {
+        let told = stream::iter(changes).take(count).chain(stream::pending());
+        let connections = Connections(Mutex::new(Seen {
+            changes: told.boxed(),
+            number: 1,
+            is_up: true,
+        }));
+        let is_up = changes[count - 1] == Connection::Connected;
+        let number = connections.current();
+        assert_eq!(number.is_some(), is_up, "{count}");
+        assert!(number.is_none_or(|it| it > 1));
+        assert_eq!(connections.current(), number, "nothing new");
+    }
 }
 
 #[tokio::test]

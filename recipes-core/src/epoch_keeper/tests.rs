@@ -317,6 +317,23 @@ async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen(
     assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
 }
 
+/// What it has set on the old one, such as how packets leave, it has to set again.
+#[tokio::test(start_paused = true)]
+async fn client_is_told_of_each_new_connection() {
+    let stage = Stage::new().await;
+    settle().await;
+    let told = || *crate::sync::lock(&stage.nodes.reconnections);
+    assert_eq!(told(), 0);
+    for times in 1..=2 {
+        stage.nodes.connection_is(Connection::Disconnected);
+        settle().await;
+        assert_eq!(told(), times - 1);
+        stage.nodes.connection_is(Connection::Connected);
+        settle().await;
+        assert_eq!(told(), times);
+    }
+}
+
 /// It was sent before the connection broke, and arrives when there is another.
 #[tokio::test(start_paused = true)]
 async fn late_look_of_the_connection_before_is_no_verification() {

@@ -87,6 +87,18 @@ async fn news_of_an_own_node_is_heard_in_the_moment_of_the_grant() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn news_of_a_node_that_a_member_has_no_more_is_not_heard() {
+    flight!(flight, _stage);
+    let (of_old, of_other) = (watch(&mut flight, 0), watch(&mut flight, 1));
+    flight.carry_out(Action::Enter(vec![0]));
+    // Nobody may be there to hear it.
+    let _ = of_old.send(NodeEvent::Deleted);
+    assert_eq!(flight.doubt(&granted(Some(5))), None);
+    of_other.send(NodeEvent::Deleted).unwrap();
+    assert_eq!(flight.doubt(&granted(Some(5))), Some(Event::OwnGone(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn number_that_is_not_above_all_that_were_seen_ends_the_epoch() {
     for (number, is_higher) in [(8, false), (9, false), (10, true)] {
         flight!(flight, stage);

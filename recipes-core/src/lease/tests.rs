@@ -390,6 +390,23 @@ async fn turn_that_comes_to_a_lost_lease_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hold_is_measured_until_its_end_whenever_that_came() {
+    let stage = Stage::new().await;
+    let [released, lost, early] = [1, 2, 3].map(|it| stage.lease(it));
+    released.begin(LockKind::Mutex);
+    lost.begin(LockKind::Mutex);
+    assert!(released.is_measured() && lost.is_measured());
+    drop(released.retire());
+    lost.note_loss(LostReason::NodeRemoved);
+    // Before an owner had it.
+    early.note_loss(LostReason::NodeRemoved);
+    early.begin(LockKind::Mutex);
+    for lease in [released, lost, early] {
+        assert!(!lease.is_measured(), "{}", lease.node_path());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn loss_and_request_from_before_the_hand_over_are_told_to_the_next() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
@@ -439,6 +456,19 @@ async fn unwatched_node_that_is_not_as_it_was_is_not_handed_on() {
         // It would be in the way of the next one.
         assert!(asked.contains(&"delete /a/n1".to_owned()), "{asked:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_is_lost_while_it_is_asked_for_is_not_waited_for() {
+    let mut shared = handed_unwatched().await;
+    let _unanswered = reading(&shared.stage).await;
+    shared.stage.log().await;
+    for lease in shared.stage.epoch.leases() {
+        lease.observe(None, None);
+    }
+    assert!(shared.next().await.is_none());
+    let asked = shared.stage.log().await;
+    assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
