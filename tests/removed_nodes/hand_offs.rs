@@ -88,8 +88,6 @@ impl World {
         MemoryEnsemble::builder()
             .latency(self.back)
             .faults(faults)
-            // Otherwise sets are granted what was removed: `sets` shows how.
-            .stats_in_transactions(true)
             .build()
     }
 
