@@ -1,6 +1,6 @@
 //! Until when the ensemble cannot have ended a session, by what it has answered. Pure.
 //!
-//! ARCHITECTURE, "Epochs", has the proof. In short: the leader of the moment ends a session no
+//! docs/design/epochs.md has the proof. In short: the leader of the moment ends a session no
 //! earlier than three quarters of its timeout T, less a heartbeat, after a request that it answered
 //! was sent; a later leader no earlier than T after a request was sent that a quorum committed. An
 //! answer alone proves nothing of the second: a leader that was deposed and has not noticed still

@@ -3,7 +3,7 @@
 //!
 //! The peers are zookeeper-client, whose `Client::lock` this library does not use, and Apache
 //! Curator. The versions are those in `Cargo.lock` and in Debian's package: a fault that is mended
-//! in another version fails the peer's half of its test, and the table in the README has to follow.
+//! in another version fails the peer's half of its test, and docs/compared.md has to follow.
 
 #![allow(
     clippy::unwrap_used,
