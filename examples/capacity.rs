@@ -1,4 +1,4 @@
-//! Measures what an ensemble carries: cycles of acquire and release, and heartbeats.
+//! Measures the capacity of an ensemble: cycles of acquire and release, and heartbeats.
 //!
 //! ```text
 //! cargo run --release --example capacity                               # a server of its own
@@ -21,7 +21,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 const ROOT: &str = "/recipes-capacity";
 const SESSIONS: u32 = 8;
-/// Of each session at a time. None waits for another: each has a key of its own.
+/// Workers of each session. None waits for another, because each has a key of its own.
 const IN_FLIGHT: u32 = 32;
 const DURATION: Duration = Duration::from_secs(5);
 const RUNS: u32 = 5;
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Failure> {
     }
 }
 
-/// As in production: tests have no need to wait for the disk.
+/// Waits for the disk as in production; tests have no need for that.
 fn on_disk(builder: ServerBuilder) -> ServerBuilder {
     builder.config("forceSync", "yes")
 }
@@ -62,7 +62,7 @@ async fn measure(connect_string: String) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Cycles of acquire and release in a second, and transactions for each.
+/// Cycles of acquire and release per second, and transactions per cycle.
 async fn cycles(connect_string: &str) -> Result<(f64, f64), Failure> {
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
@@ -73,7 +73,7 @@ async fn cycles(connect_string: &str) -> Result<(f64, f64), Failure> {
         let locks = LockFactory::new(session, ROOT)?;
         for worker in 0..IN_FLIGHT {
             let lock = locks.mutex(&format!("{index}-{worker}"))?;
-            // Makes the directory.
+            // This creates the directory.
             lock.acquire().await?.release().await?;
             workers.push(lock);
         }
@@ -106,7 +106,7 @@ async fn cycles(connect_string: &str) -> Result<(f64, f64), Failure> {
     Ok((all / took.as_secs_f64(), (after - before) as f64 / all))
 }
 
-/// Requests in a second like those that keep leases alive: two `sync`, then one that is committed.
+/// Requests per second like those that keep leases valid: two `sync`, then one that is committed.
 async fn heartbeats(connect_string: &str) -> Result<f64, Failure> {
     let mut clients = Vec::new();
     for _ in 0..SESSIONS {

@@ -1,4 +1,4 @@
-//! Metrics of locks in contention, as a Prometheus server gets them.
+//! Metrics of contended locks, as a Prometheus server gets them.
 //!
 //! ```text
 //! cargo run --features metrics --example metrics                           # an ensemble in memory
@@ -6,7 +6,7 @@
 //! cargo run --features metrics --example metrics -- --listen 127.0.0.1:9464 --serve
 //! ```
 //!
-//! It prints what it serves, and goes on with it if told to `--serve`.
+//! It prints the metrics, and continues to serve them with `--serve`.
 
 #![allow(clippy::print_stdout, reason = "what it measured is told on stdout")]
 
@@ -29,13 +29,13 @@ const SESSIONS: usize = 4;
 const WORKERS: usize = 3;
 const ROUNDS: usize = 5;
 const WORK: Duration = Duration::from_millis(2);
-/// Longer than one section, shorter than a queue of them.
+/// Longer than one critical section, shorter than a queue of them.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let options = Options::parse(std::env::args().skip(1))?;
-    // Before the first session, which tells the recorder what the metrics are.
+    // Before the first session, which describes the metrics to the recorder.
     listen(options.listen)?;
 
     let memory = MemoryEnsemble::new();
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs the recorder and serves what it has recorded.
+/// Installs the recorder and serves its metrics.
 fn listen(address: SocketAddr) -> Result<(), Failure> {
     let times = Matcher::Suffix("_seconds".to_owned());
     let lengths = Matcher::Full("zookeeper_recipes_queue_length".to_owned());
@@ -74,7 +74,7 @@ fn listen(address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Workers who want the same locks; some have little patience.
+/// Workers that want the same locks. Some give up soon.
 async fn contend(sessions: &[Session]) -> Result<(), Failure> {
     let workers = sessions
         .iter()
@@ -110,7 +110,7 @@ async fn work(session: Session, worker: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks as a Prometheus server does.
+/// Fetches the metrics as a Prometheus server does.
 async fn scrape(address: SocketAddr) -> Result<String, Failure> {
     let mut connection = TcpStream::connect(address).await?;
     connection

@@ -5,7 +5,7 @@
 //! cargo run --example quickstart -- --connect localhost:2181   # a real ensemble
 //! ```
 //!
-//! `ZOOKEEPER_CONNECT` names an ensemble too.
+//! `ZOOKEEPER_CONNECT` may name the ensemble instead.
 
 #![allow(clippy::print_stdout, reason = "the story is told on stdout")]
 
@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A session with the ensemble that was named, else with one in memory.
+/// Opens a session with the named ensemble, otherwise with one in memory.
 async fn open_session() -> Result<Session, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let named = match arguments.next().as_deref() {

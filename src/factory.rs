@@ -1,4 +1,4 @@
-//! Locks by key.
+//! The factory that makes locks by key, on one ensemble or on several.
 
 use recipes_core::{ConfigError, DistributedLock, Session, escape_key, validate_path};
 use recipes_multilock::{Member, MultiLock};
@@ -7,7 +7,8 @@ use recipes_rwlock::InterProcessReadWriteLock;
 
 use crate::shards::{Shard, Shards};
 
-/// Makes locks of one root path by key: any string, such as an order number or a file name.
+/// Makes locks by key below one root path. A key is any string, such as an order number or a file
+/// name.
 ///
 /// A cheap handle. The same key is always the same lock, in this process and in others.
 ///
@@ -46,30 +47,31 @@ impl LockFactory {
 
     /// Makes a factory that spreads the locks below `root` over several ensembles; sends nothing.
     ///
-    /// Each session comes with the name of its *shard*. The name alone decides which keys are there:
-    /// not its place in the list, nor the session, nor how its servers are reached today. Any strings
-    /// do, and they must stay: call them `"locks-1"` rather than by a host.
+    /// Each session comes with the name of its *shard*. The name alone decides which keys belong to
+    /// the shard, not its place in the list, the session, or the current addresses of its servers.
+    /// Any strings do, but they must not change: use names like `"locks-1"` rather than hosts.
     ///
-    /// **All processes that share these locks must have the same names for the same ensembles.** Two
-    /// that differ may both hold the lock of one key, each on another ensemble, and nothing tells
-    /// them. `docs/scaling.md` in the repository says how to change the shards of a running service.
+    /// **All processes that share these locks must have the same names for the same ensembles.**
+    /// Two processes that differ may both hold the lock of one key, each on another ensemble, and
+    /// neither is notified. `docs/scaling.md` in the repository explains how to change the shards
+    /// of a running service.
     ///
     /// # Guarantees
-    /// - A key belongs to the shard of the highest weight (rendezvous hashing). The weight is the
+    /// - A key belongs to the shard with the highest weight (rendezvous hashing). The weight is the
     ///   first 8 bytes, as an unsigned big-endian number, of the SHA-256 of name, a zero byte, and
-    ///   key, in UTF-8; the greater name wins a tie. That stays so in all versions, and other
-    ///   languages can do the same.
-    /// - With n shards and one more, a key stays or moves to the new one, and one in n + 1 moves. If
-    ///   a shard goes, its keys move and no others.
-    /// - Sets of keys wait for their members in the order of their paths, however many shards there
-    ///   are, so they never wait for each other in a circle.
+    ///   key, in UTF-8. If two weights are equal, the greater name wins. All versions keep this
+    ///   rule, and other languages can implement it.
+    /// - If a shard is added to n others, each key stays or moves to the new one, and one in n + 1
+    ///   moves. If a shard is removed, its keys move and no others.
+    /// - Sets of keys wait for their members in the order of their paths, over all shards, so they
+    ///   never wait for each other in a circle.
     ///
-    /// It does not promise that fencing tokens of different shards can be compared: each ensemble
-    /// counts for itself. So a key that moves to another shard may get lower tokens than before.
+    /// Fencing tokens of different shards cannot be compared, because each ensemble counts for
+    /// itself. So a key that moves to another shard may get lower tokens than before.
     ///
     /// # Errors
-    /// [`ConfigError::NoShards`] for an empty list, [`ConfigError::DuplicateShard`] for a name that is
-    /// there twice, [`ConfigError::InvalidPath`] for the root.
+    /// [`ConfigError::NoShards`] for an empty list, [`ConfigError::DuplicateShard`] for a name that
+    /// is there twice, [`ConfigError::InvalidPath`] for the root.
     ///
     /// # Examples
     /// ```
@@ -102,7 +104,7 @@ impl LockFactory {
         Ok(Self { ensembles, root })
     }
 
-    /// Names the shard that a key belongs to; `None` where all keys are on one ensemble.
+    /// Returns the name of the shard that a key belongs to; `None` if all keys are on one ensemble.
     #[must_use]
     pub fn shard_of(&self, key: &str) -> Option<&str> {
         match &self.ensembles {
@@ -113,12 +115,12 @@ impl LockFactory {
 
     /// Makes the mutex of a key; sends nothing.
     ///
-    /// Its path is the root and the key as [`escape_key`] writes it; [`unescape_key`] gives the key
-    /// back.
+    /// Its path is the root and the key as [`escape_key`] writes it; [`unescape_key`] reverses
+    /// that.
     ///
     /// # Errors
-    /// [`ConfigError::OptionsDiffer`] if a live handle of this session, made otherwise, has options
-    /// for the same path.
+    /// [`ConfigError::OptionsDiffer`] if another live handle of this session, which this factory
+    /// did not make, has options for the same path.
     ///
     /// [`unescape_key`]: crate::unescape_key
     pub fn mutex(&self, key: &str) -> Result<InterProcessMutex, ConfigError> {
@@ -136,11 +138,11 @@ impl LockFactory {
 
     /// Makes the set of the mutexes of these keys; sends nothing.
     ///
-    /// Keys of several shards are acquired in the order of their paths, one ensemble after the other:
-    /// neighbours in that order that are on one ensemble in one transaction. Such a set has no
-    /// [`transaction`](crate::LockGuard::transaction), and
-    /// [`in_given_order`](MultiLock::in_given_order) leaves the sets of a [sharded](Self::sharded)
-    /// factory as they are.
+    /// Keys of several shards are acquired in the order of their paths, one ensemble after the
+    /// other. Neighbours in that order on one ensemble are acquired in one transaction. Such a set
+    /// has no [`transaction`](crate::LockGuard::transaction).
+    /// [`in_given_order`](MultiLock::in_given_order) does not change the sets of a
+    /// [sharded](Self::sharded) factory.
     ///
     /// # Errors
     /// As [`MultiLock::new`].
@@ -167,7 +169,7 @@ impl LockFactory {
             (self.path(key), shards.of(key))
         });
         let mut placed: Vec<_> = placed.collect();
-        // Over all shards, and not shard by shard: that order would change with the list of shards.
+        // Over all shards, not shard by shard: that order would change with the list of shards.
         placed.sort_by(|(path, _), (other, _)| path.cmp(other));
         let runs = placed.chunk_by(|(_, shard), (_, next)| shard.name == next.name);
         let mut sets = Vec::new();

@@ -16,41 +16,43 @@
 //!
 //! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
 //! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
-//! [`LockFactory`] that makes them by key. [`Owner`] says who re-enters. Guards are the proof of
-//! holding; [`LockGuard`] is that of any lock, taken through [`DistributedLock`].
+//! [`LockFactory`] that makes them by key. An [`Owner`] re-enters the locks that it holds. Guards
+//! are the proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
+//! [`DistributedLock`].
 //!
-//! [`inspect`] and [`scan`] show the locks of an ensemble, whoever takes them, and
-//! [`WaitForGraph`] who waits for whom.
+//! [`inspect`] and [`scan`] show the locks of an ensemble, whichever client takes them.
+//! [`WaitForGraph`] shows which contender waits for which.
 //!
 //! # Features
-//! - `testing`: module `testing`, doubles and real servers for the tests of your service.
+//! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your
 //!   service installs, for example that of `metrics-exporter-prometheus`.
 //!
 //! # Metrics
 //! Install the recorder before the first session. `kind` is `mutex`, `read` or `write`, and `set`
-//! for several locks that are acquired together. No label tells paths, keys, nodes or sessions.
+//! for several locks that are acquired together. No label contains paths, keys, nodes or sessions.
 //!
 //! | metric | type | labels | what |
 //! |---|---|---|---|
 //! | `zookeeper_recipes_acquires_total` | counter | `kind`, `outcome` | acquires that ended |
 //! | `zookeeper_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the call of an acquire to its end |
 //! | `zookeeper_recipes_queue_length` | histogram | `kind` | nodes ahead of a contender, the holder's too, when its node is made |
-//! | `zookeeper_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; of a set, each |
-//! | `zookeeper_recipes_local_handoffs_total` | counter | `kind` | those of them on a node that was [kept within the process](LockOptions::local_handoffs) |
+//! | `zookeeper_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
+//! | `zookeeper_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
 //! | `zookeeper_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
 //! | `zookeeper_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
 //! | `zookeeper_recipes_sessions_lost_total` | counter | `reason` | ZooKeeper sessions that ended without having been closed by this library |
 //! | `zookeeper_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
-//! - `outcome` of an acquire: `granted`; `reentered` where the owner held everything already; `busy`
-//!   for a try; `timed_out`; `dropped` if its future was; `failed` with any other error.
+//! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
+//!   for a try; `timed_out`; `dropped` if its future was dropped; `failed` with any other error.
 //! - `reason` of a loss: `session_expired`, `session_closed`, `deadline_passed`, `node_removed`, as
-//!   [`LostReason`]; of the end of a session: `expired`, `closed` (by the owner of its client),
-//!   `auth_failed`.
-//! - The length of the queue is read from the listing that is sent with the create. It is not known,
-//!   and not recorded, where a reply was lost or a reader goes beside a writer of its owner.
+//!   [`LostReason`]. `reason` of the end of a session: `expired`, `closed` (by the owner of its
+//!   client), `auth_failed`.
+//! - The length of the queue is read from the listing that is sent with the create. It is not
+//!   known, and not recorded, if a reply was lost or if a reader goes next to a writer of its
+//!   owner.
 //!
 //! # Traces
 //! Spans of `tracing`, of level `DEBUG`; targets begin with `recipes_core`.
@@ -58,11 +60,11 @@
 //! | span | lasts | fields |
 //! |---|---|---|
 //! | `acquire` | as the call | `lock`, `kind`, and once known `node`, `token`, `outcome` |
-//! | `wait`, in `acquire` | until the node that it waits for is gone, or not waited for any more; one for each node that is watched, often two | `lock`, `node`, `predecessor` |
-//! | `hold`, follows from `acquire` | as `zookeeper_recipes_hold_seconds` | `lock`, `node`, `token`, `kind`, and at last `end`: `released`, or the reason of the loss |
+//! | `wait`, in `acquire` | until the node that it waits for is gone, or not waited for any more; one for each watched node, often two | `lock`, `node`, `predecessor` |
+//! | `hold`, follows from `acquire` | as `zookeeper_recipes_hold_seconds` | `lock`, `node`, `token`, `kind`, and finally `end`: `released`, or the reason of the loss |
 //! | `release` | as the call | `lock`, `node`, `token` |
 //!
-//! `hold` has no parent, since whatever it were in would not end before it.
+//! `hold` has no parent, because a span does not end before its children.
 //!
 //! [`metrics`]: https://docs.rs/metrics
 

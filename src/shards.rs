@@ -1,11 +1,11 @@
-//! Which ensemble a key's lock is on.
+//! The rule that decides on which ensemble the lock of a key is.
 
 use std::sync::Arc;
 
 use recipes_core::{ConfigError, Session};
 use sha2::{Digest, Sha256};
 
-/// One of several ensembles.
+/// One of several ensembles, with its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Shard {
     pub(crate) name: String,
@@ -40,7 +40,7 @@ impl Shards {
         let mut winner = (weight(&self.first), &self.first);
         for shard in self.others.iter() {
             let weight = weight(shard);
-            // Names are different, so everybody settles a tie alike.
+            // Names differ, so all processes decide a tie in the same way.
             if (weight, &shard.name) > (winner.0, &winner.1.name) {
                 winner = (weight, shard);
             }
@@ -49,10 +49,10 @@ impl Shards {
     }
 }
 
-/// How much a shard wants a key: the first 8 bytes, big-endian, of the SHA-256 of its name, a zero
-/// byte, and the key, both in UTF-8.
+/// The weight of a key on a shard: the first 8 bytes, big-endian, of the SHA-256 of the shard's
+/// name, a zero byte, and the key, both in UTF-8.
 ///
-/// Fixed for ever: processes that weigh differently take different locks for one key.
+/// Fixed for ever: processes with different rules would take different locks for one key.
 fn weight(shard: &str, key: &str) -> u64 {
     let mut hash = Sha256::new();
     hash.update(shard);
@@ -69,7 +69,7 @@ fn weight(shard: &str, key: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// `printf 'a\0orders' | sha256sum` and so on, the first sixteen digits.
+    /// The first sixteen digits of `printf 'a\0orders' | sha256sum` and so on.
     #[test]
     fn weights_are_the_same_for_ever_and_everywhere() {
         for (shard, key, want) in [

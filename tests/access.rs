@@ -1,4 +1,4 @@
-//! Access control, credentials, chroot and what nodes carry.
+//! Access control, credentials, chroot and the data of nodes.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ on_every_ensemble! {
     }
 }
 
-/// An ensemble where everybody may do these things only in the lock directory.
+/// An ensemble where everyone has these permissions, but only in the lock directory.
 async fn server_that_grants(permissions: Permission) -> ZooKeeperServer {
     let server = ZooKeeperServer::start().await.unwrap();
     let operator = server.client().await.unwrap();
@@ -142,8 +142,8 @@ async fn refused_list_is_told_and_the_node_is_deleted() {
         ),
         "{unread}"
     );
-    // The session goes on, and its node does not. The number of children is in the directory's
-    // stat, which everybody may read.
+    // The session goes on, but its node is gone. The number of children is in the directory's stat,
+    // which everyone may read.
     let operator = server.client().await.unwrap();
     let ensemble = TestEnsemble::Real(server);
     let childless = async || {
@@ -241,7 +241,7 @@ async fn nobody_without_the_password_gets_in() {
     held.release().await.unwrap();
 }
 
-/// As docs/operating.md has it.
+/// The setup that docs/operating.md describes.
 #[tokio::test]
 async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in() {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -364,7 +364,7 @@ async fn missing_chroot_is_refused_and_not_waited_for() {
     );
 }
 
-/// What was refused was not made, and need not be looked for where one may not look.
+/// A refused create made nothing, so nothing is searched for in a directory that may not be listed.
 #[tokio::test(start_paused = true)]
 async fn refused_create_leaves_nothing_to_clean_up() {
     let ensemble = MemoryEnsemble::new();
@@ -373,7 +373,7 @@ async fn refused_create_leaves_nothing_to_clean_up() {
     let session = ensemble.session();
     let refused = mutex(&session).acquire().await.unwrap_err();
     assert!(is_refused_at(Step::Create)(&refused), "{refused}");
-    // The clean-up is over then.
+    // The clean-up is done after that.
     session.close().await;
     let requests: Vec<_> = ensemble.requests().iter().map(|it| it.operation).collect();
     assert_eq!(requests, [Operation::Create, Operation::List]);

@@ -1,4 +1,4 @@
-//! What is refused before anything is sent.
+//! Input that is refused before any request is sent.
 
 #![allow(
     clippy::unwrap_used,
@@ -69,7 +69,7 @@ on_every_ensemble! {
         let same = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
         let refused = InterProcessMutex::new(&session, "/locks/a").unwrap_err();
         assert!(matches!(&refused, ConfigError::OptionsDiffer { path } if path == "/locks/a"));
-        // A guard keeps them alive too.
+        // A guard keeps them alive, too.
         let held = first.acquire().await.unwrap();
         drop((first, same));
         assert!(InterProcessMutex::new(&session, "/locks/a").is_err());
@@ -107,7 +107,7 @@ fn identities_that_no_server_takes_are_refused() {
 
 #[tokio::test]
 async fn bad_session_options_are_refused_before_a_connection_is_made() {
-    // Nobody listens there; a refusal that came from the network would say so.
+    // No server listens there, and a refusal from the network would show that.
     let nowhere = "127.0.0.1:1";
     let refused = Session::builder()
         .identity(vec![0; 2_000_000])
@@ -117,7 +117,7 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
         refused,
         Err(ConnectError::Config(ConfigError::IdentityTooLarge { .. }))
     ));
-    // The client would ask for the 32 bits of it that fit: for nothing, or for less than nothing.
+    // The client would request the 32 bits of it that fit: zero, or a negative number.
     let longest = Duration::from_millis(0x7fff_ffff);
     for timeout in [longest + Duration::from_nanos(1), Duration::MAX] {
         let refused = Session::builder().session_timeout(timeout);

@@ -1,4 +1,4 @@
-//! An acquire that is dropped leaves nothing, wherever it was.
+//! An acquire that is dropped at any point leaves nothing behind.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Polls an acquire so many times, with time for something to happen in between; true if it was
+/// Polls an acquire this many times, with time for something to happen in between. True if it was
 /// done before.
 async fn polled(ensemble: &TestEnsemble, waiter: &InterProcessMutex, polls: usize) -> bool {
     let mut acquire = pin!(waiter.acquire());
@@ -39,11 +39,11 @@ on_every_ensemble! {
         let session = ensemble.session().await;
         let mut dropped = 0;
         for polls in 0..POLLS_MAX {
-            // A directory of its own, so that making the parents is dropped at every poll too.
+            // A directory of its own, so that creating the parents is dropped at every poll, too.
             let path = format!("{PATH}/fresh/{polls}");
             let lock = InterProcessMutex::new(&session, &path).unwrap();
             let done = polled(&ensemble, &lock, polls).await;
-            // Whatever it left is cleaned up, and the next one gets the lock.
+            // Whatever was left is cleaned up, and the next contender gets the lock.
             lock.acquire().await.unwrap().release().await.unwrap();
             ensemble.await_children(&path, 0).await;
             if done {
@@ -74,7 +74,7 @@ on_every_ensemble! {
             let held = mutex(&holding).acquire().await.unwrap();
             let done = {
                 let mut acquire = pin!(waiter.acquire());
-                // Until it waits.
+                // Waits until it is queued.
                 ensemble
                     .until("a waiter", async || {
                         assert!(poll!(&mut acquire).is_pending());

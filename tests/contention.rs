@@ -17,14 +17,14 @@ const PATH: &str = "/locks/orders";
 const TASKS: usize = 50;
 const ROUNDS: usize = 1000;
 
-/// What a visitor saw: written down in the order of the visits.
+/// What a visitor saw, recorded in the order of the visits.
 #[derive(Debug)]
 struct Visit {
     sequence: u32,
     token: FencingToken,
 }
 
-/// Judges visits without asking the lock.
+/// Judges visits independently of the lock.
 #[derive(Debug, Default)]
 struct Judge {
     inside: usize,

@@ -1,7 +1,8 @@
-//! What each operation asks of a real server: its requests, one by one, and its transactions.
+//! What each operation costs on a real server: its requests, one by one, and its transactions.
 //!
-//! Counts, no times: they are the same on every machine. In memory, `hand_off.rs` counts round trips
-//! as well, `many_waiters.rs` counts in a queue of thousands. `scripts/bench --quick` runs these.
+//! These are counts and not times, so they are the same on every machine. In memory, `hand_off.rs`
+//! also counts round trips, and `many_waiters.rs` counts in a queue of thousands. `scripts/bench
+//! --quick` runs these tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,24 +25,23 @@ use zookeeper_recipes::{
 const PATH: &str = "/locks/orders";
 /// Long enough that a busy machine loses no session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
-/// Who was told something does it within this.
+/// Reactions to a notification come within this time.
 const QUIET: Duration = Duration::from_millis(100);
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Each is done so often, so that what is due only now and then would be seen.
+/// Each operation runs this many times, so that costs which arise only now and then would show.
 const TIMES: usize = 20;
 /// Locks of a batch.
 const SEATS: usize = 32;
-/// After so many cycles a session knows that nobody else uses its lock.
+/// After this many cycles a session knows that no other client uses its lock.
 const KNOWN: usize = 8;
 
-/// A server behind a proxy that notes what sessions ask.
+/// A server behind a proxy that logs the requests of sessions.
 struct Stage {
     ensemble: TestEnsemble,
     proxy: FaultProxy,
 }
 
-/// What was asked and what it led to.
 #[derive(Debug)]
 struct Costs {
     /// In the order of their arrival, with the number of the connection.
@@ -53,7 +53,7 @@ struct Costs {
 
 impl Stage {
     async fn set() -> Self {
-        // To reap empty directories is a transaction that nobody asks for.
+        // Reaping empty directories takes transactions that no client requested.
         let server =
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
         let server = server.start().await.unwrap();
@@ -69,7 +69,7 @@ impl Stage {
         connected.unwrap()
     }
 
-    /// Waits until nobody has asked or said anything for a moment.
+    /// Waits until there has been no frame for a moment.
     async fn quiet(&self) {
         let mut before = None;
         loop {
@@ -82,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// What the operation costs, all that follows from it included.
+    /// The costs of the operation, with everything that follows from it.
     async fn costs_of<T>(&self, operation: impl Future<Output = T>) -> (T, Costs) {
         self.quiet().await;
         self.proxy.clear_log();
@@ -108,7 +108,7 @@ impl Stage {
     }
 }
 
-/// Whether it only says that a session is there: a ping, or a heartbeat and its answer.
+/// Whether the frame only keeps the session alive: a ping, or a heartbeat and its answer.
 fn is_alive(frame: &Frame) -> bool {
     match frame.opcode {
         Opcode::Ping | Opcode::Connect => true,
@@ -132,13 +132,13 @@ async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list() {
     let stage = Stage::set().await;
     let lock = mutex(&stage.session().await);
     let cycle = async || lock.acquire().await.unwrap().release().await.unwrap();
-    // Makes the directory.
+    // This creates the directory.
     cycle().await;
     for number in 1..TIMES {
         let ((), costs) = stage.costs_of(cycle()).await;
         let expected: &[_] = match number {
             ..KNOWN => &[Opcode::Create, Opcode::GetChildren, Opcode::Delete],
-            // Watches the directory, once.
+            // The session watches the directory, once.
             KNOWN => &[
                 Opcode::Create,
                 Opcode::GetChildren,
@@ -169,8 +169,8 @@ async fn locks_given_up_in_one_moment_share_transactions() {
         let released = join_all(held.into_iter().map(|it| it.unwrap().release()));
         let (released, costs) = stage.costs_of(released).await;
         released.into_iter().for_each(Result::unwrap);
-        // Two, or five where the queue runs beside us: one alone, three small ones, the rest. Some
-        // more where this thread has to stop in between.
+        // Two, or five if the queue runs on another thread: one alone, three small ones, the rest.
+        // There are some more if this thread has to stop in between.
         assert!(costs.transactions <= 12, "{costs:?}");
         most = most.max(costs.transactions);
     }
@@ -211,7 +211,8 @@ async fn list_leaves_with_the_create_and_not_after_its_reply() {
         let reply = stage.proxy.on(Direction::FromServer).opcode(create).hold();
         let listed = async {
             reply.reached().await;
-            // On the connection that waits: on another one it would look for the lost create.
+            // This matches only the connection that waits. On another one it would search for the
+            // lost create.
             let requests = stage.proxy.on(Direction::ToServer).connection(1);
             requests.opcode(list).nth(1).seen().await;
             reply.release();
@@ -254,15 +255,15 @@ async fn set_of_eight_is_two_transactions_and_at_most_one_read_of_all_queues() {
     for number in 1..TIMES {
         let ((), costs) = stage.costs_of(cycle()).await;
         let mut opcodes = costs.opcodes();
-        // Servers before 3.7.2 and 3.8.2 do not tell a transaction's number: looks do that leave
-        // with it, so that nothing is asked for afterwards.
+        // Servers before 3.7.2 and 3.8.2 do not return the number of a transaction. Reads in the
+        // same flush return it, so no request follows.
         let looks = [Opcode::Exists, Opcode::Multi, Opcode::Exists];
         if opcodes.starts_with(&looks) {
             opcodes.splice(..looks.len(), [Opcode::Multi]);
         }
         let mut expected = vec![Opcode::Multi];
         expected.extend((number <= KNOWN).then_some(Opcode::MultiRead));
-        // Watches each directory, once.
+        // The session watches each directory, once.
         expected.extend([Opcode::GetData].repeat(if number == KNOWN { 8 } else { 0 }));
         expected.push(Opcode::Multi);
         assert_eq!(opcodes, expected, "cycle {number}");
@@ -280,19 +281,19 @@ fn seat_path(seat: usize) -> String {
 /// A granted waiter: its connection and its guard.
 type Granted = (u64, MutexGuard);
 
-/// Lets all but the first session queue up behind it; they are granted by the receiver.
+/// Lets all sessions but the first queue up after it. The receiver gets the grants.
 async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<Granted> {
     let (grants, granted) = mpsc::unbounded_channel();
     for (ahead, (session, connection)) in sessions.iter().zip(1..).enumerate() {
         let (lock, grants) = (mutex(session), grants.clone());
         tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
-            // At the end of the test nobody takes it.
+            // At the end of the test the receiver is gone.
             grants.send((connection, guard)).ok();
         });
         stage.ensemble.await_children(PATH, ahead + 1).await;
     }
-    // A holder that did not wait watches its node when it has held it for a while.
+    // A holder that did not wait watches its node after it has held for a while.
     let first = stage.proxy.on(Direction::ToServer).connection(1);
     first.opcode(Opcode::GetData).seen().await;
     granted
@@ -300,7 +301,7 @@ async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<G
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length() {
-    /// So few that the shorter queue always has one behind the next.
+    /// So few that even the shorter queue always has a waiter after the next one.
     const HAND_OFFS: usize = 3;
     for waiters in [HAND_OFFS + 1, 40] {
         let stage = Stage::set().await;
@@ -314,7 +315,7 @@ async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length()
             let hand_off = async {
                 held.release().await.unwrap();
                 let next = granted.recv().await.unwrap();
-                // The one behind the new holder looks who is ahead of it now.
+                // The waiter after the new holder lists to find out who is ahead of it now.
                 let listing = stage.proxy.on(Direction::FromServer);
                 listing.opcode(Opcode::GetChildren).seen().await;
                 next
@@ -322,10 +323,10 @@ async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length()
             let ((next, guard), costs) = stage.costs_of(hand_off).await;
             assert_eq!(next, holder + 1, "first come, first served");
             assert!(granted.try_recv().is_err(), "granted to two");
-            // Of the critical path, the first alone.
+            // Only the first is on the critical path.
             let expected = [(holder, Opcode::Delete), (next + 1, Opcode::GetChildren)];
             assert_eq!(costs.requests, expected, "{waiters} waiters");
-            // The holder, too, watches its own node, once it has waited.
+            // The holder also watches its own node, if it has waited.
             let mut notified = costs.notified.clone();
             notified.remove(&holder);
             assert_eq!(notified, BTreeMap::from([(next, 1), (next + 1, 1)]));

@@ -1,4 +1,4 @@
-//! The lock directory: strangers in it, its counter, its parents.
+//! The lock directory: other nodes in it, its counter, its parents.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +46,7 @@ on_every_ensemble! {
 
     async fn contender_without_a_uuid_takes_its_place_by_its_number(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        // As a client without Curator's protection would have made it.
+        // A node as a client without Curator's protection would have created it.
         ensemble.create(&format!("{PATH}/lock-0000000000"), b"").await;
         let lock = mutex(&session);
         let waiter = tokio::spawn(async move { lock.acquire().await });
@@ -91,7 +91,7 @@ on_every_ensemble! {
             let lock = InterProcessMutex::new(&session, path).unwrap();
             lock.acquire().await.unwrap().release().await.unwrap();
         }
-        // Once this one is reaped, those would have been.
+        // When this one is reaped, those would have been reaped, too.
         mutex(&ensemble.session().await).acquire().await.unwrap().release().await.unwrap();
         ensemble.await_reaper(PATH).await;
         assert!(ensemble.read("/kept/b/c").await.is_some());
@@ -111,8 +111,8 @@ async fn server_without_containers_gets_persistent_parents() {
     assert_eq!(ensemble.stat(PATH).unwrap().ephemeral_owner, 0);
 }
 
-/// Where the numbers go on below zero (servers before 3.6), or the last one is given to everybody.
-/// No real server gets its counter there in the time of a test.
+/// Numbers that continue below zero (servers before 3.6), or a last number that every node gets. No
+/// real server gets its counter there in the time of a test.
 #[tokio::test(start_paused = true)]
 async fn numbers_behind_the_last_are_refused_and_leave_nothing() {
     for next in [i32::MIN, i32::MAX] {

@@ -1,4 +1,4 @@
-//! Locks by key: any string, and the same key is always the same lock.
+//! Locks by key: any string works, and the same key is always the same lock.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ on_every_ensemble! {
             assert_eq!(unescape_key(&part).as_deref(), Some(key));
             assert_eq!(escape_key(key), part);
             paths.insert(lock.path().to_owned());
-            // All at once: no two keys are one lock.
+            // All are held at once, so no two keys are one lock.
             held.push(lock.try_acquire().await.unwrap().unwrap());
         }
         assert_eq!(paths.len(), KEYS.len());

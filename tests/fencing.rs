@@ -22,7 +22,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Tells when it is dropped.
+/// Set when this is dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -31,7 +31,7 @@ impl Drop for Flag {
     }
 }
 
-/// Expired by order, so that the deletion of the node may be told before the end of the session.
+/// Expired explicitly, so news of the node's deletion may arrive before the end of the session.
 fn assert_expired(reason: LostReason) {
     let is_expired = matches!(reason, LostReason::SessionExpired | LostReason::NodeRemoved);
     assert!(is_expired, "{reason}");
@@ -80,7 +80,7 @@ on_every_ensemble! {
             "{refused:?}"
         );
         assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
-        // The lock is as well as before.
+        // The lock is still held.
         held.verify().await.unwrap();
         held.release().await.unwrap();
     }
@@ -89,7 +89,7 @@ on_every_ensemble! {
         let session = ensemble.session().await;
         ensemble.create("/orders", b"7").await;
         let held = mutex(&session).acquire().await.unwrap();
-        // The node is gone; whether the guard knows it yet makes no difference.
+        // The node is gone. It makes no difference whether the guard knows it yet.
         ensemble.delete(&held.members()[0].node_path).await;
         let refused = held.transaction().set("/orders", "8", None).commit().await.unwrap_err();
         assert!(

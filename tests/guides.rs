@@ -1,4 +1,4 @@
-//! The guide for operators knows all that services and tools may end with.
+//! The guide for operators covers every error with which services and tools may end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The public enums of a source file with their variants, by how the sources are laid out.
+/// The public enums of a source file with their variants, found by the layout of the source.
 fn variants(source: &str) -> Vec<(String, String)> {
     let (mut within, mut found) = (None, Vec::new());
     for line in source.lines() {
@@ -34,14 +34,14 @@ fn every_error_is_in_the_guide() {
     let mut count = 0;
     for source in ["error.rs", "inspect/error.rs"] {
         for (name, variant) in variants(&read(&format!("recipes-core/src/{source}"))) {
-            // Reasons and steps are told beside the errors that name them.
+            // Reasons and steps are described next to the errors that name them.
             let told = match guide.split_once(&format!("**`{name}`**")) {
                 Some((_, told)) => told.split("\n**`").next().unwrap(),
                 None => &guide,
             };
             let is_error = name.ends_with("Error");
             assert!(!is_error || told.len() < guide.len(), "{name}");
-            // With its fields, or without.
+            // A variant is named with its fields, or without.
             let mut forms = [format!("`{variant}`"), format!("`{variant} {{")].into_iter();
             assert!(forms.any(|it| told.contains(&it)), "{name}::{variant}");
             count += 1;

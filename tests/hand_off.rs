@@ -1,6 +1,6 @@
-//! What a release costs, and whom it wakes.
+//! What a release costs, and which tasks it wakes.
 //!
-//! In memory, where requests are counted and time stands still.
+//! The tests run in memory, where requests are counted and the clock stands still.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,7 @@ async fn hand_off_is_one_round_trip_without_a_request_of_the_next_holder() {
         waiters.push(tokio::spawn(async move { lock.acquire().await.unwrap() }));
         probe.await_children(PATH, waiting + 2).await;
     }
-    // All watches are set.
+    // All watches are set by then.
     tokio::time::sleep(ROUND_TRIP * 10).await;
     for waiter in waiters {
         ensemble.reset_requests();
@@ -57,7 +57,8 @@ async fn hand_off_is_one_round_trip_without_a_request_of_the_next_holder() {
         held = waiter.await.unwrap();
         assert!(released.elapsed() <= ROUND_TRIP, "{:?}", released.elapsed());
         tokio::time::sleep(ROUND_TRIP * 10).await;
-        // The one behind the new holder looks who is ahead of it now; nobody else does anything.
+        // The waiter after the new holder lists to find out who is ahead of it now. No other sends
+        // anything.
         let requests: Vec<_> = ensemble.requests().iter().map(|it| it.operation).collect();
         assert!(
             requests == [Operation::Delete, Operation::List] || requests == [Operation::Delete],

@@ -1,5 +1,5 @@
-//! What a session asks for besides its locks, to stay alive and know it. In memory, on a clock that
-//! the test moves: hours pass at once.
+//! The requests of a session besides those of its locks, which keep it alive and prove it. They run
+//! in memory, on a clock that the test moves, so hours pass at once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

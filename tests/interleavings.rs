@@ -1,6 +1,6 @@
-//! Things that happen at the worst moment. Each of these went wrong once.
+//! Events that happen at the worst moment. Each of these went wrong once.
 //!
-//! In memory, where a test chooses the moment.
+//! The tests run in memory, where they choose the moment.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ async fn stage<const N: usize>(ensemble: &MemoryEnsemble, paths: &[&str]) -> [Se
     sessions
 }
 
-/// Lets everything happen that waits for nothing.
+/// Lets everything happen that does not wait for the clock.
 async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -83,7 +83,7 @@ async fn own_node_and_the_one_ahead_are_deleted_before_they_are_watched() {
     let held = mutex(&s1, PATH).acquire().await.unwrap();
     let waiting = mutex(&s2, PATH);
     let mut waiter = Box::pin(waiting.acquire());
-    // Create and list are on their way.
+    // Create and list are in flight.
     assert!(poll!(&mut waiter).is_pending());
     let waiters_node = node_besides(&ensemble, &held);
     let next = mutex(&s3, PATH);
@@ -248,7 +248,7 @@ async fn writer_is_released_in_good_order_while_its_reader_is_asked_for() {
         .unwrap()
         .unwrap();
     both.release().await.unwrap();
-    // Alone, while the connection breaks under it.
+    // Alone, while its connection breaks.
     let writer = lock.write_as(&owner).await.unwrap();
     ensemble.lose_reply(s1.session_id(), Operation::Multi, Lost::BeforeCommit);
     let (reader, released) = tokio::join!(lock.read_as(&owner), writer.release());
@@ -298,7 +298,7 @@ async fn one_refused_delete_of_a_set_leaves_only_its_own_node() {
     let busy = mutex(&s2, "/a").acquire().await.unwrap();
     ensemble.deny("/c", Operation::Delete);
     let set = MultiLock::new(&s1, ["/a", "/b", "/c"].map(Member::mutex)).unwrap();
-    // It would wait for its own node in /c later: that it stays is an error.
+    // Later it would wait for its own node in /c. It is an error that the node stays.
     let refused = set.acquire_timeout(PATIENCE).await.unwrap_err();
     assert!(
         matches!(&refused, AcquireError::NotAuthorized { path, .. } if path == "/b"),
@@ -388,7 +388,7 @@ async fn session_that_expires_while_it_is_closed_is_closed() {
         .build();
     let [session] = stage(&ensemble, &[PATH]).await;
     let held = mutex(&session, PATH).acquire().await.unwrap();
-    // Its delete gets no answer, and then the session is over.
+    // Its delete gets no answer, and then the session ends.
     ensemble.disconnect(session.session_id().unwrap());
     drop(held);
     let closing = tokio::time::Instant::now();
@@ -414,7 +414,7 @@ async fn reconnections_add_no_watches() {
         settle().await;
     }
     assert_eq!(ensemble.watch_count(), 1);
-    // And the one there is still tells.
+    // And the new watch still reports.
     ensemble.delete(&held.members()[0].node_path).unwrap();
     assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
 }
@@ -439,8 +439,8 @@ fn guards_are_told_when_the_runtime_of_their_session_is_gone() {
     assert!(!held.is_valid());
 }
 
-/// Each session brings everybody to queue and all clean-ups to look again: an ensemble in trouble
-/// had a storm of it.
+/// Each new session makes all contenders queue and all clean-ups search again. An ensemble in
+/// trouble once had a storm of that.
 #[tokio::test(start_paused = true)]
 async fn sessions_that_end_at_once_are_followed_by_others_after_a_pause() {
     let faults = Faults {

@@ -10,11 +10,11 @@ use zookeeper_client::{Acls, CreateMode};
 use zookeeper_recipes::InterProcessMutex;
 
 const PATH: &str = "/locks/long";
-/// A name of a mutex takes 55 bytes and its length 4: 59 x 17,772 is the last that fits.
+/// A name of a mutex takes 55 bytes, and its length 4. 59 x 17,772 is the last that fits.
 const CONTENDERS: usize = 18_000;
 /// The default of `jute.maxbuffer`.
 const JUTE_MAX_BYTES: usize = 0xf_ffff;
-/// Within this, somebody is granted, or nobody will be.
+/// A grant that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// In memory there is no limit that a listing could exceed.

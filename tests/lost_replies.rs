@@ -1,6 +1,6 @@
-//! Requests whose replies are lost: was it done or not?
+//! Requests whose replies are lost, so that their outcome is unknown.
 //!
-//! In memory only: a real server loses no reply at a chosen request without a proxy in between.
+//! The tests run only in memory: a real server loses no reply at a chosen request without a proxy.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Every list is answered by a replica that lags as far as it may.
+/// Every list is answered by a replica that lags as much as it may.
 fn lagging() -> MemoryEnsemble {
     let faults = Faults {
         stale_list_per_mille: 1000,
@@ -37,7 +37,7 @@ async fn create_whose_reply_is_lost_makes_one_node() {
             .await
             .unwrap();
         ensemble.lose_reply(session.session_id(), Operation::Create, lost);
-        // One that took its own node for a stranger's would wait for itself.
+        // A contender that took its own node for a stranger's would wait for itself.
         let acquired = mutex(&session)
             .acquire_timeout(Duration::from_secs(60))
             .await;
@@ -163,7 +163,7 @@ async fn waiter_whose_watches_are_lost_is_granted() {
     }
 }
 
-/// Every kind of fault at once, drawn from a seed; a failure names it.
+/// Every kind of fault at once, drawn from a seed. A failure names the seed.
 #[tokio::test(start_paused = true)]
 async fn contenders_stay_apart_and_get_on_under_seeded_faults() {
     for seed in 0..200 {
@@ -180,7 +180,7 @@ async fn contenders_stay_apart_and_get_on_under_seeded_faults() {
         let contend = async |session: Session| {
             for _ in 0..5 {
                 let held = mutex(&session).acquire().await.unwrap();
-                // The judge: while this guard is valid, no other session's node may be in front.
+                // The judge: while this guard is valid, no other session's node may be ahead.
                 let node = held.members().remove(0).node_path;
                 tokio::task::yield_now().await;
                 let first = first_of(&ensemble.children(PATH));

@@ -1,6 +1,6 @@
-//! A machine that is suspended: its clock stands still for tokio, and the ensemble's does not.
+//! A machine that is suspended: tokio's clock stands still, and the ensemble's goes on.
 //!
-//! In memory, where a test says how long the machine slept.
+//! The tests run in memory, where they set how long the machine slept.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use zookeeper_recipes::{
 
 const PATH: &str = "/locks/orders";
 const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
-/// A guard is good for half of the timeout, without an answer.
+/// A guard is valid for half of the timeout without an answer.
 const TOO_LONG: Duration = Duration::from_secs(7);
 const LATENCY: Duration = Duration::from_millis(20);
 /// Time that the machine is awake.
@@ -34,7 +34,7 @@ fn mutex(session: &Session, handoffs: u32) -> InterProcessMutex {
     InterProcessMutex::with_options(session, PATH, &options).unwrap()
 }
 
-/// Held, and its node watched: the keeper has nothing to do but beat.
+/// A lock that is held, with its node watched, so that the keeper sends only heartbeats.
 async fn held(memory: &MemoryEnsemble, session: &Session, handoffs: u32) -> MutexGuard {
     let held = mutex(session, handoffs).acquire().await.unwrap();
     let ensemble = TestEnsemble::Memory(memory.clone());
@@ -50,7 +50,7 @@ async fn guard_is_invalid_at_the_first_look_after_a_long_sleep() {
     let session = memory.session();
     let held = held(&memory, &session, 0).await;
     memory.suspend_machine(TOO_LONG);
-    // Nothing of the session has run since.
+    // No task of the session has run since.
     assert!(!held.is_valid());
     assert_eq!(held.state(), GuardState::Lost(LostReason::DeadlinePassed));
     assert_eq!(held.valid_until(), None);
@@ -77,7 +77,7 @@ async fn holder_that_only_waits_to_be_told_is_told_after_a_long_sleep() {
     assert_eq!(lost.reason, LostReason::DeadlinePassed);
 }
 
-/// Ten short ones, between heartbeats, are none that is too long.
+/// Ten short sleeps between heartbeats do not add up to one that is too long.
 #[tokio::test(start_paused = true)]
 async fn guard_outlives_short_sleeps() {
     let memory = memory();
@@ -127,7 +127,8 @@ async fn lock_is_not_handed_on_after_a_long_sleep() {
     }
 }
 
-/// What was asked before the sleep and answered after it is no proof for the time after it.
+/// A request from before the sleep whose answer comes after it proves nothing for the time after
+/// it.
 #[tokio::test(start_paused = true)]
 async fn lock_that_is_granted_after_a_long_sleep_is_valid() {
     let memory = MemoryEnsemble::builder()

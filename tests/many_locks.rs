@@ -1,4 +1,4 @@
-//! Thousands of locks held at a time in one process: what one costs, and that nothing of it is left
+//! Thousands of locks held at a time in one process: what one costs, and that it leaves nothing
 //! behind when it is released.
 //!
 //! ```sh
@@ -25,26 +25,25 @@ use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Unless the environment asks for another number.
+/// The default number.
 const LOCKS: usize = 2_000;
-/// Nodes that a session watches, by the length of their paths (78 bytes of 48 KiB); others it looks
-/// at now and then.
+/// Nodes that a session watches, given the length of their paths (78 bytes of 48 KiB). It reads the
+/// others now and then.
 const WATCHED_MAX: usize = 630;
-/// How many are acquired together.
+/// How many locks are acquired together.
 const AT_ONCE: usize = 200;
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a lock may cost while it is held. It is about 2 KiB, with and without a watch; more than
-/// this would be a future or a listing that is kept.
+/// The most that a held lock may cost. It takes about 2 KiB, with and without a watch. More would
+/// be a future or a listing that is kept.
 const HELD_BYTES_MAX: usize = 4 << 10;
-/// What may be left of a lock on average, for what else goes on in the process: less than an entry of
-/// any map takes.
+/// What may be left of a lock on average, because of other activity in the process. It is less than
+/// an entry of any map takes.
 const LEFT_BYTES_MAX: usize = 8;
 
-/// Rounds after the first. Tables grow in some, whatever is held.
+/// Rounds after the first. Tables grow in some, however many locks are held.
 const ROUNDS: usize = 7;
 
-/// What there is at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Census {
     heap: usize,
@@ -59,7 +58,7 @@ impl Census {
         }
     }
 
-    /// What there is when everybody has heard what the server has said.
+    /// The census after all notifications of the server have been handled.
     async fn settled() -> Self {
         let mut before = Self::take();
         let settled = async {
@@ -120,7 +119,7 @@ async fn release_all(guards: Vec<MutexGuard>) {
     }
 }
 
-/// Holds so many locks, and gives them back.
+/// Acquires these locks, and releases them.
 async fn round(server: &ZooKeeperServer, session: &Session, locks: Range<usize>) -> Census {
     let (count, before) = (locks.len(), Census::settled().await);
     let guards = acquire_all(session, locks).await;
@@ -157,8 +156,8 @@ async fn locks_that_were_held_leave_nothing_behind() {
         left.push(after.heap.saturating_sub(before.heap));
         before = after;
     }
-    // The first round has made tables grow, and others may make some grow too; what each lock leaves
-    // behind is left by every round.
+    // The first round has made tables grow, and others may make some grow too. But every round
+    // would leave what each lock leaves behind.
     eprintln!("bytes left by each further round: {left:?}");
     let least = left.iter().min().copied().unwrap();
     assert!(least <= LEFT_BYTES_MAX * locks, "{left:?} bytes are left");

@@ -1,8 +1,9 @@
-//! Thousands of contenders in one queue: whom a release wakes, what a waiter costs, and that all of
-//! them get their turn.
+//! Thousands of contenders in one queue: which tasks a release wakes, what a waiter costs, and that
+//! all of them get their turn.
 //!
-//! Each contender lists the directory when it joins and once more when it is next but one, so the
-//! names on the wire grow with the square of the queue. That is all that ten thousand take long for:
+//! Each contender lists the directory when it joins, and again when only one waiter is ahead of it.
+//! So the names on the wire grow with the square of the queue. Only because of that, ten thousand
+//! take long:
 //!
 //! ```sh
 //! MANY_WAITERS=10000 cargo test --features testing --test many_waiters -- --nocapture
@@ -34,28 +35,28 @@ use zookeeper_recipes::{FencingToken, InterProcessMutex, Session};
 static HEAP: PeakAlloc = PeakAlloc;
 
 const PATH: &str = "/locks/orders";
-/// Unless the environment asks for another number.
+/// The default number.
 const WAITERS: usize = 2_000;
 const SESSIONS: usize = 16;
-/// How many join together. Each asks for a listing, and a server keeps what its clients have not
+/// How many join together. Each requests a listing, and a server buffers what its clients have not
 /// read.
 const AT_ONCE: usize = 200;
-/// Releases whose effect is looked at one by one.
+/// Releases whose effects are checked one by one.
 const SINGLE_RELEASES: usize = 20;
-/// Who was told something does it within this.
+/// Reactions to a notification come within this time.
 const QUIET: Duration = Duration::from_millis(100);
-/// A heartbeat waits behind the listings of its session, tens of megabytes where all join at once.
+/// A heartbeat waits for the earlier listings of its session, tens of megabytes if all join at
+/// once.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
-/// Within this, somebody is granted, or nobody will be.
+/// A grant that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A waiter that has been granted, in the order of the grants.
 type Granted = (usize, FencingToken);
 
-/// Whose tasks ran.
+/// The waiters whose tasks ran.
 type Polled = Arc<Mutex<BTreeSet<usize>>>;
 
-/// Notes each poll of a waiter.
 struct Noted<F> {
     waiter: usize,
     polled: Polled,
@@ -72,21 +73,20 @@ impl<F: Future> Future for Noted<F> {
     }
 }
 
-/// Everybody who waits for the lock, and who has it.
+/// All waiters of the lock, and the holder.
 struct Queue {
     ensemble: TestEnsemble,
     sessions: Vec<Session>,
     granted: mpsc::UnboundedReceiver<Granted>,
     polled: Polled,
     turns: JoinSet<()>,
-    /// A permit lets the holder release; closed, all that follow.
+    /// A permit lets the holder release. If it is closed, all later holders may.
     releases: Arc<Semaphore>,
-    /// All grants so far.
     order: Vec<Granted>,
 }
 
 impl Queue {
-    /// Lets that many contenders queue up behind a holder, one of them.
+    /// Lets that many contenders queue up, the holder among them.
     async fn form(ensemble: TestEnsemble, waiters: usize) -> Self {
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
@@ -103,7 +103,7 @@ impl Queue {
             releases: Arc::new(Semaphore::new(0)),
             order: Vec::new(),
         };
-        // The first makes the directory, on which the others would all run.
+        // The first creates the directory. Otherwise all others would try to.
         queue.join(0, &grants);
         queue.next_granted().await;
         for waiter in 1..waiters {
@@ -116,7 +116,7 @@ impl Queue {
         queue
     }
 
-    /// Waits until nobody has done anything for a moment.
+    /// Waits until no task has run for a moment.
     async fn pause(&self) {
         loop {
             tokio::time::sleep(QUIET / 4).await;
@@ -126,14 +126,14 @@ impl Queue {
         }
     }
 
-    /// Lets one more contend, and then have the lock until it may release it.
+    /// Starts one more contender, which holds the lock until it may release it.
     fn join(&mut self, waiter: usize, grants: &mpsc::UnboundedSender<Granted>) {
         let lock = InterProcessMutex::new(&self.sessions[waiter % SESSIONS], PATH).unwrap();
         let (grants, releases) = (grants.clone(), Arc::clone(&self.releases));
         let turn = async move {
             let guard = lock.acquire().await.unwrap();
             grants.send((waiter, guard.fencing_token())).unwrap();
-            // Closed is as good as a permit.
+            // A closed semaphore is as good as a permit.
             releases.acquire().await.map(|it| it.forget()).ok();
             guard.release().await.unwrap();
         };
@@ -145,7 +145,8 @@ impl Queue {
         });
     }
 
-    /// Waits until so many are in the queue and nobody does anything; returns whose tasks ran.
+    /// Waits until this many are in the queue and no task runs. Returns the waiters whose tasks
+    /// ran.
     async fn settle(&self, waiters: usize) -> BTreeSet<usize> {
         let (mut all, mut before) = (BTreeSet::new(), None);
         loop {
@@ -155,7 +156,7 @@ impl Queue {
                 all.extend(polled);
                 continue;
             }
-            // A server that has thousands of listings to send may keep us waiting.
+            // A server that has thousands of listings to send may answer late.
             let Some(length) = self.length().await else {
                 continue;
             };
@@ -179,12 +180,11 @@ impl Queue {
         }
     }
 
-    /// Whose tasks ran since this was last asked.
+    /// The waiters whose tasks ran since the last call.
     fn polled_since(&self) -> BTreeSet<usize> {
         mem::take(&mut *self.polled.lock().unwrap())
     }
 
-    /// The next to be granted.
     async fn next_granted(&mut self) -> usize {
         let granted = timeout(PATIENCE, self.granted.recv()).await;
         let granted = granted.unwrap().unwrap();
@@ -192,7 +192,7 @@ impl Queue {
         granted.0
     }
 
-    /// Requests of all sessions so far, as far as the ensemble counts them.
+    /// Requests of all sessions so far, if the ensemble counts them.
     async fn requests(&self) -> usize {
         match &self.ensemble {
             TestEnsemble::Memory(ensemble) => ensemble.requests().len(),
@@ -212,10 +212,10 @@ fn listing_bytes(children: &[String]) -> usize {
 
 #[expect(clippy::disallowed_methods, reason = "figures for people")]
 async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
-    // What one of them takes must not be taken for the other's.
+    // The memory of one must not be counted for the other.
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _alone = ALONE.lock().await;
-    // The machine's clock: in memory the test's stands still.
+    // The machine's clock, because in memory the test's clock stands still.
     let (started, heap) = (SystemTime::now(), HEAP.current_usage());
     let mut queue = Queue::form(ensemble, waiters).await;
     let each = |total: usize| total as f64 / waiters as f64;
@@ -258,7 +258,8 @@ async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
     }
 }
 
-/// A release wakes the next, who gets the lock without a request, and the one behind, who lists.
+/// A release wakes the next waiter, which is granted without a request, and the one after it, which
+/// lists.
 async fn release_one_by_one(queue: &mut Queue, waiters: usize) {
     let mut looked = BTreeSet::new();
     for released in 1..=SINGLE_RELEASES {

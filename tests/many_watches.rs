@@ -1,5 +1,5 @@
-//! A session that holds more locks than its client could watch again after a reconnect: they are
-//! held on, and what becomes of the nodes that are not watched is heard of a little later.
+//! A session that holds more locks than its client could watch again after a reconnect. The locks
+//! stay held, and the loss of a node that is not watched is noticed a little later.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,15 +12,15 @@ use zookeeper_recipes::{
     GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session,
 };
 
-/// Their paths take 190 kB; the client gives up above 128 KiB.
+/// Their paths take 190 kB. The client gives up above 128 KiB.
 const LOCKS: usize = 400;
 /// Nodes whose paths are within 48 KiB.
 const WATCHED: usize = 104;
 /// Long enough that a busy machine loses no session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A node that is not watched is looked at within this.
+/// A node that is not watched is read within this time.
 const LOOKED_AT: Duration = Duration::from_secs(11);
 
 fn directory(number: usize) -> String {
@@ -116,7 +116,7 @@ mod in_memory {
         let session = memory.session();
         let held = hold(&session).await;
         until_watched(&TestEnsemble::Memory(memory.clone())).await;
-        // As Curator's `Revoker` asks.
+        // A request as Curator's `Revoker` sends it.
         for guard in &held {
             memory.set_data(&node_of(guard), b"__REVOKE__").unwrap();
         }
@@ -155,7 +155,7 @@ mod in_memory {
         until_watched(&TestEnsemble::Memory(memory.clone())).await;
         let id = session.session_id().unwrap();
         for tenths in 0..20 {
-            // Some of them are due while nobody answers.
+            // Some of them are due while no server answers.
             sleep(LOOKED_AT + Duration::from_millis(100 * tenths)).await;
             assert!(memory.disconnect(id));
             sleep(LOOKED_AT / 2).await;
@@ -187,7 +187,7 @@ mod in_memory {
         assert_eq!(lost.reason, LostReason::NodeRemoved);
     }
 
-    /// What is handed on is a new grant: a node that may be gone unnoticed is asked for first.
+    /// A hand-off is a new grant, so a node that may be gone unnoticed is read first.
     #[tokio::test(start_paused = true)]
     async fn node_that_is_not_watched_is_handed_on_only_if_it_is_there() {
         let memory = MemoryEnsemble::new();
@@ -201,7 +201,7 @@ mod in_memory {
             let guard = lock.acquire().await.unwrap();
             let next = lock.acquire();
             let (next, ()) = tokio::join!(next, async {
-                // Until it is known that there is no watch for it.
+                // Until the session knows that there is no watch for it.
                 sleep(Duration::from_secs(1)).await;
                 memory.reset_requests();
                 if is_removed {

@@ -1,6 +1,6 @@
-//! The metrics of a scripted run are what the script says.
+//! The metrics of a scripted run are as the script implies.
 //!
-//! Recorders are of a thread here, so every test runs on one.
+//! Recorders belong to a thread here, so every test runs on one.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,10 +26,9 @@ const ORDERS: &str = "/locks/orders";
 const CONFIG: &str = "/locks/config";
 const SHARED: &str = "/locks/shared";
 
-/// What all names begin with.
 const PREFIX: &str = "zookeeper_recipes_";
 
-/// What it renders as a Prometheus server reads it, with a bucket for each length of a queue.
+/// A recorder whose output a Prometheus server can read, with a bucket for each length of a queue.
 fn recorder() -> PrometheusRecorder {
     let lengths = Matcher::Full("zookeeper_recipes_queue_length".into());
     let times = Matcher::Suffix("_seconds".into());
@@ -38,7 +37,6 @@ fn recorder() -> PrometheusRecorder {
     builder.unwrap().build_recorder()
 }
 
-/// Every series with its value.
 fn series(metrics: &PrometheusHandle) -> BTreeMap<String, f64> {
     let text = metrics.render();
     let lines = text
@@ -72,7 +70,7 @@ fn waiter(lock: &InterProcessMutex) -> JoinHandle<Result<MutexGuard, AcquireErro
     tokio::spawn(async move { lock.acquire().await })
 }
 
-/// Three are granted, one after the other; two give up while four and five are in the queue.
+/// Three are granted, one after the other. Two give up while four and five are in the queue.
 async fn queue(ensemble: &TestEnsemble, session: &Session) {
     let lock = mutex(session);
     let held = lock.acquire().await.unwrap();
@@ -93,7 +91,7 @@ async fn queue(ensemble: &TestEnsemble, session: &Session) {
     }
 }
 
-/// Two readers at a time, then a writer who reads too and enters its own lock again.
+/// Two readers at a time, then a writer that also reads and re-enters its own lock.
 async fn read_and_write(ensemble: &TestEnsemble, session: &Session) {
     let lock = InterProcessReadWriteLock::new(session, CONFIG).unwrap();
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
@@ -118,7 +116,7 @@ async fn set(session: &Session) {
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Five contenders of a process share a node twice handed on, then another.
+/// Five contenders of a process share a node that is handed on twice, then another.
 async fn hand_on(ensemble: &TestEnsemble, session: &Session) {
     let options = LockOptions::new().local_handoffs(2);
     let lock = InterProcessMutex::with_options(session, SHARED, &options).unwrap();
@@ -150,7 +148,7 @@ async fn lose(ensemble: &TestEnsemble, session: &Session) {
     let held = mutex(&expiring).acquire().await.unwrap();
     ensemble.expire(&expiring).await;
     held.lost().await;
-    // Of the new session.
+    // This one is of the new session.
     mutex(&expiring)
         .acquire()
         .await
@@ -165,7 +163,7 @@ async fn lose(ensemble: &TestEnsemble, session: &Session) {
     held.lost().await;
 }
 
-/// What is dropped while the ensemble is away is deleted when it is back.
+/// A lock that is dropped during an outage is deleted when the ensemble is back.
 async fn clean_up(ensemble: &TestEnsemble, session: &Session, metrics: &PrometheusHandle) {
     let pending = |count: f64| {
         let is_so = move || series(metrics).get("cleanups_pending") == Some(&count);
@@ -184,7 +182,6 @@ async fn clean_up(ensemble: &TestEnsemble, session: &Session, metrics: &Promethe
     ensemble.until("no clean-up", pending(0.)).await;
 }
 
-/// What [`scripted_run`] comes to.
 const COUNTS: [(&str, u64); 52] = [
     // 3 in the queue, 5 that share, 2 of the node that is removed, 3 of the session, 1 clean-up.
     (r#"acquires_total{kind="mutex",outcome="granted"}"#, 14),
@@ -207,7 +204,7 @@ const COUNTS: [(&str, u64); 52] = [
     (r#"losses_total{kind="mutex",reason="node_removed"}"#, 2),
     (r#"losses_total{kind="mutex",reason="session_closed"}"#, 1),
     (r#"losses_total{kind="mutex",reason="session_expired"}"#, 1),
-    // Behind 1, 2, 3 and 4 others in the queue; of the five that share, two have made a node.
+    // After 1, 2, 3 and 4 others in the queue. Of the five that share, two have made a node.
     (r#"queue_length_bucket{kind="mutex",le="0"}"#, 11),
     (r#"queue_length_bucket{kind="mutex",le="1"}"#, 12),
     (r#"queue_length_bucket{kind="mutex",le="2"}"#, 13),
@@ -216,7 +213,7 @@ const COUNTS: [(&str, u64); 52] = [
     (r#"queue_length_bucket{kind="mutex",le="+Inf"}"#, 15),
     (r#"queue_length_sum{kind="mutex"}"#, 10),
     (r#"queue_length_count{kind="mutex"}"#, 15),
-    // The one beside its writer does not queue.
+    // The reader next to its writer does not queue.
     (r#"queue_length_bucket{kind="read",le="0"}"#, 1),
     (r#"queue_length_bucket{kind="read",le="1"}"#, 2),
     (r#"queue_length_bucket{kind="read",le="2"}"#, 2),
@@ -312,7 +309,7 @@ async fn example(arguments: &[&str]) -> String {
     drop(free);
     let output = tokio::process::Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // The features of this test, for which everything is built already.
+        // The features of this test, because everything is already built for them.
         .args(["run", "--quiet", "--features", "testing,metrics", "--example", "metrics", "--"])
         .args(["--listen", &address])
         .args(arguments)

@@ -45,10 +45,11 @@ async fn await_nothing_left(ensemble: &TestEnsemble) {
 on_every_ensemble! {
     async fn set_holds_all_its_members_and_tells_their_tokens(ensemble: TestEnsemble) {
         let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
-        // Given in another order than that of the paths.
+        // In another order than that of the paths.
         let members = [Member::write("/set/c"), Member::mutex("/set/a"), Member::read("/set/b")];
         let set = MultiLock::new(&here, members).unwrap();
-        // Of a second transaction a server that does not tell the number is asked in another way.
+        // If a server does not return the number of the second transaction, it is read in another
+        // way.
         set.acquire().await.unwrap().release().await.unwrap();
         let guard = set.acquire().await.unwrap();
         let members = guard.members();
@@ -78,7 +79,7 @@ on_every_ensemble! {
         ensemble.await_children("/set/b", 2).await;
         ensemble.await_children("/set/c", 0).await;
         assert_eq!(children(&ensemble).await, [1, 2, 0]);
-        // So whoever wants what is behind may have it.
+        // So another contender may have the later locks.
         mutex(&session, "/set/c").try_acquire().await.unwrap().unwrap().release().await.unwrap();
         busy.release().await.unwrap();
         waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -155,11 +156,11 @@ on_every_ensemble! {
         for guard in [first, second, third] {
             guard.release().await.unwrap();
         }
-        // The member that was entered once more stays.
+        // The member that was entered again stays.
         assert!(mutex(&other, "/set/b").try_acquire().await.unwrap().is_none());
         assert_eq!(children(&ensemble).await, [0, 1, 0]);
 
-        // And the other way round: the owner has a member when it asks for the set.
+        // The other way round: the owner has a member when it acquires the set.
         let all = set(&session).acquire_as(&owner).await.unwrap();
         assert_eq!(children(&ensemble).await, [1, 1, 1]);
         member.release().await.unwrap();
@@ -311,7 +312,7 @@ async fn sets_that_cannot_be_are_refused_at_construction() {
         matches!(refused, ConfigError::DuplicateMember { .. }),
         "{refused}"
     );
-    // The same path of another session is another lock as far as anybody can tell.
+    // The same path in another session counts as another lock.
     let other = Box::new(mutex(&ensemble.session(), "/a")) as Box<dyn DistributedLock>;
     assert!(MultiLock::from_locks(vec![a(), other]).is_ok());
     assert_eq!(ensemble.requests(), []);
@@ -397,8 +398,8 @@ async fn uncontended_set_of_eight_is_one_transaction_one_list_one_transaction() 
         guard.release().await.unwrap();
         let count = |operation| memory.request_count(operation);
         assert_eq!((count(Operation::Multi), count(Operation::ListAll)), (2, 1));
-        // Servers before 3.7.2 and 3.8.2 do not tell a transaction's number: looks that leave with it
-        // do, and no request after it.
+        // Servers before 3.7.2 and 3.8.2 do not return the number of a transaction. Reads in the
+        // same flush return it, so no request follows.
         let looks = if told { 0 } else { 2 };
         assert_eq!(count(Operation::Stat), looks);
         assert_eq!(memory.requests().len(), 3 + looks);

@@ -24,7 +24,7 @@ fn path(resource: usize) -> String {
     format!("/resources/{resource}")
 }
 
-/// Judges who has what without asking the lock.
+/// Judges holders independently of the locks.
 #[derive(Debug, Default)]
 struct Judge {
     taken: [bool; RESOURCES],
@@ -55,8 +55,8 @@ impl Judge {
     }
 }
 
-/// Which resources an owner wants: pairs in opposite orders, fives that overlap, single ones in the
-/// order of their paths, by turns. The pattern repeats, so that a failure does.
+/// The resources that an owner wants: in turn pairs in opposite orders, fives that overlap, and
+/// single ones in the order of their paths. The pattern is fixed, so a failure can be repeated.
 fn wanted(owner: usize, round: usize) -> Vec<usize> {
     let first = (owner * 5 + round * 3) % RESOURCES;
     let next = |step: usize| (first + step) % RESOURCES;
@@ -67,7 +67,8 @@ fn wanted(owner: usize, round: usize) -> Vec<usize> {
     }
 }
 
-/// Now and then, whether the ensemble agrees: each node is there and the first of its directory.
+/// Checks now and then whether the ensemble agrees: each node exists and is the first of its
+/// directory.
 async fn sample(ensemble: &TestEnsemble, guard: &LockGuard) {
     for member in guard.members() {
         let sequence = |name: &String| name[name.len() - 10..].to_owned();
@@ -107,7 +108,7 @@ async fn contend(
     }
 }
 
-/// One who knows nothing of sets, and takes plain locks in the order of their paths.
+/// A client that does not use sets, and acquires plain locks in the order of their paths.
 async fn one_by_one(session: &Session, resources: &[usize]) -> LockGuard {
     let mut resources = resources.to_vec();
     resources.sort_unstable();
@@ -123,7 +124,8 @@ on_every_ensemble! {
     async fn overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up(
         ensemble: TestEnsemble
     ) {
-        // Made by hand, so that nobody reaps them when they are empty and the sequences go on.
+        // They are created explicitly, so that they are not reaped when empty and the sequences go
+        // on.
         for resource in 0..RESOURCES {
             ensemble.create(&path(resource), b"").await;
         }
@@ -150,7 +152,7 @@ on_every_ensemble! {
         }
     }
 
-    /// Two sets that conflict on one path only are served in the order of their nodes there.
+    /// Two sets that conflict on only one path are granted in the order of their nodes there.
     async fn sets_that_share_one_path_are_served_first_come_first_served(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let shared = InterProcessMutex::new(&session, &path(0)).unwrap();

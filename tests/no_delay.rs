@@ -1,5 +1,5 @@
-//! Requests that leave together do leave together: no second one waits for the reply to the first,
-//! as Nagle's algorithm lets it.
+//! Requests that are sent together also leave together: none waits for the reply to an earlier one,
+//! as it would under Nagle's algorithm.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -32,12 +32,13 @@ use zookeeper_recipes::{InterProcessMutex, Session};
 use crate::log::Log;
 
 const PATH: &str = "/locks/orders";
-/// Of a try to see the order of two requests.
+/// The number of tries to observe the order of two requests.
 const TRIES: usize = 40;
-/// Long enough for a busy machine between two writes, shorter together than the 40 ms after which
-/// the kernel acknowledges what the proxy has not answered yet, which ends Nagle's wait too.
+/// Long enough for a busy machine between two writes. Both ways together are shorter than 40 ms.
+/// After that time the kernel acknowledges what the proxy has not answered yet, which also ends the
+/// wait of Nagle's algorithm.
 const EACH_WAY: Duration = Duration::from_millis(15);
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn proxied(each_way: Duration) -> (ZooKeeperServer, FaultProxy) {
@@ -47,7 +48,7 @@ async fn proxied(each_way: Duration) -> (ZooKeeperServer, FaultProxy) {
     (server, proxy)
 }
 
-/// Waits until what is set on connections to the probe's peer has been set on the probe.
+/// Waits until the option of connections to the probe's peer is also set on the probe.
 async fn until_set(probe: &TcpStream) {
     let set = async {
         while !probe.nodelay().unwrap() {
@@ -59,12 +60,12 @@ async fn until_set(probe: &TcpStream) {
         .expect("TCP_NODELAY is not set");
 }
 
-/// Of so many acquires, in how many the list came by before the reply to the create went back.
+/// In how many of these acquires the list passed before the reply to the create returned.
 async fn sent_together(proxy: &FaultProxy, session: &Session) -> usize {
     let mut together = 0;
     for _ in 0..TRIES {
         proxy.clear_log();
-        // An object that is kept soon knows that nobody else comes, and does not list.
+        // A lock object that is kept soon knows that it is alone, and does not list.
         let lock = InterProcessMutex::new(session, PATH).unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
         let log = proxy.log();
@@ -85,7 +86,7 @@ async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
     let (_server, proxy) = proxied(EACH_WAY).await;
     let probe = TcpStream::connect(proxy.connect_string()).unwrap();
     let session = Session::connect(&proxy.connect_string()).await.unwrap();
-    // Makes the directory.
+    // This creates the directory.
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock);
@@ -124,7 +125,7 @@ async fn sockets_with_other_peers_are_left_alone() {
     let mut others = vec![TcpStream::connect(listener.local_addr().unwrap()).unwrap()];
     others.push(listener.accept().unwrap().0);
     let highest = others.iter().map(AsRawFd::as_raw_fd).max().unwrap();
-    // Looked at after them, as descriptors are listed in order.
+    // The probe must come after them in the list of descriptors, which is in order.
     let mut below = Vec::new();
     let probe = loop {
         let probe = TcpStream::connect(server.connect_string()).unwrap();
@@ -141,7 +142,7 @@ async fn sockets_with_other_peers_are_left_alone() {
     session.close().await;
 }
 
-/// Lines about the option that are more than details.
+/// Log lines about the option that are above the debug level.
 fn lines(log: &Log) -> Vec<String> {
     let text = log.text();
     let lines = text.lines().filter(|it| it.contains("TCP_NODELAY"));
@@ -149,10 +150,10 @@ fn lines(log: &Log) -> Vec<String> {
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// As default container profiles do without `CAP_SYS_PTRACE`; for this thread and those that it
-/// starts.
+/// Does what default container profiles do without `CAP_SYS_PTRACE`, for this thread and those that
+/// it starts.
 fn refuse_pidfd_getfd() {
-    /// The same on every architecture.
+    /// This number is the same on every architecture.
     const PIDFD_GETFD: i64 = 438;
     let filter = SeccompFilter::new(
         BTreeMap::from([(PIDFD_GETFD, Vec::new())]),
@@ -163,8 +164,8 @@ fn refuse_pidfd_getfd() {
     seccompiler::apply_filter(&BpfProgram::try_from(filter.unwrap()).unwrap()).unwrap();
 }
 
-/// Locks and unlocks over two sessions; says the median of an acquire, what was logged, and how
-/// many connections were in vain.
+/// Locks and unlocks over two sessions. Prints the median of an acquire, what was logged, and how
+/// many connections failed.
 #[test]
 #[ignore = "a process of another test"]
 fn process_that_locks() {

@@ -1,4 +1,4 @@
-//! The quickstart tells the same story in memory and on a real server.
+//! The quickstart prints the same story in memory and on a real server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use recipes_testing::ZooKeeperServer;
 
-/// Runs it as a user does; `cargo run` builds it first.
+/// Runs it as a user does. `cargo run` builds it first.
 fn quickstart(arguments: &[&str]) -> Output {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     Command::new(env!("CARGO"))
@@ -15,7 +15,7 @@ fn quickstart(arguments: &[&str]) -> Output {
         .args(["run", "--quiet", "--example", "quickstart", "--"])
         .args(arguments)
         .env_remove("ZOOKEEPER_CONNECT")
-        // Without them it would find no server, no Curator and no Java.
+        // With this environment it would find no server, no Curator and no Java.
         .env("ZOOKEEPER_HOME", "/nonexistent")
         .env("JAVA_HOME", "/nonexistent")
         .output()

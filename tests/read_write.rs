@@ -86,7 +86,7 @@ on_every_ensemble! {
         lock(&session).read_as(&other).await.unwrap().release().await.unwrap();
     }
 
-    /// Curator `testDowngrading`; both orders of release are good.
+    /// Curator `testDowngrading`. Both orders of release are right.
     async fn writer_that_reads_may_release_either_first(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         for writer_first in [true, false] {
@@ -133,7 +133,7 @@ on_every_ensemble! {
         ensemble.await_children(PATH, 2).await;
         reader.verify().await.unwrap();
         assert!(!queued.is_finished());
-        // Other readers queue behind that writer: nobody overtakes it.
+        // Other readers queue after that writer, so none overtakes it.
         assert!(lock(&here).try_read().await.unwrap().is_none());
         reader.release().await.unwrap();
         let writer = queued.await.unwrap().unwrap();
@@ -167,7 +167,7 @@ on_every_ensemble! {
         lock(&session).write().await.unwrap().release().await.unwrap();
     }
 
-    /// As Curator from 5.5.0 on makes it for a writer that reads.
+    /// Curator from 5.5.0 on creates such a reader for a writer that reads.
     async fn reader_beside_a_writer_of_others_is_respected(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let writer = lock(&session).write().await.unwrap();
@@ -214,7 +214,7 @@ on_every_ensemble! {
         ensemble.expire(&writing).await;
         let reader = waiter.await.unwrap().unwrap();
         assert_eq!(ensemble.read(&node).await, None);
-        // Sooner or later: an expiry by order gives it no time to learn of it before.
+        // It may take a while: an explicit expiry gives the writer no time to learn of it first.
         writer.lost().await;
         assert!(!writer.is_valid());
         assert!(writer.release().await.is_err());
@@ -240,7 +240,7 @@ on_every_ensemble! {
         let writer = lock(&session);
         let writer = tokio::spawn(async move { writer.write().await });
         ensemble.await_children(PATH, 4).await;
-        // Those that come later queue behind it, however many they are.
+        // Later ones queue after it, however many they are.
         let later: Vec<_> = (0..5)
             .map(|_| {
                 let reader = lock(&session);
@@ -345,7 +345,7 @@ async fn twenty_readers_behind_a_writer_hold_within_two_round_trips_of_its_relea
         .collect();
     let ensemble = TestEnsemble::Memory(ensemble);
     ensemble.await_children(PATH, 21).await;
-    // Their watches are set.
+    // Their watches are set by then.
     tokio::time::sleep(ROUND_TRIP * 5).await;
     let released = Instant::now();
     writer.release().await.unwrap();

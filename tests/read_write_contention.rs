@@ -18,7 +18,7 @@ const OPERATIONS: u32 = 2000;
 const SESSIONS: u32 = 8;
 const TASKS: u32 = 16;
 
-/// Judges visits without asking the lock.
+/// Judges visits independently of the lock.
 #[derive(Debug, Default)]
 struct Judge {
     readers: usize,
@@ -53,7 +53,7 @@ impl Judge {
         }
     }
 
-    /// Writers come exactly in their place; readers between two writers in any order.
+    /// Writers come exactly in their place. Readers between two writers come in any order.
     fn check_order(&self) {
         for (place, (sequence, _)) in self.admitted.iter().enumerate().filter(|(_, it)| it.1) {
             let (before, after) = self.admitted.split_at(place);

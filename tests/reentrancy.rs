@@ -1,4 +1,4 @@
-//! Who re-enters a lock, and who must not.
+//! Owners that re-enter a lock, and those that must not.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Notices two tasks inside at once, without asking the lock.
+/// Detects two tasks that hold at once, independently of the lock.
 #[derive(Clone, Debug, Default)]
 struct Room {
     inside: Arc<AtomicUsize>,
@@ -47,7 +47,7 @@ impl Room {
     }
 }
 
-/// Whether somebody else would have to wait.
+/// Whether another contender would have to wait.
 async fn is_held(session: &Session) -> bool {
     mutex(session).try_acquire().await.unwrap().is_none()
 }
@@ -216,12 +216,12 @@ on_every_ensemble! {
                             (ensemble.children(PATH).await.len() == 2).then_some(())
                         })
                         .await;
-                    // The first, which drives the attempt, is dropped here.
+                    // The first waiter, which drives the attempt, is dropped here.
                 }
                 let queued = ensemble.await_children(PATH, 2).await;
                 held.release().await.unwrap();
                 let guard: MutexGuard = second.await.unwrap();
-                // It goes on with the same node: the place in the queue is kept.
+                // The second goes on with the same node, so the place in the queue is kept.
                 let node = guard.members()[0].node_path.clone();
                 assert!(queued.iter().any(|name| node.ends_with(name.as_str())), "{node}");
                 guard.release().await.unwrap();
@@ -255,7 +255,7 @@ mod self_wait {
     use super::*;
     use crate::log::Log;
 
-    /// Waits so long for a lock that the first given task holds, and returns what was logged.
+    /// Waits this long for a lock that the first given task holds. Returns what was logged.
     async fn logged_while_waiting(waited: Duration, by_another_task: bool) -> String {
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()

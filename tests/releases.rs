@@ -1,5 +1,5 @@
-//! Locks of one session that are given up at the same time: their nodes go in few transactions, and
-//! each holder is told what became of its own.
+//! Locks of one session that are released at the same time. Their nodes are deleted in few
+//! transactions, and each holder learns the result for its own node.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,9 +15,9 @@ use zookeeper_recipes::{
 
 /// More than fit in one transaction.
 const LOCKS: usize = 100;
-/// Behind the one that goes alone.
+/// A guard after the first, whose delete is sent alone.
 const ODD_ONE: usize = 40;
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn directory(number: usize) -> String {
@@ -34,7 +34,6 @@ async fn held(session: &Session) -> Vec<MutexGuard> {
     acquired.into_iter().map(Result::unwrap).collect()
 }
 
-/// Releases all in one moment.
 async fn release(held: Vec<MutexGuard>) -> Vec<Result<(), ReleaseError>> {
     let released = join_all(held.into_iter().map(MutexGuard::release));
     timeout(PATIENCE, released).await.unwrap()
@@ -50,7 +49,7 @@ async fn await_free(ensemble: &TestEnsemble) {
 fn sent(held: Vec<MutexGuard>) -> Vec<BoxFuture<'static, Result<(), ReleaseError>>> {
     let mut released: Vec<_> = held.into_iter().map(|it| it.release().boxed()).collect();
     for released in &mut released {
-        // Where this thread was halted meanwhile, it may be over already.
+        // If this thread was halted meanwhile, the release may already be done.
         if let Some(over) = released.now_or_never() {
             *released = future::ready(over).boxed();
         }
@@ -120,7 +119,7 @@ on_every_ensemble! {
     async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let mut held = held(&session).await;
-        // The one that goes alone, and one behind it.
+        // The one that is sent alone, and one after it.
         let unpolled = sent(held.drain(..2).collect());
         for released in release(held).await {
             released.unwrap();
@@ -166,7 +165,7 @@ mod in_memory {
     async fn hundred_go_in_five_transactions() {
         let ensemble = MemoryEnsemble::new();
         let session = ensemble.session();
-        // One by one, each goes at once.
+        // Released one by one, each is sent at once.
         for guard in held(&session).await {
             ensemble.reset_requests();
             guard.release().await.unwrap();
@@ -195,7 +194,7 @@ mod in_memory {
         for released in release(held.into_iter().map(Result::unwrap).collect()).await {
             released.unwrap();
         }
-        // The last ones, which fill none, wait for one.
+        // The last ones, which do not fill a transaction, wait for one in flight.
         assert!(start.elapsed() <= 5 * LATENCY, "{:?}", start.elapsed());
     }
 
@@ -212,7 +211,7 @@ mod in_memory {
         for released in release(held.into_iter().map(Result::unwrap).collect()).await {
             released.unwrap();
         }
-        // 4 kB each: four fit in one of 16 KiB.
+        // 4 kB each, so four fit into 16 KiB.
         assert_eq!(changes(&ensemble), 1 + 31_usize.div_ceil(4));
     }
 
@@ -241,7 +240,7 @@ mod in_memory {
         let session = ensemble.session();
         let held = held(&session).await;
         let released = sent(held);
-        // Till the queue has sent what it can.
+        // Until the queue has sent what it can.
         sleep(latency / 2).await;
         assert!(ensemble.expire(session.session_id().unwrap()));
         for released in timeout(PATIENCE, join_all(released)).await.unwrap() {

@@ -1,6 +1,6 @@
-//! What users of other lock libraries have reported, as far as no other file tries it.
+//! Defects that users of other lock libraries have reported, unless another file tests them.
 //!
-//! In memory, where a test chooses the moment. The reports are named at each test.
+//! The tests run in memory, where they choose the moment. Each test names its reports.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,14 +24,14 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Lets so many things happen.
+/// Lets this many things happen.
 async fn pass(steps: usize) {
     for _ in 0..steps {
         tokio::task::yield_now().await;
     }
 }
 
-/// A holder that keeps everybody out, and a waiter of one kind.
+/// A holder that excludes all others, and a waiter of one kind.
 type Pair = fn(&Session, &Session) -> (Box<dyn DistributedLock>, Box<dyn DistributedLock>);
 
 const PAIRS: [(&str, Pair); 3] = [
@@ -85,7 +85,7 @@ async fn waiter_that_expires_while_it_is_granted_has_no_valid_guard_without_a_no
             if expires_first {
                 check_valid(&ensemble, &granted, &case);
             }
-            // One that was granted before it expired learns of it.
+            // A waiter that was granted before it expired learns of it.
             tokio::time::sleep(PATIENCE).await;
             check_valid(&ensemble, &granted, &case);
             drop(granted);
@@ -94,7 +94,7 @@ async fn waiter_that_expires_while_it_is_granted_has_no_valid_guard_without_a_no
     }
 }
 
-/// A guard that says so holds a node.
+/// A guard that reports to be valid has a node.
 fn check_valid(ensemble: &MemoryEnsemble, guard: &LockGuard, case: &str) {
     let node = &guard.members()[0].node_path;
     assert_eq!(guard.is_valid(), ensemble.exists(node), "{case}");
@@ -125,7 +125,7 @@ async fn create_whose_search_is_lost_too_leaves_one_node() {
     }
 }
 
-/// etcd#22082: the retry of an old release must not delete the lock that was acquired since.
+/// etcd#22082: the retry of an old release must not delete a lock that was acquired since.
 #[tokio::test(start_paused = true)]
 async fn release_that_is_pursued_spares_the_lock_that_was_acquired_since() {
     for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
@@ -142,7 +142,7 @@ async fn release_that_is_pursued_spares_the_lock_that_was_acquired_since() {
     }
 }
 
-/// CURATOR-205: a clean-up that fails goes on after the acquire has been given up.
+/// CURATOR-205: a clean-up that fails goes on after the acquire was dropped.
 #[tokio::test(start_paused = true)]
 async fn dropped_waiter_whose_deletes_are_lost_again_and_again_leaves_nothing() {
     for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
@@ -162,7 +162,7 @@ async fn dropped_waiter_whose_deletes_are_lost_again_and_again_leaves_nothing() 
     }
 }
 
-/// zk-ruby#49, aiozk#34: time-outs that come together.
+/// zk-ruby#49, aiozk#34: timeouts that occur together.
 #[tokio::test(start_paused = true)]
 async fn fifty_waiters_that_time_out_together_leave_the_lock_usable() {
     let ensemble = MemoryEnsemble::new();
@@ -186,7 +186,7 @@ async fn fifty_waiters_that_time_out_together_leave_the_lock_usable() {
     next.unwrap().release().await.unwrap();
 }
 
-/// CURATOR-41: what fails in the clean-up does not hide what failed first.
+/// CURATOR-41: an error in the clean-up does not hide the first error.
 #[tokio::test(start_paused = true)]
 async fn first_error_is_told_where_the_clean_up_fails_too() {
     let ensemble = MemoryEnsemble::new();

@@ -1,4 +1,4 @@
-//! Requests to give a lock up: who is told of them, and when.
+//! Requests to give a lock up: which holders are notified, and when.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,13 +41,11 @@ async fn told(guard: &LockGuard) {
     assert!(requested.is_ok(), "nobody tells of the request");
 }
 
-/// Waits until exactly so many watches are set.
 async fn watched(ensemble: &TestEnsemble, count: usize) {
     let watches = async || (ensemble.watch_count().await == count).then_some(());
     ensemble.until("watches", watches).await;
 }
 
-/// Whoever is last in the queue.
 async fn last(lock: &InterProcessMutex) -> Participant {
     lock.participants().await.unwrap().pop().unwrap()
 }
@@ -64,7 +62,7 @@ on_every_ensemble! {
         assert!(participant.revoke(&waiting).await.unwrap());
         assert_eq!(ensemble.read(&participant.path).await.unwrap().0, REQUEST);
         told(&held).await;
-        // It was only asked.
+        // It was only requested.
         assert!(held.is_valid() && !waiter.is_finished());
         held.release().await.unwrap();
         let granted = waiter.await.unwrap().unwrap();
@@ -92,7 +90,7 @@ on_every_ensemble! {
         ensemble.set(&node(&held), REQUEST).await;
         watched(&ensemble, 1).await;
         told(&held).await;
-        // What is written over it does not take it back.
+        // Other data that is written over the request does not take it back.
         ensemble.set(&node(&held), b"anything").await;
         held.verify().await.unwrap();
         told(&held).await;
@@ -110,7 +108,7 @@ on_every_ensemble! {
         ensemble.await_children(PATH, 2).await;
         watched(&ensemble, 3).await;
         assert!(last(&lock).await.revoke(&holding).await.unwrap());
-        // It looks and watches again; what is written then is what its watch tells of.
+        // It reads and watches again. Its watch reports what is written then.
         watched(&ensemble, 3).await;
         ensemble.set(&last(&lock).await.path, b"anything").await;
         watched(&ensemble, 3).await;
@@ -160,7 +158,7 @@ on_every_ensemble! {
         told(&held).await;
         held.release().await.unwrap();
         assert!(poll!(unpolled.as_mut()).is_pending());
-        // The next hold has nothing to do with it.
+        // The request does not concern the next hold.
         let next = lock.acquire().await.unwrap();
         let mut requested = pin!(next.revocation_requested());
         assert!(poll!(requested.as_mut()).is_pending());

@@ -1,6 +1,6 @@
 //! Options of TLS and SASL come with the features, without a dependency on the client.
 //!
-//! Whoever names them through another version of the client has other types.
+//! A caller that takes them from another version of the client has other types.
 
 #![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -31,7 +31,7 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
         matches!(refused, ConnectError::TimedOut { .. }),
         "{refused}"
     );
-    // Unless it is asked for.
+    // Unless encryption is requested.
     let plain = format!("tcp://{}", server.connect_string());
     let patient = Session::builder().tls(tls);
     patient.connect(&plain).await.unwrap().close().await;

@@ -1,4 +1,4 @@
-//! What becomes of locks when the session, the server or the node goes away.
+//! What happens to locks when the session, the server or the node goes away.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn node(name: &str) -> String {
     format!("{PATH}/{name}")
 }
 
-/// Expired by order, so that the deletion of the node may be told before the end of the session.
+/// Expired explicitly, so news of the node's deletion may arrive before the end of the session.
 fn assert_expired(reason: LostReason) {
     let is_expired = matches!(reason, LostReason::SessionExpired | LostReason::NodeRemoved);
     assert!(is_expired, "{reason}");
@@ -80,14 +80,14 @@ on_every_ensemble! {
         let granted = waiter.await.unwrap().unwrap();
         assert!(granted.fencing_token() > held.fencing_token());
 
-        // While a guard of it lives, the owner is not let in as if nothing had happened.
+        // While a guard of it exists, the owner is not granted as if nothing had happened.
         let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
         assert!(matches!(again, AcquireError::Lost(_)), "{again}");
         assert!(held.reenter().is_err());
         let released = held.release().await.unwrap_err();
         assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
 
-        // After the last one it starts anew.
+        // After the last guard is gone, it starts again.
         granted.release().await.unwrap();
         mutex(&holding).acquire_as(&owner).await.unwrap().release().await.unwrap();
     }
@@ -109,7 +109,7 @@ on_every_ensemble! {
                 matches!(&released, ReleaseError::Lost(lost) if lost.reason == LostReason::NodeRemoved)
             );
         }
-        // The session itself is well.
+        // The session itself is healthy.
         mutex(&session).acquire().await.unwrap().release().await.unwrap();
     }
 
@@ -144,7 +144,7 @@ on_every_ensemble! {
             })
             .await;
         held.release().await.unwrap();
-        // The one that lost its place is behind now.
+        // The contender that lost its place is second in the queue now.
         let granted = second.await.unwrap().unwrap();
         assert!(!first.is_finished());
         granted.release().await.unwrap();
@@ -170,7 +170,7 @@ on_every_ensemble! {
             health.changed().await;
         }
         held.verify().await.unwrap();
-        // Verified, though the connection may have come and gone once more meanwhile.
+        // It is verified, although the connection may have broken and come back once more.
         let is_held = async || (held.state() == GuardState::Held).then_some(());
         ensemble.until("held again", is_held).await;
         assert_eq!(ensemble.children(PATH).await, before);
@@ -203,13 +203,13 @@ on_every_ensemble! {
     }
 }
 
-/// Sessions that the ensemble gives up after two seconds.
+/// Sessions that the ensemble expires after two seconds.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A holder that hears nothing from the ensemble gives the lock up in time, and for good.
+/// A holder without contact to the ensemble gives the lock up in time, and for good.
 async fn holder_gives_up_in_time(ensemble: &TestEnsemble, session: &Session) {
     let held = mutex(session).acquire().await.unwrap();
-    // The heartbeat runs: the deadline moves on without anything else being asked.
+    // The heartbeat moves the deadline on without any other request.
     let lost = held.lost();
     assert!(tokio::time::timeout(SHORT * 2, lost).await.is_err());
     assert_eq!(held.state(), GuardState::Held);
@@ -256,8 +256,8 @@ async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
     holder_gives_up_in_time(&ensemble, &session).await;
 }
 
-/// The ensemble still lists the node of a session that its client has given up: to be granted on it
-/// is to lose the lock unnoticed when the ensemble expires that session.
+/// The ensemble still lists the node of a session that its client has given up. If the waiter were
+/// granted on that node, it would lose the lock unnoticed when the ensemble expires that session.
 #[tokio::test(start_paused = true)]
 async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
     let memory = MemoryEnsemble::new();
@@ -268,7 +268,7 @@ async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
     let waiter = tokio::spawn(async move { lock.acquire().await });
     let queue = by_sequence(ensemble.await_children(PATH, 2).await);
     let old_session = waiting.session_id().unwrap();
-    // Nobody but the ensemble can remove the old node.
+    // Only the ensemble can remove the old node.
     memory.deny(&node(&queue[1]), Operation::Delete);
 
     memory.end_client(old_session, EndReason::Expired);
@@ -281,9 +281,9 @@ async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
     assert_eq!(granted.members()[0].node_path, node(&queue[2]));
 }
 
-/// After an outage that was longer than its session, a waiter may still find its old node listed:
-/// the ensemble gives every session its full time again. Curator takes the lock with it (`LockInternals`
-/// of 5.4), and loses it when the old session expires.
+/// After an outage that was longer than its session, a waiter may still find its old node listed,
+/// because the ensemble gives every session its full timeout again. Curator acquires the lock with
+/// that node (`LockInternals` of 5.4), and loses it when the old session expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;

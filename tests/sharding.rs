@@ -18,7 +18,7 @@ use zookeeper_recipes::{
 
 const ROOT: &str = "/by-key";
 const NAMES: [&str; 3] = ["locks-1", "locks-2", "locks-3"];
-/// The first and the last are on the first of two shards, the one between them on the second.
+/// The first and the last key are on the first of two shards, the middle one on the second.
 const KEYS: [&str; 3] = ["a", "c", "e"];
 /// Keys with their shard of three, and of two.
 const GOLDEN: [(&str, &str, &str); 8] = [
@@ -31,10 +31,9 @@ const GOLDEN: [(&str, &str, &str); 8] = [
     ("日本語", "locks-1", "locks-1"),
     ("nul \0 and del \u{7f}", "locks-3", "locks-1"),
 ];
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Another ensemble of the same sort.
 async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
     match ensemble {
         TestEnsemble::Memory(_) => TestEnsemble::in_memory(),
@@ -42,7 +41,7 @@ async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
     }
 }
 
-/// A factory in a process of its own, as it were.
+/// A factory with sessions of its own, as in another process.
 async fn factory(ensembles: &[&TestEnsemble]) -> LockFactory {
     let mut sessions = Vec::new();
     for ensemble in ensembles {
@@ -51,7 +50,7 @@ async fn factory(ensembles: &[&TestEnsemble]) -> LockFactory {
     LockFactory::sharded(NAMES.into_iter().zip(&sessions), ROOT).unwrap()
 }
 
-/// Says where keys belong, without an ensemble to hold them.
+/// Places keys, without ensembles that could hold them.
 fn placing(names: &[String]) -> LockFactory {
     let session = MemoryEnsemble::new().session();
     let shards = names.iter().map(|name| (name, &session));
@@ -72,7 +71,7 @@ fn path(key: &str) -> String {
     format!("{ROOT}/{key}")
 }
 
-/// How many nodes each key has on either.
+/// How many nodes each key has on each ensemble.
 async fn nodes(ensembles: [&TestEnsemble; 2]) -> BTreeMap<&'static str, [usize; 2]> {
     let mut nodes = BTreeMap::new();
     for key in KEYS {
@@ -89,7 +88,7 @@ on_every_ensemble! {
     async fn key_is_one_lock_for_all_who_name_the_ensembles_alike(first: TestEnsemble) {
         let second = another(&first).await;
         let here = factory(&[&first, &second]).await;
-        // The same names in another order, and sessions of its own.
+        // The same names in another order, with sessions of its own.
         let (one, two) = (first.session().await, second.session().await);
         let there = LockFactory::sharded([(NAMES[1], &two), (NAMES[0], &one)], ROOT).unwrap();
         for key in KEYS {
@@ -175,8 +174,8 @@ on_every_ensemble! {
         done.into_iter().for_each(Result::unwrap);
     }
 
-    /// The way from one list to another that `docs/scaling.md` shows: who holds both excludes those
-    /// who know one of them only.
+    /// The migration from one list to another that `docs/scaling.md` describes. A process that
+    /// holds both locks excludes those that know only one of the lists.
     async fn keys_move_to_a_new_shard_without_a_stop(first: TestEnsemble) {
         let second = another(&first).await;
         let (old, new) = (factory(&[&first]).await, factory(&[&first, &second]).await);
@@ -217,7 +216,7 @@ async fn keys_choose_their_shards_for_ever() {
 
 #[tokio::test]
 async fn keys_are_spread_evenly() {
-    // Exceeded by chance once in 10,000 times, where keys fall like dice.
+    // If keys are spread at random, chance exceeds this once in 10,000 times.
     for (shards, chi_square_max) in [(2, 15.1), (3, 18.4), (5, 23.5), (8, 29.9), (16, 44.3)] {
         let names = names(shards);
         let factory = placing(&names);
@@ -249,7 +248,7 @@ async fn a_new_shard_takes_its_part_and_moves_nothing_else() {
                 .iter()
                 .all(|key| after.shard_of(key) == Some(&newcomer))
         );
-        // And if it goes again, its keys alone move: that is the same, read backwards.
+        // If the shard is removed again, only its keys move: that is the same, read backwards.
         let (all, share) = (keys().count() as f64, 1.0 / (shards as f64 + 1.0));
         let deviation = (all * share * (1.0 - share)).sqrt();
         let off = (moved.len() as f64 - all * share).abs() / deviation;

@@ -1,4 +1,4 @@
-//! What a trace shows of a lock.
+//! What a trace shows about a lock.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ struct Span {
     parent: Option<&'static str>,
     follows: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
-    /// How many spans had closed when it did.
+    /// How many spans had closed when this one did.
     closed: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Trace {
         };
         attributes.record(&mut seen);
         let mut spans = self.0.lock().unwrap();
-        // The registry uses its ids again.
+        // The registry reuses its ids.
         let key = spans.len() as u64;
         span.extensions_mut().insert(key);
         spans.insert(key, seen);
@@ -139,7 +139,7 @@ async fn trace_of_two_contenders_tells_who_waited_for_whom_and_how_long_each_hel
     assert!(first_node.node_path.ends_with(&wait.fields["predecessor"]));
     assert!(wait.closed < waited_for.closed, "{wait:?}, {waited_for:?}");
 
-    // Both would keep whatever they are children of open.
+    // Both would keep their parent spans open.
     let [held, holds] = <[Span; 2]>::try_from(trace.spans("hold")).unwrap();
     for (hold, node) in [(&held, &first_node), (&holds, &second_node)] {
         assert_eq!((hold.parent, hold.follows), (None, Some("acquire")));

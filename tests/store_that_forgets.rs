@@ -1,4 +1,4 @@
-//! An ensemble that lost its data numbers its transactions from below, and so its fencing tokens.
+//! An ensemble that lost its data counts transactions from the start, and so its fencing tokens.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Work that there is no end of, or very much of at once: it must not become requests.
+//! Endless work, or very much of it at once, which must not become a storm of requests.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,10 +25,10 @@ use zookeeper_recipes::{
 use crate::log::Log;
 
 const PATH: &str = "/locks/orders";
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is logged on this thread, as long as the second is there.
+/// Collects what is logged on this thread, as long as the second value exists.
 fn logging() -> (Log, DefaultGuard) {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
@@ -86,13 +86,13 @@ mod nodes_that_may_not_be_read {
         );
         assert_said_once(&log);
         assert_eq!(held.state(), GuardState::Held);
-        // What goes is noticed as soon as it may be.
+        // A node that disappears is noticed as soon as it may be read.
         memory.allow_all();
         memory.delete(&held.members().remove(0).node_path).unwrap();
         timeout(PATIENCE, held.lost()).await.unwrap();
     }
 
-    /// However often the lock is taken, and by whom.
+    /// This holds however often the lock is acquired, and by which sessions.
     #[tokio::test(start_paused = true)]
     async fn of_one_lock_are_looked_at_now_and_then_and_spoken_of_once_in_memory() {
         let (log, _logging) = logging();
@@ -104,7 +104,7 @@ mod nodes_that_may_not_be_read {
         let mut looks = 0;
         for _ in 0..60 {
             let held = [lock.read().await.unwrap(), lock.read().await.unwrap()];
-            // Longer than what costs no watch.
+            // Longer than a hold that costs no watch.
             sleep(Duration::from_millis(700)).await;
             drop(held);
             sleep(Duration::from_millis(300)).await;
@@ -117,10 +117,10 @@ mod nodes_that_may_not_be_read {
         assert_said_once(&log);
     }
 
-    /// On one thread, whose log it is.
+    /// On one thread, which logs to the test.
     #[tokio::test]
     async fn are_looked_at_now_and_then_and_spoken_of_once_on_a_real_server() {
-        // Part of a minute.
+        // A part of a minute.
         const WATCHED_FOR: Duration = Duration::from_secs(15);
         let (log, _logging) = logging();
         let server = ZooKeeperServer::start().await.unwrap();
@@ -165,7 +165,7 @@ mod guards_of_a_session_that_has_expired {
         held.into_iter().map(Result::unwrap).collect()
     }
 
-    /// Until what is done for the guards is behind us: requests of a session keep their order.
+    /// Returns after the work for the guards is done: requests of a session keep their order.
     async fn lose(session: &Session, held: Vec<MutexGuard>) {
         let lost = join_all(held.iter().map(|guard| guard.lost()));
         timeout(PATIENCE, lost).await.unwrap();
@@ -204,7 +204,7 @@ mod guards_of_a_session_that_has_expired {
         proxy.clear_log();
         server.expire(session.session_id().unwrap()).await.unwrap();
         lose(&session, held).await;
-        // What the clean-up sends later it sends at once, with a pause of less than a second.
+        // All further requests of the clean-up come soon, with pauses of less than a second.
         sleep(Duration::from_secs(3)).await;
         let requests = proxy.log().iter().filter(|it| is_request(it)).count();
         println!("{requests} requests");

@@ -1,4 +1,4 @@
-//! What a holder and a waiter may believe after a time without a connection.
+//! What a holder and a waiter may conclude after a time without a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,7 @@ async fn holder_that_was_cut_off_is_verified_without_being_asked() {
     let ensemble = TestEnsemble::Memory(memory.clone());
     let session = memory.session();
     let held = mutex(&session).acquire().await.unwrap();
-    // From then on nothing but the reconnection is a reason to look at the node.
+    // From then on only the reconnection makes the session read the node.
     let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
     ensemble.until("own watch", is_watched).await;
     let id = session.session_id().unwrap();
@@ -36,7 +36,7 @@ async fn holder_that_was_cut_off_is_verified_without_being_asked() {
     ensemble.until("held again", is_held).await;
 }
 
-/// Those who need time to stop go by it: a silent connection looks like one that is up.
+/// Holders that need time to stop rely on it: a silent connection looks like one that is up.
 #[tokio::test(start_paused = true)]
 async fn loss_of_a_silent_ensemble_comes_when_it_was_foreseen() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
@@ -56,7 +56,7 @@ async fn loss_of_a_silent_ensemble_comes_when_it_was_foreseen() {
     assert_eq!(held.valid_until(), None);
 }
 
-/// Nobody but the late answer has looked at the clock since the deadline passed.
+/// Only the late answer has made the session check the clock since the deadline passed.
 #[tokio::test(start_paused = true)]
 async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
@@ -68,7 +68,7 @@ async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
     let mut verified = pin!(held.verify());
     assert!(poll!(verified.as_mut()).is_pending());
     memory.reconnect(id);
-    // One poll moves the clock, and lets nobody else run.
+    // One poll moves the clock, and lets no other task run.
     let mut late = pin!(tokio::time::advance(SHORT / 5));
     assert!(poll!(late.as_mut()).is_pending());
     let lost = verified.await.unwrap_err();
@@ -76,7 +76,7 @@ async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
     assert!(!held.is_valid());
 }
 
-/// The news of the deletion comes before any heartbeat is answered.
+/// The news of the deletion arrives before any heartbeat is answered.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT);
@@ -101,8 +101,8 @@ async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
     assert!(granted.is_valid(), "{:?}", granted.state());
 }
 
-/// What the grant rests on was sent more than half a session timeout ago, as was all that has been
-/// answered since.
+/// The request on which the grant rests was sent more than half a session timeout ago. So were all
+/// others that have been answered since.
 #[tokio::test(start_paused = true)]
 async fn grant_that_comes_after_its_deadline_is_confirmed_and_keeps_its_node() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT);
@@ -123,7 +123,7 @@ async fn grant_that_comes_after_its_deadline_is_confirmed_and_keeps_its_node() {
     });
     let mut acquire = pin!(lock.acquire());
     assert!(poll!(acquire.as_mut()).is_pending());
-    // The heartbeat that comes behind it is as late.
+    // The heartbeat after it is as late.
     tokio::time::sleep(SHORT / 5).await;
     assert_eq!(memory.request_count(Operation::Sync), 1);
     memory.set_faults(Faults::default());

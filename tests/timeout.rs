@@ -1,4 +1,4 @@
-//! How long an acquire waits, and what it leaves.
+//! How long an acquire waits, and what it leaves behind.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Times out so often, and returns the median time that it took.
+/// Times out this many times, and returns the median time that it took.
 async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Duration {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
@@ -48,7 +48,7 @@ on_every_ensemble! {
 
         let waiter = mutex(&waiting);
         waiter.acquire_timeout(Duration::from_millis(100)).await.unwrap_err();
-        // What this session sees from now on is without it.
+        // What this session sees from now on does not contain it.
         assert_eq!(waiter.participants().await.unwrap().len(), 1);
         let took = median_of_time_outs(&waiter, 5).await;
         assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
@@ -65,7 +65,7 @@ on_every_ensemble! {
         let took = median_of_time_outs(&waiter, 3).await;
         assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
         ensemble.start_again().await;
-        // What was asked for while the server was down is cleaned up, sooner or later.
+        // Requests that were made while the server was down are cleaned up, sooner or later.
         match held.release().await {
             Ok(()) | Err(ReleaseError::Pending { .. } | ReleaseError::Lost(_)) => {}
             Err(error) => panic!("{error}"),

@@ -1,5 +1,6 @@
-//! A lock that one session has had for itself for a while: its nodes' numbers tell that nobody came
-//! in between, and no listing is needed. What somebody else does must still be seen.
+//! A lock that only one session has used for a while. The numbers of its nodes prove that no other
+//! node was made in between, so no listing is needed. The actions of other clients must still be
+//! noticed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +23,7 @@ const PATH: &str = "/locks/orders";
 const OTHER: &str = "/locks/stock";
 /// Long enough that a busy machine loses no session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
-/// After so many cycles nobody lists any more.
+/// After this many cycles there are no more lists.
 const CYCLES: usize = 12;
 
 fn mutex(session: &Session) -> InterProcessMutex {
@@ -48,7 +49,7 @@ async fn cycles(lock: &dyn DistributedLock) {
     }
 }
 
-/// A contender that must not be granted before somebody else has left.
+/// A contender that must not be granted before another one has left.
 struct Contender {
     session: Session,
     may_be_granted: Arc<AtomicBool>,
@@ -74,7 +75,7 @@ impl Contender {
     /// Once both are in the queue and the contender has had its answers, the other one leaves.
     async fn outwaits(self, ensemble: &TestEnsemble, leave: impl Future) {
         ensemble.await_children(PATH, 2).await;
-        // Answered behind what the contender has asked until then.
+        // Answered after all earlier requests of the contender.
         for _ in 0..4 {
             self.session.read(PATH).await.unwrap();
             ensemble.let_something_happen().await;
@@ -129,7 +130,7 @@ on_every_ensemble! {
 
     async fn stranger_that_comes_to_be_ahead_is_waited_for(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        // Behind the numbers of all our cycles and ahead of the next.
+        // After the numbers of all our cycles, and ahead of the next.
         let stranger = format!("{PATH}/lock-{CYCLES:010}a");
         ensemble.create(&stranger, b"").await;
         let lock = mutex(&session);
@@ -140,7 +141,8 @@ on_every_ensemble! {
     async fn watch_on_the_directory_goes_with_the_last_handle(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let lock = mutex(&session);
-        // A cycle that is slow has a watch on its node, and ends the run that is worth one on the directory.
+        // A slow cycle watches its node, and ends the run of cycles that justifies a watch on the
+        // directory.
         ensemble.until("one watch", async || {
             cycles(&lock).await;
             (ensemble.watch_count().await == 1).then_some(())
@@ -164,7 +166,7 @@ on_every_ensemble! {
         ensemble.create(PATH, b"").await;
         cycles(&lock).await;
         ensemble.expire(&ours).await;
-        // While nobody of ours was there to be told.
+        // While we have no session that could be notified.
         make_anew(&ensemble).await;
         let held = same_number_again(&other).await;
         Contender::start(&ours, lock).outwaits(&ensemble, release(held)).await;
@@ -175,14 +177,14 @@ async fn release(held: MutexGuard) {
     held.release().await.unwrap();
 }
 
-/// Not a container, which might be reaped at any moment.
+/// Re-creates the directory, but not as a container, which might be reaped at any moment.
 async fn make_anew(ensemble: &TestEnsemble) {
     ensemble.delete(PATH).await;
     ensemble.create(PATH, b"").await;
 }
 
-/// Holds the lock of a new directory, with the number that the old one would have given next but
-/// for one; that one comes next.
+/// Holds the lock of a re-created directory by the number before the one that the old directory
+/// would have given next. The next contender gets that one.
 async fn same_number_again(lock: &InterProcessMutex) -> MutexGuard {
     for _ in 1..CYCLES {
         cycle(lock).await;
@@ -197,7 +199,7 @@ async fn same_number_again(lock: &InterProcessMutex) -> MutexGuard {
     held
 }
 
-/// As [`directory_made_anew_is_not_the_one_that_was_vacant`], but nobody can be told of it.
+/// As [`directory_made_anew_is_not_the_one_that_was_vacant`], but no watch can report it.
 #[tokio::test(start_paused = true)]
 async fn directory_made_anew_while_cut_off_is_not_the_one_that_was_vacant_in_memory() {
     let memory = MemoryEnsemble::new();
@@ -234,7 +236,6 @@ async fn directory_made_anew_while_cut_off_is_not_the_one_that_was_vacant_on_a_r
     assert_eq!(ours.epoch(), 1, "the session lives");
 }
 
-/// Of the requests of some cycles, how many were lists.
 async fn lists(ensemble: &MemoryEnsemble, lock: &dyn DistributedLock) -> usize {
     ensemble.reset_requests();
     cycles(lock).await;
@@ -257,14 +258,14 @@ async fn lock_of_one_session_is_listed_for_a_while_and_then_no_more() {
 async fn sessions_that_alternate_list_each_time_and_need_no_second_round_trip() {
     let ensemble = MemoryEnsemble::new();
     let (lock, other) = (mutex(&ensemble.session()), mutex(&ensemble.session()));
-    // Makes the directory.
+    // This creates the directory.
     cycle(&other).await;
     ensemble.reset_requests();
     for _ in 0..CYCLES {
         cycle(&lock).await;
         cycle(&other).await;
     }
-    // Each in the flush of its create, as none seemed to be alone.
+    // Each in the flush of its create, because no session seemed to be alone.
     assert_eq!(ensemble.request_count(Operation::List), 2 * CYCLES);
     assert_eq!(ensemble.request_count(Operation::Watch), 0);
 }
@@ -295,7 +296,7 @@ async fn node_whose_deletion_is_not_known_of_is_looked_for() {
     assert_eq!(ensemble.request_count(Operation::List), 1);
 }
 
-/// The node is gone either way, but with the directory that it was in.
+/// The node is gone either way, but here its directory was deleted as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_next_on_a_real_server()
  {
@@ -303,7 +304,7 @@ async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_
     let theirs = ensemble.session().await;
     let (lock, other) = (mutex(&ours), mutex(&theirs));
     ensemble.create(PATH, b"").await;
-    // From one cycle before the directory is watched to some behind.
+    // From one cycle before the directory is watched to some after it.
     for before in 7..CYCLES {
         for _ in 1..before {
             cycle(&lock).await;
@@ -326,7 +327,7 @@ async fn release_of_a_node_that_went_with_its_directory_tells_nothing_about_the_
     }
 }
 
-/// A client that has more to watch again than a request holds (128 KiB) never gets back.
+/// A client that has more to watch again than a request holds (128 KiB) can never reconnect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_with_many_locks_for_itself_survives_a_reconnect_on_a_real_server() {
     let (_ensemble, proxy, session) = proxied().await;

@@ -1,4 +1,4 @@
-//! The ZooKeeper client that this library uses: its own lock, and the least that a lock can cost.
+//! Sides that use this library's ZooKeeper client: its own lock, and the least cost of a lock.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,17 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, LockOptions, Loc
 
 use super::work::{Contender, Place, Work, cycles, each, together};
 
-/// As long as what this library writes into a node.
+/// As long as the data that this library writes into a node.
 const DATA: [u8; 64] = [b'-'; 64];
 /// As long as the name that Curator and this library give to a node.
 const NAME: &str = "_c_00000000-0000-0000-0000-000000000000-lock-";
 
-/// By the server that they are connected to; they stay for all measurements.
+/// Clients by the server that they are connected to. They stay connected for all measurements.
 #[derive(Default)]
 pub(crate) struct Clients(HashMap<String, Vec<Client>>);
 
 impl Clients {
-    /// The first so many clients of that server.
+    /// Returns this many clients of that server.
     pub(crate) async fn get(&mut self, at: &str, count: usize) -> &[Client] {
         let clients = self.0.entry(at.to_owned()).or_default();
         while clients.len() < count {
@@ -30,7 +30,7 @@ fn directory() -> CreateOptions<'static> {
     CreateMode::Container.with_acls(Acls::anyone_all())
 }
 
-/// `Client::lock`.
+/// The side that uses `Client::lock`.
 #[derive(Default)]
 pub(crate) struct BuiltIn(Clients);
 
@@ -60,7 +60,7 @@ struct ItsLock {
 }
 
 impl Contender for ItsLock {
-    /// The lock's node.
+    /// The path of the lock's node.
     type Held = String;
 
     async fn take(&mut self) -> String {
@@ -69,7 +69,7 @@ impl Contender for ItsLock {
         let options = options.with_ancestor_options(directory()).unwrap();
         let held = self.client.lock(prefix, &DATA, options).await.unwrap();
         let node = held.lock_path().to_owned();
-        // Dropped, it deletes the node in the background, and nobody can wait for that.
+        // Dropping it would delete the node in the background, and no code can wait for that.
         std::mem::forget(held);
         node
     }
@@ -79,7 +79,7 @@ impl Contender for ItsLock {
     }
 }
 
-/// A create and a delete, by which nobody knows who is first.
+/// The side that only creates and deletes a node, without finding out whether it is first.
 #[derive(Default)]
 pub(crate) struct Raw(Clients);
 

@@ -1,4 +1,4 @@
-//! Where and how a run was made.
+//! The conditions of a run: when, where and how it was made.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::options::Options;
 use super::side::Sides;
 use super::stage::Stage;
 
-/// In words, each with what it is about.
+/// Lines of text, each with its subject.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) lines: Vec<(&'static str, String)>,
@@ -68,7 +68,7 @@ impl Conditions {
         }
     }
 
-    /// Since the run began.
+    /// Seconds since the run began.
     pub(crate) fn seconds(&self) -> u64 {
         self.started.elapsed().as_secs()
     }
@@ -81,7 +81,7 @@ impl Conditions {
     }
 }
 
-/// The first line that a program prints.
+/// The first line of a program's output.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
@@ -104,7 +104,7 @@ fn machine() -> String {
     format!("{cores} cores of {model}, {} GiB", kib >> 20)
 }
 
-/// What others did on the machine, and this.
+/// The load of the machine, by this run and by other programs.
 fn load() -> String {
     let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let minutes: Vec<_> = loads.split(' ').take(3).collect();

@@ -1,4 +1,4 @@
-//! What an operation asks of the server, which no machine changes.
+//! The cost of an operation in requests, which does not depend on the machine.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::stage::{Stage, Way};
 /// Long enough for hundreds of operations.
 pub(crate) const LENGTH: Duration = Duration::from_millis(300);
 
-/// For each operation of one case.
+/// What each operation of one case costs a side, on average.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) case: String,
@@ -24,7 +24,7 @@ pub(crate) struct Counts {
     pub(crate) bytes: f64,
 }
 
-/// Counts from when it is made.
+/// Counts from when it is started.
 pub(crate) struct Counter<'a> {
     stage: &'a Stage,
     zxid: i64,
@@ -61,8 +61,8 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// Whether it only says that a session is there, or comes to be: a ping, or this library's
-/// heartbeat and its answer.
+/// Whether a frame only opens, keeps or closes a session: a ping, a connect, a close, or the `sync`
+/// of this library's heartbeats.
 fn is_alive(frame: &Frame) -> bool {
     match frame.opcode {
         Opcode::Ping | Opcode::Connect | Opcode::CloseSession => true,

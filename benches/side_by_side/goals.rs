@@ -1,4 +1,4 @@
-//! What the figures are to show: ratios within one run, and counts.
+//! The goals of the figures: ratios within one run, and counts.
 
 use super::counts::Counts;
 use super::plan::{
@@ -9,7 +9,7 @@ use super::record::{Record, Series};
 use super::side::Kind;
 use super::stage::Way;
 
-/// A ratio or a count, and what it has to be.
+/// A ratio or a count, and its bound.
 #[derive(Debug)]
 pub(crate) struct Goal {
     pub(crate) what: String,
@@ -32,7 +32,7 @@ impl Goal {
     }
 }
 
-/// Those whose cases were measured.
+/// The goals whose cases were measured.
 pub(crate) fn goals(record: &Record, counts: &[Counts]) -> Vec<Goal> {
     let all = [
         against_the_floor(record),
@@ -51,7 +51,7 @@ pub(crate) fn goals(record: &Record, counts: &[Counts]) -> Vec<Goal> {
     goals.collect()
 }
 
-/// What, the figure if there is one, and the bound.
+/// The text, the figure if there is one, and the bound.
 type Claim = (String, Option<f64>, Bound);
 
 fn against_the_floor(record: &Record) -> Vec<Claim> {
@@ -141,7 +141,7 @@ fn against_curator(record: &Record) -> Vec<Claim> {
     claims.into_iter().map(times_better).collect()
 }
 
-/// By how much ours is better than another's.
+/// The factor by which ours is better than another's.
 pub(crate) fn better(ours: &Series, others: &Series) -> f64 {
     let ratio = others.median() / ours.median();
     if ours.quantity.is_cost() {
@@ -190,7 +190,7 @@ fn by_count(counts: &[Counts]) -> Vec<Claim> {
         (
             "requests of acquire + release, uncontended",
             of_case(UNCONTENDED).map(|it| it.requests),
-            // The first ones list.
+            // The first cycles still list the directory.
             2.1,
         ),
         ("requests of a failed try", a_try.map(|it| it.requests), 1.0),

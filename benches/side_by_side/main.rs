@@ -1,15 +1,15 @@
-//! Locks of this library beside those of others: on one server, in one run, in turn.
+//! Compares locks of this library with those of others: on one server, in one run, in turn.
 //!
-//! `scripts/bench` runs it and says what it takes.
+//! `scripts/bench` runs it and documents what it needs.
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | `plan`, `work` | what is compared; a step of it |
-//! | `side`, `ours`, `client`, `peer` | who does it |
+//! | `side`, `ours`, `client`, `peer` | the sides that are compared |
 //! | `stage` | the server, and the ways to it |
 //! | `record`, `counts` | what was measured, what was counted |
 //! | `goals`, `report`, `pictures`, `plot` | what that means, in words and pictures |
-//! | `options`, `conditions` | what was asked for; where it ran |
+//! | `options`, `conditions` | the options of the run; its conditions |
 
 #![allow(
     clippy::unwrap_used,
@@ -48,7 +48,7 @@ use side::{Kind, Sides};
 use stage::{Stage, Way};
 use work::{Place, Work};
 
-/// Compilers of Java and caches of everybody are warm after this.
+/// After this, Java's compilers and all caches are warm.
 const WARM_UP: Duration = Duration::from_secs(3);
 
 #[tokio::main]
@@ -126,7 +126,7 @@ impl Bench {
         }
     }
 
-    /// All sides in turn, in another order each time.
+    /// Measures all sides in turn, in another order each time.
     async fn measure(&mut self, case: &Case, way: Way, record: &mut Record) {
         let mut sides = case.sides.clone();
         sides.retain(|side| self.sides.has(*side));
@@ -169,7 +169,7 @@ impl Bench {
                 continue;
             }
             let place = self.place(&case.name, counts::WAY, side, counts::LENGTH);
-            // Sessions and directories are there when it counts.
+            // A first run creates sessions and directories, so they are not counted.
             self.once(case, counts::WAY, side, counts::LENGTH).await;
             self.prepare(case, side, &place).await;
             let counter = Counter::start(&self.stage).await;
@@ -193,7 +193,7 @@ impl Bench {
     }
 }
 
-/// What is measured, once it is prepared.
+/// The work that is measured after the preparation.
 fn main_work(work: Work) -> Work {
     match work {
         Work::Queue { .. } => Work::Drain,

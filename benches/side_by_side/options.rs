@@ -1,4 +1,4 @@
-//! What was asked for.
+//! The options of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Options {
                 "--short" => is_short = true,
                 "--only" => only = Some(value()?),
                 "--output" => output = Some(PathBuf::from(value()?)),
-                // What cargo tells every benchmark.
+                // cargo passes this to every benchmark.
                 "--bench" => {}
                 unknown => return Err(format!("unknown option: {unknown}")),
             }

@@ -1,4 +1,4 @@
-//! This library.
+//! The side of this library.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use zookeeper_recipes::{
 use super::work::{Contender, Place, Work, cycles, each, nanos, together};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
-/// Contenders that join in one go: each asks for a listing, and a server keeps what its clients
-/// have not read.
+/// How many contenders join at a time. Each requests a listing, and a server keeps in memory what
+/// its clients have not read.
 const AT_ONCE: usize = 200;
-/// How often the length of the queue is asked for.
+/// The interval between two reads of the queue's length.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 const RANDOM_SEED: u64 = 7;
 
@@ -25,7 +25,7 @@ type Lock = Arc<dyn DistributedLock>;
 
 #[derive(Default)]
 pub(crate) struct Ours {
-    /// By the server that they are connected to; they stay for all measurements.
+    /// Sessions by the server that they are connected to. They stay open for all measurements.
     sessions: HashMap<String, Vec<Session>>,
     held: Option<LockGuard>,
     waiters: Vec<JoinHandle<()>>,
@@ -84,7 +84,7 @@ impl Ours {
             }
             Work::Try => self.tries(place).await,
             Work::Hold => {
-                // By a session that does not try.
+                // The holder uses another session than the one that tries.
                 let lock = mutex(&self.sessions(&place.at, 2).await[1], &place.path);
                 self.held = Some(lock.acquire().await.unwrap());
                 Vec::new()
@@ -145,7 +145,7 @@ impl Ours {
         vec![count, nanos(begun.elapsed()), count]
     }
 
-    /// The first so many sessions with that server.
+    /// Returns this many sessions with that server.
     async fn sessions(&mut self, at: &str, count: usize) -> &[Session] {
         let sessions = self.sessions.entry(at.to_owned()).or_default();
         while sessions.len() < count {
@@ -171,7 +171,7 @@ fn set(session: &Session, path: &str, members: usize) -> Lock {
     Arc::new(MultiLock::new(session, members).unwrap())
 }
 
-/// Number of contenders, the holder among them.
+/// The number of contenders, including the holder.
 async fn length(session: &Session, path: &str) -> usize {
     let directory = session.read(path).await.unwrap();
     usize::try_from(directory.unwrap().1.children).unwrap()
@@ -192,7 +192,7 @@ impl Contender for OneLock {
 }
 
 struct ReadWrite {
-    /// To read, to write.
+    /// The locks for reading and for writing.
     locks: [Lock; 2],
     write_percent: u8,
     random: fastrand::Rng,

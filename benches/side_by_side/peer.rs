@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use super::work::{Order, Place, Work};
 
-/// Draining the longest queue takes Curator a minute.
+/// Draining its longest queue takes Curator a minute.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 const EXIT_MAX: Duration = Duration::from_secs(10);
 
-/// A process that reads an order a line and answers each with a line; killed when dropped.
+/// A process that reads one order per line and answers each with a line. It is killed when dropped.
 pub(crate) struct Peer {
     process: Child,
     orders: ChildStdin,
@@ -35,7 +35,7 @@ impl Peer {
         Self::start(java)
     }
 
-    /// With the Python that has it, which `scripts/bench` names.
+    /// Starts kazoo with the Python that has it; `scripts/bench` sets `KAZOO_PYTHON`.
     pub(crate) fn kazoo() -> Result<Self, String> {
         let python = std::env::var("KAZOO_PYTHON");
         let python = python.map_err(|_| "KAZOO_PYTHON names no Python that has it".to_owned())?;
@@ -88,10 +88,10 @@ impl Peer {
         }
     }
 
-    /// Lets it close its sessions.
+    /// Lets the process close its sessions.
     pub(crate) async fn close(mut self) {
         drop(self.orders);
-        // It is killed when dropped, if it has not ended.
+        // The process is killed when dropped, if it has not ended.
         timeout(EXIT_MAX, self.process.wait()).await.ok();
     }
 }

@@ -7,8 +7,8 @@ use super::side::Kind;
 use super::stage::Way;
 
 const WAYS: [Way; 2] = [Way::Local, Way::Distant];
-/// Of the samples, where a line shows how they are spread. The slowest of all say more about the
-/// machine than about a lock.
+/// The percents of the samples that a line shows. The slowest samples show more about the machine
+/// than about a lock.
 const PERCENTS: std::ops::RangeInclusive<u32> = 1..=99;
 
 pub(crate) struct Picture {
@@ -17,7 +17,7 @@ pub(crate) struct Picture {
     pub(crate) svg: String,
 }
 
-/// Those for which there are figures.
+/// The pictures for which there are figures.
 pub(crate) fn pictures(record: &Record) -> Vec<Picture> {
     let pictures = [
         (
@@ -59,7 +59,7 @@ fn latency(record: &Record, way: Way) -> Chart {
     }
 }
 
-/// How much it takes at most, for each percent of the samples.
+/// For each percent of the samples, the longest time that they take.
 fn spread(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -105,7 +105,7 @@ fn sessions(record: &Record, way: Way) -> Chart {
     }
 }
 
-/// A line through the medians, if there are some.
+/// A line through the medians, if there are at least two.
 fn points<'a>(
     name: String,
     numbers: &[usize],

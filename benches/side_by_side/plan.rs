@@ -1,22 +1,22 @@
-//! What is compared: the rows.
+//! The plan: the cases that are compared.
 
 use super::report::grouped;
 use super::side::Kind;
 use super::stage::Way;
 use super::work::Work;
 
-/// What is measured of a case.
+/// The quantities that are measured of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
-    /// Of an acquire, in microseconds.
+    /// Duration of an acquire, in microseconds.
     Acquire,
-    /// Of an acquire and a release, in microseconds.
+    /// Duration of an acquire and its release, in microseconds.
     Cycle,
-    /// Of one attempt, in microseconds.
+    /// Duration of one attempt, in microseconds.
     Attempt,
-    /// In microseconds.
+    /// Duration of a hand-off, in microseconds.
     HandOff,
-    /// Cycles in a second.
+    /// Cycles per second.
     Rate,
 }
 
@@ -33,16 +33,16 @@ impl Quantity {
     }
 }
 
-/// What the sides do, each in the same way.
+/// Work that all sides do in the same way.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) work: Work,
     pub(crate) sides: Vec<Kind>,
     pub(crate) ways: Vec<Way>,
-    /// As many repetitions as that, where it is fewer than all.
+    /// The highest number of repetitions, if it is lower than that of the run.
     pub(crate) repetitions_max: usize,
-    /// The case of the side that has no part in this one, to compare with.
+    /// The case to compare with, for sides that have no part in this one.
     pub(crate) beside: Option<String>,
     /// Left out of the short form.
     pub(crate) is_long: bool,
@@ -57,11 +57,11 @@ pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
 pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
 pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
 pub(crate) const LOCAL: &str = "one lock, 8 contenders of one session";
-/// Ours hands it on among them.
+/// This library hands the lock on among these contenders.
 pub(crate) const LOCAL_HANDED_ON: &str =
     "one lock, 8 contenders of one session, up to 1,000 local hand-offs";
 pub(crate) const TRY: &str = "failed try-acquire";
-/// Lengths of queues; up to the second the distant way is tried, too, for both.
+/// Lengths of queues. Both sides are also measured over the distant way up to the third.
 pub(crate) const QUEUES: [usize; 5] = [10, 100, 200, 1_000, 10_000];
 /// Sessions that contend for one lock.
 pub(crate) const SESSIONS: [usize; 5] = [1, 2, 4, CONTENDERS, 16];
@@ -80,7 +80,7 @@ pub(crate) fn drain(waiters: usize) -> String {
     )
 }
 
-/// Curator's queue where each waiter has a lock object.
+/// Curator's queue in which each waiter has a lock object of its own.
 pub(crate) fn drain_apart(waiters: usize) -> String {
     format!("{}, an object each", drain(waiters))
 }
@@ -195,7 +195,7 @@ fn queues() -> impl Iterator<Item = Case> {
 }
 
 impl Case {
-    /// How often a side does it: Curator takes about a minute for the longest of its queues.
+    /// The number of repetitions of a side. Curator takes about a minute for its longest queue.
     pub(crate) fn repetitions(&self, side: Kind, repetitions: usize) -> usize {
         let is_slow = self.is_long && side == Kind::Curator;
         repetitions

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The measured figures.
 
 use super::plan::Quantity;
 use super::side::Kind;
@@ -12,9 +12,9 @@ pub(crate) struct Series {
     pub(crate) quantity: Quantity,
     pub(crate) way: Way,
     pub(crate) side: Kind,
-    /// One for each repetition.
+    /// One value for each repetition.
     pub(crate) values: Vec<f64>,
-    /// Of all repetitions, where each single one was timed.
+    /// The single operations of all repetitions, if each was timed.
     pub(crate) samples: Vec<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Record {
         }
     }
 
-    /// What the latest repetition gave, in words.
+    /// The result of the latest repetition, as text.
     pub(crate) fn latest(&self, case: &str, way: Way, side: Kind) -> String {
         let of_case = self
             .series
@@ -100,7 +100,7 @@ impl Series {
     }
 }
 
-/// How often a side has had what it contended for, or was refused it.
+/// How many operations a side completed: grants, or refused tries.
 pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
     let samples = u64::try_from(figures.len()).unwrap();
     match work {
@@ -110,7 +110,7 @@ pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
     }
 }
 
-/// Each with its value, and with the samples that it is the median of.
+/// The quantities of one repetition, each with its value and the samples whose median it is.
 fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
     let micros = |nanos: u64| nanos as f64 / 1e3;
     let timed = |quantity, samples: Vec<f64>| (quantity, median(&samples), samples);
@@ -143,7 +143,7 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -24,7 +24,7 @@ Times depend on the machine, and this one runs the server and all sides; so look
 counts, which depend on no machine.
 ";
 
-/// What no figure of ours can be.
+/// The limits of what the figures can show.
 const LIMITS: &str = "\
 What bounds the ratios: a hand-off of ours takes one round trip, Curator's two (the notification, and a listing \
 behind it), so a slow network makes it 2 times as fast and no more. Where 32 locks go in parallel, server and machine \
@@ -37,7 +37,7 @@ are queued before the holder releases. Of Curator's queue of 1,000 there are two
 10,000 there is one.
 ";
 
-/// Prints the tables, and writes them with the plots to the folder.
+/// Prints the tables, and writes them and the plots to the folder.
 pub(crate) fn publish(
     options: &Options,
     conditions: &Conditions,
@@ -123,7 +123,7 @@ fn part(quantity: Quantity) -> &'static str {
     }
 }
 
-/// What was measured, in the order of the plan.
+/// The rows for everything that was measured, in the order of the plan.
 fn rows(record: &Record, way: Way) -> Vec<(Case, Quantity)> {
     let mut rows: Vec<(Case, Quantity)> = Vec::new();
     for case in plan::cases().into_iter().filter(|case| !case.is_point) {
@@ -148,7 +148,7 @@ fn cell_text(series: &Series) -> String {
     }
 }
 
-/// With as many digits as say something.
+/// Formats a value with only the digits that matter.
 fn figure(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -158,7 +158,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// With commas between the thousands.
+/// Formats a value with commas between the thousands.
 pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let groups = digits.as_bytes().rchunks(3).rev();
@@ -207,7 +207,7 @@ fn costs(counts: &[Counts]) -> String {
     text
 }
 
-/// All values, to be computed with.
+/// All values, for further computation.
 fn figures(record: &Record) -> String {
     let mut text = "case\tquantity\tunit\tway\tside\tvalues\n".to_owned();
     for series in &record.series {

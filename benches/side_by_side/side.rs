@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The sides that are compared.
 
 use std::fmt;
 
@@ -43,10 +43,10 @@ pub(crate) struct Sides {
     built_in: BuiltIn,
     raw: Raw,
     curator: Peer,
-    /// Or why it is left out.
+    /// `Err` has the reason why it is left out.
     kazoo: Result<Peer, String>,
     pub(crate) curator_version: String,
-    /// Or why it is left out.
+    /// `Err` has the reason why it is left out.
     pub(crate) kazoo_version: Result<String, String>,
 }
 
@@ -73,7 +73,7 @@ impl Sides {
         kind != Kind::Kazoo || self.kazoo_version.is_ok()
     }
 
-    /// Panics where a side fails: what it did not do cannot be compared.
+    /// Panics if a side fails, because work that was not done cannot be compared.
     pub(crate) async fn perform(&mut self, kind: Kind, work: Work, place: &Place) -> Vec<u64> {
         let peer = match kind {
             Kind::Ours => return self.ours.perform(work, place).await,

@@ -10,13 +10,13 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
-/// How long the distant way takes in each direction.
+/// The delay of the distant way in each direction.
 const EACH_WAY: Duration = Duration::from_micros(500);
-/// Nobody has done anything for so long: nobody will.
+/// After this long without a change, no change is expected.
 const QUIET: Duration = Duration::from_millis(300);
-/// Within this, the longest queue has formed.
+/// The longest queue forms within this time.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The proxy notes each frame; nobody reads that in a process of its own.
+/// The proxy logs each frame. In its own process nothing reads that log, so it is cleared.
 const FORGET_EVERY: Duration = Duration::from_millis(100);
 /// The first argument of the process that is the proxy.
 pub(crate) const PROXY: &str = "proxy";
@@ -51,7 +51,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        // Directories that are empty between two cycles stay: none of the raw creates fails.
+        // Directories that are empty between two cycles are not deleted, so no raw create fails.
         let server =
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
         let server = server.heap_mib(1024).optimized().start().await.unwrap();
@@ -72,14 +72,14 @@ impl Stage {
         }
     }
 
-    /// Waits until so many are in the queue and all of them wait.
+    /// Waits until this many contenders are in the queue and all of them wait.
     pub(crate) async fn queued(&self, path: &str, contenders: usize) {
         let quiet = async {
             let mut before = None;
             loop {
                 let stat = self.operator.check_stat(path).await.unwrap();
                 let length = stat.map_or(0, |it| it.num_children);
-                // A server that has many listings to send does not say.
+                // A server with many listings to send does not answer.
                 let watches = self.server.watch_count().await.ok();
                 let now = watches.map(|watches| (length, watches));
                 let is_complete = usize::try_from(length).unwrap() == contenders;
@@ -94,7 +94,7 @@ impl Stage {
         formed.expect("the queue does not form");
     }
 
-    /// Waits until all frames of the counting proxy are noted.
+    /// Waits until the counting proxy has logged all frames.
     pub(crate) async fn noted(&self) {
         let mut before = None;
         loop {
@@ -108,10 +108,10 @@ impl Stage {
     }
 }
 
-/// A proxy that takes no time from the sides.
+/// A proxy in a process of its own, so that it takes no time from the sides.
 struct ProxyProcess {
     connect_string: String,
-    /// It ends with its standard input.
+    /// The process ends when its standard input is closed.
     _process: Child,
 }
 
@@ -129,7 +129,7 @@ impl ProxyProcess {
     }
 }
 
-/// The proxy's own process: says where it listens, and ends with its standard input.
+/// Runs the proxy's process: prints where it listens, and ends when its standard input is closed.
 pub(crate) async fn proxy(upstream: &str) {
     let proxy = FaultProxy::start(upstream).await.unwrap();
     proxy.set_latency(EACH_WAY);

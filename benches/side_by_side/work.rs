@@ -1,4 +1,4 @@
-//! What every side of the comparison is asked to do.
+//! The work that every side of the comparison does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,53 +8,53 @@ use std::time::Duration;
 use futures::future;
 use tokio::time::Instant;
 
-/// Before contenders that share the work are counted, all of them shall have begun.
+/// Contenders that share the work are counted after this time, when all have begun.
 const BEGIN: Duration = Duration::from_millis(200);
 
-/// One step. What it answers are numbers, by kind:
+/// One step of work. Its answer consists of numbers, by kind:
 ///
 /// | work | figures |
 /// |---|---|
 /// | `Uncontended`, `Set` | nanoseconds of each acquire and each release, in turn |
 /// | `Try`, `Read` | nanoseconds of each attempt |
-/// | `Contended`, `Local`, `Parallel`, `ReadWrite` | cycles while all were at it, nanoseconds of that, all cycles |
+/// | `Contended`, `Local`, `Parallel`, `ReadWrite` | cycles while all took part, nanoseconds of that, all cycles |
 /// | `Drain` | cycles, nanoseconds, cycles |
 /// | `Hold`, `Free`, `Queue` | none |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Read a node, which is a round trip and nothing else.
+    /// Read a node, which is one round trip and nothing else.
     Read,
-    /// Acquire and release what nobody else wants.
+    /// Acquire and release a lock without contention.
     Uncontended,
     /// The same for several locks together.
     Set { members: usize },
     /// Sessions that want one lock all the time.
     Contended { sessions: usize },
-    /// Contenders of one session that want one lock all the time. Handing it on among themselves
-    /// so often in a row is this library's alone.
+    /// Contenders of one session that want one lock all the time. Only this library hands it on
+    /// among them, at most this many times in a row.
     Local { contenders: usize, handoffs: u32 },
     /// Contenders of one session that want different locks.
     Parallel { locks: usize },
     /// Sessions that read and write under one lock.
     ReadWrite { sessions: usize, write_percent: u8 },
-    /// Lets another session have the lock, from now on.
+    /// Lets another session hold the lock, from now on.
     Hold,
-    /// Tries in vain to get what is held.
+    /// Tries in vain to get a lock that is held.
     Try,
     /// Ends `Hold`.
     Free,
-    /// Lets waiters queue up behind a holder, in Curator's case with a lock object for each of them
-    /// (`apart`) or one for each session.
+    /// Lets waiters queue up after a holder. In Curator's case they have a lock object each
+    /// (`apart`), or one for each session.
     Queue {
         sessions: usize,
         waiters: usize,
         apart: bool,
     },
-    /// Releases the holder of `Queue`; all of the waiters have the lock in turn.
+    /// Releases the holder of `Queue`. All waiters then hold the lock in turn.
     Drain,
 }
 
-/// Where, on which lock, and how long.
+/// The server, the lock, and the duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) at: String,
@@ -62,7 +62,7 @@ pub(crate) struct Place {
     pub(crate) length: Duration,
 }
 
-/// As `tests/peers/README.md` has it: the line that a peer reads.
+/// The line that a peer reads, as defined in `tests/peers/README.md`.
 pub(crate) struct Order<'a>(pub(crate) Work, pub(crate) &'a Place);
 
 impl fmt::Display for Order<'_> {
@@ -93,7 +93,7 @@ impl fmt::Display for Order<'_> {
     }
 }
 
-/// Takes what it contends for, and gives it back.
+/// Takes what it contends for, and returns it.
 pub(crate) trait Contender: Send + 'static {
     type Held: Send;
 
@@ -101,7 +101,7 @@ pub(crate) trait Contender: Send + 'static {
     fn give_back(&mut self, held: Self::Held) -> impl Future<Output = ()> + Send;
 }
 
-/// One contender, alone, on a task of its own.
+/// Runs the cycles of one contender, alone, on a task of its own.
 pub(crate) async fn cycles(mut contender: impl Contender, length: Duration) -> Vec<u64> {
     let cycles = async move {
         let (mut samples, start) = (Vec::new(), Instant::now());
@@ -117,7 +117,7 @@ pub(crate) async fn cycles(mut contender: impl Contender, length: Duration) -> V
     tokio::spawn(cycles).await.unwrap()
 }
 
-/// One after the other, on a task of its own.
+/// Runs attempts one after the other, on a task of its own.
 pub(crate) async fn each<F>(
     mut attempt: impl FnMut() -> F + Send + 'static,
     length: Duration,
@@ -137,7 +137,7 @@ where
     tokio::spawn(attempts).await.unwrap()
 }
 
-/// Contenders side by side, each on a task of its own.
+/// Runs contenders side by side, each on a task of its own.
 pub(crate) async fn together<C: Contender>(contenders: Vec<C>, length: Duration) -> Vec<u64> {
     let shared = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
     let tasks = contenders.into_iter().map(|mut contender| {

@@ -1,4 +1,4 @@
-//! The story: an ensemble in memory, a database that is gone afterwards.
+//! The story: it uses an ensemble in memory, and a database that is deleted at the end.
 
 use std::error::Error;
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn stale_token(ensemble: &MemoryEnsemble, store: &Store) -> Result<(), Box
     let (asleep, is_asleep) = oneshot::channel();
     let (wake_up, alarm) = oneshot::channel::<()>();
     let payment = async move {
-        // Whoever waits for these is this function.
+        // This function holds the receiver and waits on it.
         let _ = asleep.send(());
         drop(alarm.await);
     };

@@ -4,11 +4,11 @@ use futures::future::try_join_all;
 
 use crate::reservations::{Action, BatchError, Reservations};
 
-/// A batch has up to so many seats: overlaps with most others, and leaves some free.
+/// The largest batch, in seats. Such batches overlap with most others, and leave seats free.
 const BATCH_MAX: u64 = 4;
 
-/// Books and cancels so many batches, with a line for each answer; ends with the first batch that
-/// is not answered in time.
+/// Books and cancels this many batches, and prints a line for each answer. Ends with the first
+/// batch that is not answered in time.
 pub(crate) async fn run(
     clients: Vec<Reservations>,
     seats: &[String],
@@ -45,7 +45,7 @@ async fn run_one(
             (Ok(_), Action::Book) => booked = batch,
             (Ok(_), Action::Cancel)
             | (Err(BatchError::Taken { .. } | BatchError::Free { .. }), _) => {}
-            // Nothing was written: what was booked still is.
+            // Nothing was written, so the client still has what it booked.
             (Err(BatchError::Stale(_)), Action::Cancel) => booked = batch,
             (Err(BatchError::Stale(_)), Action::Book) => {}
             (Err(error), _) => return Err(error),
@@ -66,8 +66,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Some of the seats, at least one, in the given order or against it: two clients that ask in
-    /// opposite orders are what deadlocks are made of.
+    /// Some of the seats, at least one, in the given order or in reverse: two clients that request
+    /// locks in opposite orders could deadlock.
     fn batch(&mut self, seats: &[String], reversed: bool) -> Vec<String> {
         let count = 1 + self.next() % BATCH_MAX;
         let mut left: Vec<_> = seats.iter().collect();

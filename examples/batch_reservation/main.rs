@@ -1,7 +1,7 @@
 //! Reserves several seats at once, from several processes: all of them or none.
 //!
-//! `cargo run --example batch_reservation` tells a story, with nothing else needed. With an
-//! ensemble, in as many terminals as you like:
+//! `cargo run --example batch_reservation` tells a story and needs nothing else. With an ensemble,
+//! in as many terminals as you like:
 //!
 //! ```text
 //! export ZOOKEEPER_CONNECT=127.0.0.1:2181
@@ -13,13 +13,13 @@
 //! seats show    --db seats.db
 //! ```
 //!
-//! With `--pause-at payment` it holds the locks until it is given a line. Stop it there with
-//! Ctrl-Z for longer than its session lasts, reserve one of its seats elsewhere, wake it up with
-//! `fg`: its write comes under stale tokens, and the database refuses it.
+//! With `--pause-at payment` it holds the locks until it gets a line of input. Stop it there with
+//! Ctrl-Z for longer than its session lasts, reserve one of its seats elsewhere, and wake it up
+//! with `fg`: its write has stale tokens, and the database refuses it.
 //!
-//! `reservations` is the part with the locks, `store` the part with the tokens.
+//! `reservations` has the locks, `store` has the tokens.
 //!
-//! Exit codes: 0 done, 2 seats not to be had, 3 refused as stale, 4 not locked in time, 1 all else.
+//! Exit codes: 0 done, 2 seats not available, 3 refused as stale, 4 not locked in time, 1 all else.
 
 #![allow(clippy::print_stdout, reason = "answers are given on stdout")]
 
@@ -57,13 +57,13 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let session = open_session(&options).await?;
     let done = serve(&options, &session, &store).await;
-    // After a failure too: otherwise others wait for our nodes until the session times out.
+    // Also after a failure, or contenders wait for our nodes until the session times out.
     session.close().await;
     done
 }
 
 async fn open_session(options: &Options) -> Result<Session, Box<dyn Error>> {
-    // Locks in our own memory would keep nobody out, and their tokens start again with each process.
+    // Locks in our own memory exclude no other process, and their tokens restart with each one.
     let connect_string = options.connect.as_deref();
     let connect_string = connect_string.ok_or("--connect or ZOOKEEPER_CONNECT needs host:port")?;
     let mut builder = Session::builder()
@@ -104,12 +104,12 @@ async fn serve(
     exit_code(answer)
 }
 
-/// What happens between check and write; here that is whatever you like, until you type a line.
+/// The payment between check and write. In this example it lasts until you type a line.
 async fn payment(pause: bool) {
     if pause {
         println!("holding");
         let line = || std::io::stdin().read_line(&mut String::new());
-        // The end of the input, or its failure, is an answer too.
+        // The end of the input, or a read error, also ends the payment.
         drop(tokio::task::spawn_blocking(line).await);
     }
 }

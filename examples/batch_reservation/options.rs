@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the process shall do.
+/// The commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Tells a story, alone.
@@ -16,7 +16,7 @@ pub(crate) enum Command {
     Show,
 }
 
-/// How it shall do it.
+/// The options of a command.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) command: Command,
@@ -24,27 +24,26 @@ pub(crate) struct Options {
     pub(crate) connect: Option<String>,
     /// File of the database.
     pub(crate) db: Option<PathBuf>,
-    /// On whose behalf.
+    /// The client that seats are booked for.
     pub(crate) client: String,
     pub(crate) seats: Vec<String>,
-    /// Node below which the locks stand.
+    /// The node below which the locks are.
     pub(crate) root: String,
     /// How long to wait for the ensemble, and for the locks of a batch.
     pub(crate) patience: Duration,
     pub(crate) session_timeout: Option<Duration>,
-    /// Whether to say `holding`, and wait for a line, before seats are written.
+    /// Whether to print `holding`, and wait for a line, before seats are written.
     pub(crate) pause_at_payment: bool,
-    /// Clients side by side, of `load`.
+    /// The number of clients of `load`, side by side.
     pub(crate) clients: u64,
-    /// Batches of each client, of `load`.
+    /// The number of batches of each client of `load`.
     pub(crate) batches: u64,
-    /// Where the random numbers of `load` start.
+    /// The seed of the random numbers of `load`.
     pub(crate) seed: u64,
 }
 
 impl Options {
-    /// Reads a command and `--name value` pairs; the connect string may stand in
-    /// `ZOOKEEPER_CONNECT` instead.
+    /// Reads a command and `--name value` pairs; `ZOOKEEPER_CONNECT` may have the connect string.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             command: command(arguments.next().as_deref())?,

@@ -14,8 +14,8 @@ use crate::store::{Fenced, Seat, Store, StoreError};
 /// Books and cancels seats for one client.
 ///
 /// # Guarantees
-/// No seat has two holders, whatever happens to processes, sessions and the network: who was
-/// paused past its session is refused by the database. A batch is done whole or not at all.
+/// No seat has two holders, whatever happens to processes, sessions and the network: the database
+/// refuses a client that was paused past its session. A batch is done as a whole or not at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservations {
     locks: LockFactory,
@@ -40,7 +40,7 @@ impl Action {
     }
 }
 
-/// Why nothing was done, by what the client should do.
+/// Why nothing was done, by how the client should react.
 #[derive(Debug, Error)]
 pub(crate) enum BatchError {
     /// Choose other seats.
@@ -49,19 +49,19 @@ pub(crate) enum BatchError {
     /// There is nothing to cancel.
     #[error("seat {seat} is booked by nobody")]
     Free { seat: String },
-    /// This process was away for too long: ask again, the seats may be somebody else's by now.
+    /// This process was paused for too long. Try again: the seats may be taken by now.
     #[error(transparent)]
     Stale(StoreError),
-    /// Others hold the locks for long, or the ensemble does not answer: come back in a while.
+    /// Other clients hold the locks for long, or the ensemble does not answer. Try again later.
     #[error("seats not locked in time")]
     Busy(#[source] AcquireError),
-    /// The request is wrong, or an operator has to step in.
+    /// The request is wrong, or an operator must act.
     #[error("no reservations")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl Reservations {
-    /// Locks below `root`; waits for the locks of a batch for at most `patience`.
+    /// Uses locks below `root`, and waits for the locks of a batch for at most `patience`.
     pub(crate) fn new(
         session: &Session,
         root: &str,
@@ -77,15 +77,15 @@ impl Reservations {
         })
     }
 
-    /// On whose behalf.
+    /// The client that seats are booked for.
     pub(crate) fn name(&self) -> &str {
         &self.client
     }
 
     /// Books the seats, in whatever order they are named, and returns the number of the batch.
     ///
-    /// `payment` happens while the seats are locked: after they were found free, before they are
-    /// booked. That is what the locks are for; without it one transaction would do.
+    /// `payment` runs while the seats are locked, after they were found free and before they are
+    /// booked. This is why there are locks; without a payment, one transaction would do.
     pub(crate) async fn book(
         &self,
         seats: &[String],
@@ -94,7 +94,7 @@ impl Reservations {
         self.locked(Action::Book, seats, payment).await
     }
 
-    /// Cancels the seats, all of them this client's, and returns the number of the batch.
+    /// Cancels the seats, which must all be this client's, and returns the number of the batch.
     pub(crate) async fn cancel(&self, seats: &[String]) -> Result<i64, BatchError> {
         self.locked(Action::Cancel, seats, async {}).await
     }
@@ -105,7 +105,7 @@ impl Reservations {
         seats: &[String],
         payment: impl Future<Output = ()>,
     ) -> Result<i64, BatchError> {
-        // Waits in the order of the paths, so that nobody minds in which order clients ask.
+        // The set waits in the order of the paths, so clients may name seats in any order.
         let locks = self.locks.multi_lock(seats).map_err(broken)?;
         let guard = locks.acquire_timeout(self.patience).await?;
         let done = self.decide_and_write(action, &guard, payment).await;
@@ -114,7 +114,7 @@ impl Reservations {
     }
 
     /// Not in `guard.run`: a pause can follow any check of the lock, and a payment cannot be
-    /// dropped half-way. The database knows what counts, whether somebody else came between.
+    /// dropped half-way. The database knows by the tokens whether another holder came between.
     async fn decide_and_write(
         &self,
         action: Action,
@@ -131,7 +131,7 @@ impl Reservations {
     }
 }
 
-/// The first seat that does not let the batch go on.
+/// The error for the first seat that prevents the batch.
 fn objection(action: Action, client: &str, found: Vec<Seat>) -> Option<BatchError> {
     let object = |Seat { seat, client: by }| match (action, by) {
         (Action::Book, None) => None,
@@ -142,7 +142,7 @@ fn objection(action: Action, client: &str, found: Vec<Seat>) -> Option<BatchErro
     found.into_iter().find_map(object)
 }
 
-/// The keys of the locks are the seats, and each lock has a token of its own.
+/// The seats, which are the keys of the locks, each with the token of its lock.
 fn fenced(guard: &MultiGuard) -> Result<Vec<Fenced>, BatchError> {
     let fence = |member: &GuardMember| {
         let key = member.path.rsplit('/').next()?;
@@ -153,7 +153,7 @@ fn fenced(guard: &MultiGuard) -> Result<Vec<Fenced>, BatchError> {
     fenced.ok_or_else(|| BatchError::Broken("locks that are of no seats".into()))
 }
 
-/// Releases, and only logs what goes wrong: what the database has taken stays.
+/// Releases, and only logs errors: what the database has accepted stays.
 async fn release(guard: MultiGuard) {
     if let Err(error) = guard.release().await {
         let error = &error as &dyn StdError;

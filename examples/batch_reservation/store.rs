@@ -1,4 +1,4 @@
-//! Seats in a SQLite database, which trusts the tokens of the locks and not who holds them.
+//! Seats in a SQLite database, which trusts the fencing tokens and not the holders of the locks.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use tokio::task;
 
 use crate::reservations::Action;
 
-/// How long to wait for another process's transaction; each takes milliseconds.
+/// How long to wait for another process's transaction. Each takes milliseconds.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
-/// The journal is what happened, in order; triggers keep it from being rewritten.
+/// The journal lists what happened, in order. Triggers prevent changes to it.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS seats (
         seat   TEXT PRIMARY KEY,
@@ -37,8 +37,8 @@ const SCHEMA: &str = "
 /// The database; a cheap handle.
 ///
 /// # Guarantees
-/// Whoever has read a seat under a token knows that no write under a lower one comes after, and
-/// each batch is written whole or not at all.
+/// After a read of a seat under a token, no write under a lower one follows. Each batch is written
+/// as a whole or not at all.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(Arc<Mutex<Connection>>);
 
@@ -49,7 +49,7 @@ pub(crate) struct Fenced {
     pub(crate) token: i64,
 }
 
-/// A seat, and who has it.
+/// A seat, and the client that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seat {
     pub(crate) seat: String,
@@ -59,7 +59,7 @@ pub(crate) struct Seat {
 /// Why the database did nothing.
 #[derive(Debug, Error)]
 pub(crate) enum StoreError {
-    /// Somebody else has had the seat's lock since.
+    /// A later holder of the seat's lock has used the database since.
     #[error("token {token} of seat {seat} is stale, the database has seen {seen}")]
     Stale { seat: String, token: i64, seen: i64 },
     #[error("database failed")]
@@ -67,26 +67,26 @@ pub(crate) enum StoreError {
 }
 
 impl Store {
-    /// Opens the database of a file, and makes its tables where they are missing.
+    /// Opens the database of a file, and creates missing tables.
     pub(crate) fn open(file: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(file)?;
         connection.busy_timeout(BUSY_MAX)?;
-        // Processes that start together must not see each other's half of the schema.
+        // Processes that start at the same time must not see each other's half of the schema.
         let schema = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         schema.execute_batch(SCHEMA)?;
         schema.commit()?;
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Opens a database that goes with the handle: SQLite's meaning of an empty file name.
+    /// Opens a database that is deleted with the handle. For SQLite, an empty file name means that.
     pub(crate) fn temporary() -> Result<Self, StoreError> {
         Self::open(Path::new(""))
     }
 
-    /// Reads who has the seats, and shows their tokens: from now on lower ones are refused.
+    /// Reads which clients have the seats, and shows the tokens: lower ones are refused from now.
     ///
-    /// To show them with the write alone would be too late: what a stale holder writes between
-    /// our read and our write would be overwritten.
+    /// Showing the tokens with the write alone would be too late. A stale holder could write
+    /// between our read and our write, and we would overwrite it.
     pub(crate) async fn read(&self, seats: Vec<Fenced>) -> Result<Vec<Seat>, StoreError> {
         self.commit(move |transaction| {
             show_tokens(transaction, &seats)?;
@@ -103,8 +103,8 @@ impl Store {
 
     /// Books or cancels the seats, and returns the number of the batch.
     ///
-    /// Whether the client may is not asked again: that was decided on what was read, and the
-    /// tokens say that nothing has happened since.
+    /// Does not check again whether the client may do this. That was decided on what was read, and
+    /// the tokens prove that nothing has happened since.
     pub(crate) async fn write(
         &self,
         action: Action,
@@ -134,7 +134,7 @@ impl Store {
         .await
     }
 
-    /// All seats that anybody has ever asked for.
+    /// All seats that were ever requested.
     pub(crate) async fn seats(&self) -> Result<Vec<Seat>, StoreError> {
         self.lines("SELECT seat, client FROM seats ORDER BY seat", |row| {
             let (seat, client) = (row.get(0)?, row.get(1)?);
@@ -143,7 +143,7 @@ impl Store {
         .await
     }
 
-    /// What happened, a line each.
+    /// The journal as text, one line for each entry.
     pub(crate) async fn journal(&self) -> Result<Vec<String>, StoreError> {
         let select = "SELECT format('batch %d: %s %s by %s, token %d',
                              batch, action, seat, client, token)
@@ -164,11 +164,12 @@ impl Store {
         .await
     }
 
-    /// Runs one transaction on a thread of its own, as it may wait for other processes; an error
-    /// rolls it back.
+    /// Runs one transaction on a thread of its own, because it may wait for other processes. An
+    /// error rolls it back.
     ///
     /// # Cancel safety
-    /// It goes on when the future is dropped. By then its locks may be free, but not its tokens.
+    /// The transaction continues when the future is dropped. Its locks may be released before it
+    /// ends, but its tokens still protect the seats.
     async fn commit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -185,15 +186,15 @@ impl Store {
         });
         match committed.await {
             Ok(answer) => answer,
-            // Nobody aborts it.
+            // No code aborts the task, so it has panicked.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 }
 
-/// Compares and raises the highest tokens, in the transaction of what they are for.
+/// Compares and raises the highest tokens, in the transaction that they are for.
 fn show_tokens(transaction: &Transaction<'_>, seats: &[Fenced]) -> Result<(), StoreError> {
-    // An equal one is the same hold, which may read and write as often as it likes.
+    // An equal token is the same hold, which may read and write any number of times.
     let mut raise = transaction.prepare(
         "INSERT INTO seats (seat, token) VALUES (?1, ?2)
          ON CONFLICT (seat) DO UPDATE SET token = excluded.token

@@ -1,18 +1,18 @@
-//! Several seats at once: all of them or none, and nobody waits for each other in a circle.
+//! Several seats at once: all of them or none. Clients never wait for each other in a circle.
 
 use std::error::Error;
 use std::time::Duration;
 
 use zookeeper_recipes::{LockFactory, Session, escape_key};
 
-/// Reserves all seats; says which one is taken already, if one is.
+/// Reserves all seats, or returns one that is taken already.
 pub(crate) async fn reserve(
     session: &Session,
     seats: &[&str],
     client: &str,
 ) -> Result<Result<(), String>, Box<dyn Error>> {
     let locks = LockFactory::new(session, "/seats/locks")?;
-    // In whatever order the seats are named, the set waits for them in the order of their paths.
+    // The set waits in the order of the paths, in whatever order the seats are named.
     let guard = locks
         .multi_lock(seats)?
         .acquire_timeout(Duration::from_secs(5))
@@ -26,7 +26,7 @@ pub(crate) async fn reserve(
         }
         reservation = reservation.create(path, client);
     }
-    // Refused as a whole unless every lock of the set is still held.
+    // The ensemble refuses the whole transaction unless every lock of the set is still held.
     reservation.commit().await?;
     guard.release().await?;
     Ok(Ok(()))

@@ -1,7 +1,7 @@
 //! A configuration of two nodes that change together: readers never see half of a change.
 //!
-//! Writing both in one transaction is not enough, since they are read one after the other. Readers
-//! keep what they have if this fails, so an ensemble that is down stops nobody.
+//! Writing both in one transaction is not enough, because they are read one after the other.
+//! Readers keep their values if this fails, so a broken ensemble stops no reader.
 
 use std::error::Error;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) async fn load(session: &Session) -> Result<Option<[Vec<u8>; 2]>, Box<
     let reader = lock.read_timeout(Duration::from_secs(5)).await?;
     let both =
         async { Ok::<_, Box<dyn Error>>((session.read(HOST).await?, session.read(PORT).await?)) };
-    // An error if a writer may have come in between.
+    // An error if a writer may have written between the two reads.
     let (host, port) = reader.run(both).await??;
     reader.release().await?;
     Ok(host.zip(port).map(|((host, _), (port, _))| [host, port]))

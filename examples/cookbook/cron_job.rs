@@ -1,16 +1,16 @@
 //! A job that a clock starts on several machines and that runs on one of them.
 //!
-//! The lock alone keeps two machines from running it *at the same time*. A machine whose clock is
-//! late would run it again, so what is done is written down, in a transaction that commits only
-//! while the lock is held. A machine that dies before that leaves the job to the next one: a job
-//! can run in part and then again.
+//! The lock alone keeps two machines from running the job *at the same time*. A machine whose clock
+//! is late would run it again. So the end of the job is recorded, in a transaction that commits
+//! only while the lock is held. If a machine dies before that, the next one runs the job: a job can
+//! run in part and then again.
 
 use std::error::Error;
 
 use zookeeper_recipes::{InterProcessMutex, Session};
 
-/// Runs `job` unless another machine runs it, or it was done for this `slot` or a later one, such
-/// as `2026-11-21`; says whether it ran.
+/// Runs `job`, unless another machine runs it or it was done for this `slot` or a later one. A slot
+/// is a string such as `2026-11-21`. Returns whether the job ran.
 pub(crate) async fn run_once(
     session: &Session,
     name: &str,

@@ -1,11 +1,11 @@
-//! A service that ends without making others wait for its session timeout.
+//! A service that stops without making other processes wait for its session timeout.
 
 use std::error::Error;
 
 use tokio::signal::unix::{SignalKind, signal};
 use zookeeper_recipes::{InterProcessMutex, Session};
 
-/// Ends on SIGTERM, as orchestrators send it, or on Ctrl-C.
+/// Completes on SIGTERM, which orchestrators send, or on Ctrl-C.
 pub(crate) async fn asked_to_stop() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -14,8 +14,8 @@ pub(crate) async fn asked_to_stop() -> std::io::Result<()> {
     }
 }
 
-/// Does `job` under the lock again and again; asked to stop it finishes the one that it is at, and
-/// closes the session. After an error the caller closes it.
+/// Does `job` under the lock again and again. When `stop` completes, it finishes the present job
+/// and closes the session. After an error the caller closes the session.
 pub(crate) async fn serve<F: Future<Output = ()>>(
     session: &Session,
     lock: &InterProcessMutex,

@@ -1,15 +1,15 @@
-//! A worker of which one is at work, and others stand by.
+//! A worker that runs in one process at a time, while others stand by.
 //!
-//! It leads for as long as it works. When its process dies, another takes over after the session
-//! timeout; when it loses the lock, it stops at its next await, and queues up again.
+//! A leader leads as long as it works. When its process dies, another takes over after the session
+//! timeout. When it loses the lock, it stops at its next await and queues up again.
 
 use tracing::warn;
 use zookeeper_recipes::{AcquireError, FencingToken, InterProcessMutex};
 
-/// Works each time that it is the leader, until `work` says that it is done.
+/// Works each time that it is the leader, until `work` completes.
 ///
-/// What `work` writes elsewhere it should send with its token, so that the store refuses a leader
-/// that was paused and does not know yet that it is none.
+/// `work` should send its token with everything that it writes elsewhere. Then the store refuses a
+/// leader that was paused and does not know yet that it has been replaced.
 pub(crate) async fn lead<F: Future<Output = ()>>(
     leadership: &InterProcessMutex,
     mut work: impl FnMut(FencingToken) -> F,

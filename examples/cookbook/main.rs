@@ -1,4 +1,4 @@
-//! Eight short recipes for services, one in each file: copy what you need.
+//! Eight short recipes for services, one in each file. Copy what you need.
 //!
 //! ```text
 //! cargo run --example cookbook                               # all, in memory
@@ -12,12 +12,12 @@
 //! | `leader` | have one worker at work and others stand by |
 //! | `rate_of_one` | make one call for each key in a period |
 //! | `fenced_write` | make a late writer harmless in SQL |
-//! | `graceful_shutdown` | end without making others wait |
+//! | `graceful_shutdown` | stop without making other processes wait |
 //! | `config_reload` | read several values that change together |
 //! | `batch_reservation` | take several things at once or none |
 //! | `testing_your_code` | test code under a lock without a server |
 //!
-//! `tests/cookbook` shows that each does what it says, in memory and on a real server.
+//! `tests/cookbook` shows that each does what it claims, in memory and on a real server.
 
 #![allow(clippy::print_stdout, reason = "what happens is told on stdout")]
 
@@ -51,7 +51,7 @@ const NAMES: [&str; 8] = [
     "testing_your_code",
 ];
 
-/// Where the locks are.
+/// The ensemble that has the locks.
 enum Place {
     Memory(MemoryEnsemble),
     Servers(String),
@@ -81,7 +81,7 @@ async fn main() -> Done {
     for name in chosen {
         let session = place.session().await?;
         let done = show(name, &session, &place).await;
-        // After a failure too: otherwise others wait for our nodes until the session times out.
+        // Also after a failure, or contenders wait for our nodes until the session times out.
         session.close().await;
         done?;
     }
@@ -153,7 +153,7 @@ async fn shut_down(place: &Place) -> Done {
     let mut stop = Some(stop);
     let job = || {
         println!("graceful_shutdown: at work, and asked to stop");
-        // Instead of an operator's SIGTERM: a sender that is dropped asks too.
+        // This replaces an operator's SIGTERM: dropping the sender completes the receiver.
         drop(stop.take());
         std::future::ready(())
     };

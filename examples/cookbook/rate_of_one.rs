@@ -1,8 +1,9 @@
-//! One call for each key in a period, over all processes: a reminder for each customer, a request
-//! for each partner.
+//! One call for each key in a period, over all processes. For example a reminder for each customer,
+//! or a request to each partner.
 //!
-//! Whoever has called keeps the lock until the period is over; others find it busy and do without,
-//! which costs one read. A process that ends before that, or loses its session, frees its keys early.
+//! The process that calls keeps the lock until the period is over. Others find the lock busy and
+//! skip the call, which costs one read. If a process ends or loses its session, its keys are free
+//! early.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use zookeeper_recipes::{LockFactory, Owner};
 
-/// Makes the call, or says `None`: somebody has called for this key within the period.
+/// Makes the call, or returns `None` if a call was made for this key within the period.
 pub(crate) async fn call_at_most_once<T>(
     keys: &LockFactory,
     key: &str,
@@ -18,7 +19,7 @@ pub(crate) async fn call_at_most_once<T>(
     call: impl Future<Output = T>,
 ) -> Result<Option<T>, Box<dyn Error>> {
     let lock = keys.mutex(key)?;
-    // An owner of its own: in a caller's scope a second call would re-enter.
+    // A new owner: in a caller's scope, a second call would re-enter.
     let Some(guard) = lock.try_acquire_as(&Owner::new()).await? else {
         return Ok(None);
     };

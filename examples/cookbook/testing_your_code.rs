@@ -1,5 +1,5 @@
-//! Code under a lock, and its unit tests without a server: on an ensemble in memory, with a clock
-//! that stands still until everybody waits, so that time-outs cost no time.
+//! Code under a lock, and its unit tests without a server. They use an ensemble in memory and a
+//! paused clock, which advances only when all tasks wait, so timeouts cost no time.
 
 use zookeeper_recipes::{AcquireError, InterProcessMutex, LostError};
 
@@ -36,7 +36,7 @@ mod tests {
         let ensemble = MemoryEnsemble::new();
         let session = ensemble.session();
         let lock = InterProcessMutex::new(&session, "/locks/export").unwrap();
-        // A stand-in for an upload that hangs: the session expires meanwhile.
+        // This replaces an upload that hangs. The session expires meanwhile.
         let upload = async {
             ensemble.expire(session.session_id().unwrap());
             std::future::pending().await

@@ -1,4 +1,4 @@
-//! The service's face: routes, answers and status codes.
+//! The HTTP interface of the service: routes, answers and status codes.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use zookeeper_recipes::{Owner, Participant, SessionHealth};
 
 use crate::order_codes::{Order, OrderCodes, OrderError};
 
-/// A batch keeps everybody else waiting.
+/// The largest batch. All other requests wait for a batch.
 const BATCH_MAX: usize = 100;
 
-/// Load balancers ask for the health and give up soon.
+/// Load balancers request the health and give up soon.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// When clients that were sent away may come back, in seconds.
+/// When rejected clients may retry, in seconds.
 const RETRY_AFTER: &str = "1";
 
 pub(crate) fn router(codes: Arc<OrderCodes>) -> Router {
@@ -34,8 +34,8 @@ pub(crate) fn router(codes: Arc<OrderCodes>) -> Router {
         .with_state(codes)
 }
 
-/// Makes each request an owner: its functions re-enter the locks that it holds, while the requests
-/// beside it, in this process as in others, wait.
+/// Makes each request an owner. Its functions re-enter the locks that it holds, while other
+/// requests wait, in this process and in others.
 async fn as_one_owner(request: Request, next: Next) -> Response {
     Owner::new().scope(next.run(request)).await
 }
@@ -59,7 +59,7 @@ async fn batch(
 async fn health(State(codes): State<Arc<OrderCodes>>) -> (StatusCode, Json<Value>) {
     let (session, epoch) = codes.session();
     let asked = tokio::time::timeout(HEALTH_PATIENCE, codes.participants()).await;
-    // Without an answer both are null: the session's state says why.
+    // Without an answer both are null, and the state of the session shows the reason.
     let contenders = asked.ok().and_then(Result::ok);
     let holder = contenders.as_ref().and_then(|all| all.first());
     let waiting = contenders.as_ref().and_then(|all| all.get(1..));

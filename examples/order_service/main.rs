@@ -13,9 +13,9 @@
 //! curl http://127.0.0.1:8003/health                   # session, who holds, who waits
 //! ```
 //!
-//! Without a connect string it runs alone, on an ensemble in its own memory.
+//! Without a connect string the process runs alone, on an ensemble in its own memory.
 //!
-//! `order_codes` is the part with the lock; `http` shows how its errors become answers.
+//! `order_codes` has the lock; `http` turns its errors into answers.
 
 mod http;
 mod options;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse(std::env::args().skip(1))?;
     let session = open_session(&options).await?;
     let served = serve(&options, &session).await;
-    // After a failure too: otherwise others wait for our nodes until the session times out.
+    // Also after a failure, or contenders wait for our nodes until the session times out.
     session.close().await;
     served
 }
@@ -63,7 +63,7 @@ async fn open_session(options: &Options) -> Result<Session, ConnectError> {
 async fn serve(options: &Options, session: &Session) -> Result<(), Box<dyn Error>> {
     let codes = OrderCodes::new(session, &options.root, options.patience)?;
     let listener = TcpListener::bind(&options.listen).await?;
-    // Before anybody is told the address, so that no signal ends the process without a close.
+    // Before the address is printed, so that no signal ends the process without a close.
     let interrupt = signal(SignalKind::interrupt())?;
     let terminate = signal(SignalKind::terminate())?;
     announce(&listener)?;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// How the service runs.
+/// The options of the service.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Servers of the ensemble; `None` for one in memory.
     pub(crate) connect: Option<String>,
     pub(crate) listen: String,
-    /// Node below which lock and counter stand.
+    /// The node below which the lock and the counter are.
     pub(crate) root: String,
     /// How long a request waits for the lock.
     pub(crate) patience: Duration,
@@ -16,7 +16,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads `--name value` pairs; the connect string may stand in `ZOOKEEPER_CONNECT` instead.
+    /// Reads `--name value` pairs. `ZOOKEEPER_CONNECT` may have the connect string instead.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             connect: std::env::var("ZOOKEEPER_CONNECT").ok(),

@@ -11,18 +11,18 @@ use zookeeper_recipes::{
     QueryError, Session, SessionHealth, TransactionError,
 };
 
-/// Starting anew helps after one lost lock; a process that keeps losing it must not take more.
+/// A retry helps after one lost lock. A process that keeps losing the lock must not take more.
 const ATTEMPTS_MAX: usize = 3;
 
-/// As often as a connection may break during one write before the client is told to come back.
+/// How often a connection may break during one write before the client is told to retry later.
 const WRITES_MAX: usize = 3;
 
 /// Hands out order codes.
 ///
 /// # Guarantees
 /// No code is handed out twice, whatever happens to processes, sessions and the network: the
-/// ensemble writes the counter only while the writer's lock node exists. Codes that were allocated
-/// for an answer that nobody got are never used: a gap is possible, a duplicate is not.
+/// ensemble writes the counter only while the writer's lock node exists. A code whose answer was
+/// lost is never used again. So a gap is possible, a duplicate is not.
 #[derive(Debug)]
 pub(crate) struct OrderCodes {
     session: Session,
@@ -36,7 +36,7 @@ pub(crate) struct OrderCodes {
 #[derive(Debug, Serialize)]
 pub(crate) struct Order {
     code: String,
-    /// For stores that refuse what comes late: never lower for a later code.
+    /// For stores that refuse late writes. A later code never has a lower token.
     token: i64,
 }
 
@@ -44,29 +44,29 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Counter {
     last: u64,
-    /// Who wrote it: tells our own write from another's.
+    /// The token of the writer. It tells our own write from another's.
     token: i64,
 }
 
-/// Why no code was handed out, by what the client should do.
+/// Why no code was handed out, by how the client should react.
 #[derive(Debug, Error)]
 pub(crate) enum OrderError {
-    /// Others hold the lock for long, or the ensemble does not answer: come back in a while.
+    /// Other requests hold the lock for long, or the ensemble does not answer. Try again later.
     #[error("no order code in time")]
     Busy(#[source] Box<dyn StdError + Send + Sync>),
-    /// The lock was lost on the way: start anew, with no guard of it left.
+    /// The lock was lost meanwhile. Start again, after all its guards are dropped.
     #[error("no order code, the lock was lost")]
     Lost(#[from] LostError),
-    /// This process is shutting down: ask another.
+    /// This process is shutting down. Try another one.
     #[error("no order code, the service is shutting down")]
     Closed,
-    /// Somebody has to mend the ensemble's contents or rights.
+    /// An operator must repair the data or the ACLs of the ensemble.
     #[error("no order code until an operator steps in")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl OrderCodes {
-    /// Locks and counts below `root`; requests wait for the lock for at most `patience`.
+    /// Uses a lock and a counter below `root`. Requests wait for the lock for at most `patience`.
     pub(crate) fn new(
         session: &Session,
         root: &str,
@@ -85,7 +85,7 @@ impl OrderCodes {
         anew_after_loss(|| self.allocate()).await
     }
 
-    /// Hands out codes in a row: nobody else gets one between them.
+    /// Hands out consecutive codes: no other request gets one between them.
     pub(crate) async fn batch(&self, count: usize) -> Result<Vec<Order>, OrderError> {
         anew_after_loss(|| self.allocate_in_a_row(count)).await
     }
@@ -95,12 +95,12 @@ impl OrderCodes {
         (self.session.health(), self.session.epoch())
     }
 
-    /// Who holds the lock (first) and who waits, over all processes.
+    /// Lists the holder and the waiters, over all processes.
     pub(crate) async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.lock.participants().await
     }
 
-    /// Holds the lock around all of it, so that every `allocate` re-enters.
+    /// Holds the lock all the time, so that every `allocate` re-enters.
     async fn allocate_in_a_row(&self, count: usize) -> Result<Vec<Order>, OrderError> {
         let hold = self.lock.acquire_timeout(self.patience).await?;
         let mut orders = Vec::with_capacity(count);
@@ -111,8 +111,8 @@ impl OrderCodes {
         Ok(orders)
     }
 
-    /// Allocates the next code, whether or not the request holds the lock already: inside one
-    /// `Owner::scope` this acquire re-enters, without a request to the ensemble.
+    /// Allocates the next code. If the request holds the lock already, this acquire re-enters
+    /// without a request to the ensemble, because both are inside one `Owner::scope`.
     async fn allocate(&self) -> Result<Order, OrderError> {
         let guard = self.lock.acquire_timeout(self.patience).await?;
         let order = self.count(&guard).await?;
@@ -120,14 +120,14 @@ impl OrderCodes {
         Ok(order)
     }
 
-    /// Moves the counter on by one, in a transaction that commits only while the lock is held.
+    /// Increments the counter, in a transaction that commits only while the lock is held.
     async fn count(&self, guard: &MutexGuard) -> Result<Order, OrderError> {
         use NodesError::{BadVersion, NodeExists, Throttled};
         let token = guard.fencing_token().as_i64();
         let mut unsure = None;
         for _ in 0..WRITES_MAX {
             let (present, version) = self.read(guard).await?;
-            // Nobody else writes our token: the write whose answer was lost has been carried out.
+            // No other writer has our token, so the write without an answer was carried out.
             if unsure == Some(present) {
                 return Ok(present.into());
             }
@@ -136,14 +136,14 @@ impl OrderCodes {
             let data = serde_json::to_vec(&next).map_err(broken)?;
             let write = match version {
                 Some(_) => guard.transaction().set(&self.counter, data, version),
-                // Its parent exists: our lock node is below it too.
+                // The parent exists, because our lock node is below it too.
                 None => guard.transaction().create(&self.counter, data),
             };
-            // Not in `guard.run`: a commit counts, even if the lock is lost a moment later.
+            // Not in `guard.run`: a commit counts, even if the lock is lost immediately afterwards.
             match write.commit().await {
                 Ok(_) => return Ok(next.into()),
                 Err(TransactionError::Lost(lost)) => return Err(lost.into()),
-                // Read what became of it, or what an operator has set meanwhile.
+                // Read what the write did, or what an operator has written meanwhile.
                 Err(
                     TransactionError::Unknown { source: error, .. }
                     | TransactionError::Refused {
@@ -165,7 +165,7 @@ impl OrderCodes {
         Err(OrderError::Busy("writing the counter keeps failing".into()))
     }
 
-    /// The counter and its version, `None` while there is no node.
+    /// Reads the counter and its version; `None` if there is no node.
     async fn read(&self, guard: &MutexGuard) -> Result<(Counter, Option<i32>), OrderError> {
         match guard.run(self.session.read(&self.counter)).await?? {
             Some((data, stat)) => {
@@ -177,8 +177,8 @@ impl OrderCodes {
     }
 }
 
-/// Starts anew when the lock was lost; by then the attempt has dropped all its guards, without
-/// which its owner may not acquire again.
+/// Starts again when the lock was lost. By then the attempt has dropped all its guards; before
+/// that, its owner could not acquire again.
 async fn anew_after_loss<T, F>(attempt: impl Fn() -> F) -> Result<T, OrderError>
 where
     F: Future<Output = Result<T, OrderError>>,
@@ -192,7 +192,7 @@ where
     attempt().await
 }
 
-/// Releases, and only logs what goes wrong: what was committed under the lock stays ours.
+/// Releases, and only logs errors: what was committed under the lock stays ours.
 async fn release(guard: MutexGuard) {
     if let Err(error) = guard.release().await {
         warn!(
@@ -219,7 +219,7 @@ impl From<AcquireError> for OrderError {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::TimedOut { .. } => Self::Busy(error.into()),
-            // An outer function of this request has the guard; `anew_after_loss` sees it dropped.
+            // An outer function has the guard. It is dropped before `anew_after_loss` starts again.
             AcquireError::Lost(lost) => Self::Lost(lost),
             AcquireError::SessionClosed { .. } => Self::Closed,
             error => broken(error),

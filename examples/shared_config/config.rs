@@ -1,4 +1,4 @@
-//! What a configuration is, and how one knows that it is whole.
+//! The configuration, and the check that it is complete.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Config {
     pub(crate) values: BTreeMap<String, String>,
 }
 
-/// Data of the node that says what the others must be; written after them.
+/// Data of the manifest node, which describes the other nodes. It is written after them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) version: u64,
@@ -29,20 +29,20 @@ pub(crate) struct Nodes {
     pub(crate) values: BTreeMap<String, Option<Vec<u8>>>,
 }
 
-/// Why there is nothing to be served in the nodes.
+/// Why the nodes contain no configuration that can be served.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Unusable {
-    /// Nobody has written yet.
+    /// No configuration was written yet.
     #[error("no configuration yet")]
     Absent,
-    /// Nobody writes under a read lock: whoever began has not ended, and never will.
+    /// No writer is active under a read lock, so one that began has died and will never finish.
     #[error("configuration incomplete, last writer died: checksum {found}, not {expected}")]
     Incomplete { found: String, expected: String },
 }
 
 impl Config {
-    /// Makes up what an operator would edit; the writer is named in it, since two may try to write
-    /// the same version, where the first dies.
+    /// Invents what an operator would edit. It contains the writer's id, because two writers may
+    /// write the same version if the first dies.
     pub(crate) fn made_up(version: u64, writer: u32) -> Self {
         let value = |name| format!("{name} of version {version} by process {writer}");
         let values = NAMES.map(|name| (name.to_owned(), value(name)));
@@ -50,13 +50,13 @@ impl Config {
         Self { version, values }
     }
 
-    /// FNV-1a, of 64 bits: finds accidents, not forgeries.
+    /// FNV-1a of 64 bits. It detects accidents, not forgeries.
     pub(crate) fn checksum(&self) -> String {
         let version = self.version.to_string();
         let values = self.values.iter().flat_map(|(name, value)| [name, value]);
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for text in std::iter::once(&version).chain(values) {
-            // UTF-8 has no byte 0xff, so that it tells where a text ends.
+            // UTF-8 has no byte 0xff, so it marks the end of each text.
             for byte in text.bytes().chain([0xff]) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
             }
@@ -71,7 +71,7 @@ impl Config {
 }
 
 impl Nodes {
-    /// Tells whether it is a whole configuration, by a checksum of its own.
+    /// Checks with a checksum of its own whether these nodes are a complete configuration.
     pub(crate) fn judge(self) -> Result<Config, Unusable> {
         let manifest = self.manifest.as_deref();
         if manifest.is_none() && self.values.values().all(Option::is_none) {
@@ -79,7 +79,7 @@ impl Nodes {
         }
         let manifest = manifest.and_then(|data| serde_json::from_slice::<Manifest>(data).ok());
         let present = self.values.into_iter().filter_map(|(name, data)| {
-            // Nothing of ours has other bytes: the checksum shall differ.
+            // Our own data is always UTF-8. Other bytes are replaced, so the checksum differs.
             Some((name, String::from_utf8_lossy(&data?).into_owned()))
         });
         let config = Config {

@@ -17,7 +17,7 @@ use crate::store::Store;
 
 const ROOT: &str = "/demo/config";
 
-/// A reader with a session of its own, as if it were a process.
+/// A reader with a session of its own, as if in a process of its own.
 struct Reader {
     store: Store,
     service: Service,
@@ -82,7 +82,7 @@ async fn story(sessions: &[Session]) -> Result<(), Box<dyn Error>> {
     all_read(&mut readers).await
 }
 
-/// All hold the read lock at the same time.
+/// All readers hold the read lock at the same time.
 async fn together(readers: &[Reader]) -> Result<(), Box<dyn Error>> {
     let guards = readers.iter().map(|it| it.store.lock().read());
     let guards = try_join_all(guards).await?;
@@ -108,7 +108,7 @@ async fn all_wait_for_a_writer(
     let (go_on, goes_on) = oneshot::channel();
     let queue = writer.lock().clone();
     let writing = writer.write(async {
-        // Whoever dropped the other end has an error to tell.
+        // If the receiver is gone, the other future has failed and reports its error.
         let _ = is_midway.send(());
         let _ = goes_on.await;
     });
@@ -116,7 +116,7 @@ async fn all_wait_for_a_writer(
         midway.await?;
         println!("\nA writer has written half of the next version. The readers ask:");
         let go_on_when_all_wait = async {
-            // Ends since none of them is admitted before the writer goes on.
+            // This loop ends, because no reader is admitted before the writer continues.
             while queue.read_participants().await?.len() < 3 {
                 tokio::task::yield_now().await;
             }
@@ -136,7 +136,7 @@ async fn all_wait_for_a_writer(
     Ok(())
 }
 
-/// Drops a writer midway: its lock is released, and its half stays.
+/// Drops a writer midway. Its lock is released, and its half stays.
 async fn a_writer_dies(writer: &Store) -> Result<(), Box<dyn Error>> {
     let (is_midway, midway) = oneshot::channel();
     let writing = writer.write(async {

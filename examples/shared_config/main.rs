@@ -9,24 +9,24 @@
 //! cargo run --example shared_config -- write --pause-ms 5000   # readers wait meanwhile
 //! ```
 //!
-//! Below `/demo/config` stand five nodes with settings, and `manifest` with a version and the
-//! checksum of all. `store` is the part with the lock, `/demo/config/lock`.
+//! Below `/demo/config` there are five nodes with settings, and `manifest` with a version and the
+//! checksum of all. `store` has the lock, `/demo/config/lock`.
 //!
-//! # Who may see what
-//! - A writer changes node by node, the manifest last, under the write lock; a reader reads node by
-//!   node under the read lock. So readers see all of a version or nothing of it, beside each other,
-//!   and wait for as long as it takes to write.
-//! - Each write is a transaction of the guard: a writer that lost the lock changes nothing more.
-//! - A lock does not undo. A writer that dies midway leaves a half, and its lock goes with its
+//! # What readers see
+//! - A writer changes node by node, the manifest last, under the write lock. A reader reads node by
+//!   node under the read lock. So readers see all of a version or nothing of it. They read side by
+//!   side, and wait only while a writer writes.
+//! - Each write is a transaction of the guard, so a writer that lost the lock changes nothing more.
+//! - A lock does not undo. A writer that dies midway leaves a half, and its lock is freed with its
 //!   session. Readers recognize the half by its checksum: they report it and keep the last complete
-//!   version, and one that has none yet ends with an error. The next writer repairs: it writes all
-//!   nodes, whatever they hold.
+//!   version. A reader that has none yet ends with an error. The next writer repairs the half,
+//!   because it writes all nodes, whatever they contain.
 //!
-//! # What else would do
-//! ZooKeeper can set several nodes in one transaction, up to the size of a request (1 MB), and then
-//! no writer leaves a half. Readers still need the lock: their reads, one a node, are no snapshot.
-//! Who wants readers that wait for nobody writes each version into a directory of its own, moves a
-//! pointer to it in one step, and cleans up old ones when no reader can be in them any more.
+//! # Alternatives
+//! ZooKeeper can set several nodes in one transaction, up to the size of a request (1 MB). Then no
+//! writer leaves a half. Readers still need the lock, because they read one node at a time, which
+//! is no snapshot. For readers that wait for no writer, write each version into a directory of its
+//! own, move a pointer to it in one step, and clean up old versions when no reader can use them.
 
 mod config;
 mod demo;
@@ -57,7 +57,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let told = writeln!(std::io::stderr(), "error: {}", with_causes(&*error));
-            // Nobody listens, so the code must say it.
+            // The message could not be written, so only the exit code reports the failure.
             told.map_or(ExitCode::FAILURE, |()| ExitCode::FAILURE)
         }
     }
@@ -74,14 +74,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let session = open_session(connect_string).await?;
     let done = tokio::select! {
         biased;
-        // What was under way is dropped; the close waits until its guards are released.
+        // The work in flight is dropped. The close waits until its guards are released.
         asked = asked_to_end() => asked.and(match options.command {
             Command::Write => Err("stopped by a signal; if it was midway, the next write repairs".into()),
             Command::Serve | Command::Demo => Ok(()),
         }),
         done = obey(&options, &session) => done,
     };
-    // After a failure too: otherwise others wait for our nodes until the session times out.
+    // Also after a failure, or contenders wait for our nodes until the session times out.
     session.close().await;
     done
 }
@@ -113,7 +113,7 @@ async fn write(options: &Options, store: &Store) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a line for whoever started the process.
+/// Prints a line of JSON.
 fn say(line: &Value) -> std::io::Result<()> {
     writeln!(std::io::stdout(), "{line}")
 }

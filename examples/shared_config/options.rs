@@ -9,27 +9,26 @@ pub(crate) enum Command {
     Demo,
 }
 
-/// What the process shall do.
+/// The command and its options.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) command: Command,
     /// Servers of the ensemble.
     pub(crate) connect: Option<String>,
-    /// Node below which the configuration stands.
+    /// The node below which the configuration is.
     pub(crate) root: String,
     /// How long `serve` waits between two reads.
     pub(crate) every: Duration,
     /// After how many reads `serve` ends.
     pub(crate) reads: Option<u64>,
-    /// How often `write` rewrites.
+    /// How many times `write` rewrites.
     pub(crate) times: u64,
-    /// How long `write` pauses midway, which shows how readers wait.
+    /// How long `write` pauses midway, to show that readers wait.
     pub(crate) pause: Duration,
 }
 
 impl Options {
-    /// Reads a command and `--name value` pairs; the connect string may stand in
-    /// `ZOOKEEPER_CONNECT` instead.
+    /// Reads a command and `--name value` pairs; `ZOOKEEPER_CONNECT` may have the connect string.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments.peekable();
         let mut options = Self {

@@ -1,4 +1,4 @@
-//! The service: reads its configuration again and again, and serves the last whole one.
+//! The service: it reads its configuration again and again, and serves the last complete one.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::config::{Config, Unusable};
 use crate::say;
 use crate::store::Store;
 
-/// A server that is down for a moment shall not keep a processor busy.
+/// The wait before a retry, so that a server that is down keeps no processor busy.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// Reads so often, or for ever, and says what it serves after each read.
+/// Reads this many times, or for ever, and prints what it serves after each read.
 pub(crate) async fn serve(
     store: &Store,
     every: Duration,
@@ -43,16 +43,16 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// What is served.
+/// The configuration that is served.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     pub(crate) config: Option<Config>,
 }
 
 impl Service {
-    /// Serves what was read if it is whole, else goes on with what it has and returns why.
+    /// Serves what was read if it is complete. Otherwise it serves what it has, and returns why.
     ///
-    /// An error where there is nothing to go on with.
+    /// An error if it has nothing to serve.
     pub(crate) fn take(
         &mut self,
         read: Result<Config, Unusable>,
@@ -67,7 +67,7 @@ impl Service {
         }
     }
 
-    /// What it serves, and whether that is what it read last.
+    /// The line to print: the configuration that is served, and whether it is what was read last.
     fn line(&self, held_us: [u64; 2], problem: Option<&Unusable>) -> Value {
         let config = self.config.as_ref();
         json!({

@@ -12,10 +12,10 @@ use zookeeper_recipes::{
 
 use crate::config::{Config, Manifest, NAMES, Nodes, Unusable};
 
-/// A node that does not exist yet costs one, a lost connection one or two.
+/// A node that does not exist yet costs one failure, a lost connection one or two.
 const FAILURES_MAX: usize = 5;
 
-/// So many nodes are written when the writer is midway.
+/// The number of nodes that are written when the writer is midway.
 const MIDWAY: usize = 3;
 
 const MANIFEST: &str = "manifest";
@@ -28,25 +28,25 @@ pub(crate) struct Store {
     root: String,
 }
 
-/// What was read, or written.
+/// The result of a read or a write.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     pub(crate) config: T,
-    /// When the lock was certainly held, in microseconds of the wall clock: from, until.
+    /// When the lock was certainly held, from and until, in microseconds of the wall clock.
     pub(crate) held_us: [u64; 2],
 }
 
-/// Why nothing came of a read, or not all of a write.
+/// Why a read failed, or why a write is not complete.
 #[derive(Debug, Error)]
 pub(crate) enum StoreError {
     #[error("configuration not touched")]
     NotAcquired(#[from] AcquireError),
-    /// Others may write: what was read so far says nothing.
+    /// Other processes may write now, so what was read so far proves nothing.
     #[error("lock lost midway")]
     Lost(#[from] LostError),
     #[error("configuration not read")]
     NotRead(#[from] QueryError),
-    /// With a guess at the version in its place, versions could fall.
+    /// A guessed version in its place could make versions go back.
     #[error("{path:?} is no manifest; restore it, or delete it to begin at version 1")]
     ManifestUnreadable { path: String },
     #[error("{path:?} not written")]
@@ -63,7 +63,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same may go well in a moment.
+    /// Whether a retry may soon succeed.
     pub(crate) fn is_transient(&self) -> bool {
         use NodesError::SessionEnded;
         match self {
@@ -80,7 +80,7 @@ impl Store {
     pub(crate) fn new(session: &Session, root: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             session: session.clone(),
-            // Below the root, so that it exists wherever the lock is held.
+            // The lock is below the root, so the root exists whenever the lock is held.
             lock: InterProcessReadWriteLock::new(session, &format!("{root}/lock"))?,
             root: root.to_owned(),
         })
@@ -90,7 +90,7 @@ impl Store {
         &self.lock
     }
 
-    /// Reads under the read lock: beside other readers, never beside a writer.
+    /// Reads under the read lock: readers read side by side, but never while a writer writes.
     pub(crate) async fn read(&self) -> Result<Held<Result<Config, Unusable>>, StoreError> {
         let guard = self.lock.read().await?;
         let from = now_us();
@@ -102,8 +102,8 @@ impl Store {
 
     /// Rewrites all nodes under the write lock, then verifies them under the read lock.
     ///
-    /// Whoever fails midway, or is dropped, leaves a half, which readers recognize and the next
-    /// write repairs. `midway` runs between the writes of two nodes.
+    /// If it fails midway, or is dropped, it leaves a half. Readers recognize that, and the next
+    /// write repairs it. `midway` runs between the writes of two nodes.
     pub(crate) async fn write(
         &self,
         midway: impl Future<Output = ()>,
@@ -112,18 +112,18 @@ impl Store {
         let from = now_us();
         let version = self.next_version(&guard).await?;
         let config = Config::made_up(version, std::process::id());
-        // Node by node, and all of them: what a writer before us left behind is nothing to build
-        // on. One transaction would be safer still; here the lock alone keeps readers from the half.
+        // Writes all nodes one by one, because an earlier writer may have left a half. One
+        // transaction would be safer still; here the lock alone keeps readers from the half.
         let (first, rest) = NAMES.split_at(MIDWAY);
         self.write_values(&guard, &config, first).await?;
         guard.run(midway).await?;
         self.write_values(&guard, &config, rest).await?;
-        // Last: until then the checksum of the version before tells readers that this is a half.
+        // The manifest is last: until then its old checksum shows readers that this is a half.
         let manifest = serde_json::json!(config.manifest()).to_string();
         self.write_node(&guard, MANIFEST, &manifest).await?;
         let held_us = [from, now_us()];
 
-        // Readers come in beside us, and no writer: what we now read is what we wrote.
+        // Readers may come in now, but no writer. So what we read is what we wrote.
         let guard: ReadGuard = guard.downgrade().await?;
         let found = self.read_under(&guard).await?;
         report(guard.release().await);
@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Reads all nodes. Nobody may write meanwhile: ZooKeeper reads one node at a time.
+    /// Reads all nodes. No process may write meanwhile, because ZooKeeper reads one node at a time.
     async fn read_under(&self, guard: &LockGuard) -> Result<Result<Config, Unusable>, StoreError> {
         let mut nodes = Nodes::default();
         for name in NAMES {
@@ -144,7 +144,7 @@ impl Store {
         Ok(nodes.judge())
     }
 
-    /// One more than that of the last whole configuration, so that versions have no gaps.
+    /// The version after that of the last complete configuration, so that versions have no gaps.
     async fn next_version(&self, guard: &LockGuard) -> Result<u64, StoreError> {
         let Some(manifest) = self.read_node(guard, MANIFEST).await? else {
             return Ok(1);
@@ -170,7 +170,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a node, which the ensemble does only while the lock is held.
+    /// Writes a node. The ensemble does that only while the lock is held.
     async fn write_node(
         &self,
         guard: &LockGuard,
@@ -187,7 +187,7 @@ impl Store {
                 true => guard.transaction().set(&path, data, None),
                 false => guard.transaction().create(&path, data),
             };
-            // Not in `guard.run`: a commit counts, even if the lock is lost a moment later.
+            // Not in `guard.run`: a commit counts, even if the lock is lost immediately afterwards.
             let Err(source) = write.commit().await else {
                 return Ok(());
             };
@@ -200,8 +200,8 @@ impl Store {
                 Refused {
                     source: NodeExists, ..
                 } => exists = true,
-                // Carried out or not; this read waits for a connection. Nobody else writes, so a
-                // second write of the same does no harm.
+                // The write was carried out or not; this read waits for a connection. No other
+                // process writes, so writing the same again is harmless.
                 Unknown { .. } => {
                     if self.read_node(guard, name).await?.as_deref() == Some(data.as_bytes()) {
                         return Ok(());
@@ -226,7 +226,7 @@ impl Store {
     }
 }
 
-/// Only logs what goes wrong: what was done under the lock stays done.
+/// Only logs errors: what was done under the lock stays done.
 fn report(released: Result<(), ReleaseError>) {
     if let Err(error) = released {
         let error = &error as &dyn StdError;

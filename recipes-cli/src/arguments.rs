@@ -14,7 +14,7 @@ use recipes_core::SESSION_TIMEOUT_MAX;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 
-/// Has credentials.
+/// The variable with the credentials.
 pub(crate) const AUTH_VARIABLE: &str = "ZKLOCK_AUTH";
 
 /// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
@@ -23,10 +23,10 @@ pub(crate) const AUTH_VARIABLE: &str = "ZKLOCK_AUTH";
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) ensemble: EnsembleArguments,
-    /// Print JSON; `run` prints nothing of its own
+    /// Print JSON; `run` itself prints nothing
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Log to standard error what happens: error, warn, info, debug, trace, or such as
+    /// Log to standard error: error, warn, info, debug, trace, or by target, such as
     /// recipes_core=debug,zookeeper_client=info
     #[arg(long, global = true, env = "ZKLOCK_LOG", value_name = "LEVEL")]
     pub(crate) log: Option<Targets>,
@@ -34,11 +34,11 @@ pub(crate) struct Arguments {
     pub(crate) command: Task,
 }
 
-/// Where the locks are, and who asks.
+/// Where the locks are, and how to connect.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ensemble")]
 pub(crate) struct EnsembleArguments {
-    /// Servers, and the node below which the paths are: host:port,host:port/chroot
+    /// Servers, and the node below which all paths are: host:port,host:port/chroot
     #[arg(
         long,
         short,
@@ -47,7 +47,7 @@ pub(crate) struct EnsembleArguments {
         value_name = "SERVERS"
     )]
     pub(crate) connect: Option<String>,
-    /// How long the ensemble keeps the locks of a process that it does not hear from
+    /// How long the ensemble keeps the locks of a process that sends no heartbeats
     #[arg(long, global = true, env = "ZKLOCK_SESSION_TIMEOUT", value_name = "DURATION",
         default_value = "12s", value_parser = session_timeout)]
     pub(crate) session_timeout: Duration,
@@ -55,9 +55,9 @@ pub(crate) struct EnsembleArguments {
     #[arg(long, global = true, env = "ZKLOCK_CONNECT_TIMEOUT", value_name = "DURATION",
         default_value = "15s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
-    /// Credentials, such as digest:user:password; better in the environment, where others do not
-    /// see them, and which `run` keeps from the command
-    // Taken apart later: a value that is refused here is printed.
+    /// Credentials, such as digest:user:password; better passed in the environment, where other
+    /// users do not see them, and where `run` hides them from the command
+    // Parsed later, because clap prints a value that it refuses.
     #[arg(
         long,
         global = true,
@@ -76,10 +76,11 @@ pub(crate) struct EnsembleArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ensemble")]
 pub(crate) struct TlsArguments {
-    /// Encrypt connections; the other options of TLS say so too
+    /// Encrypt connections; implied by the other TLS options
     #[arg(long, global = true, env = "ZKLOCK_TLS")]
     pub(crate) tls: bool,
-    /// Certificates of the authorities that sign the servers', as PEM; no others are trusted
+    /// Certificates of the authorities that sign the servers' certificates, as PEM; no others are
+    /// trusted
     #[arg(long, global = true, env = "ZKLOCK_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<std::path::PathBuf>,
     /// Certificate of this client, as PEM
@@ -92,14 +93,14 @@ pub(crate) struct TlsArguments {
 
 #[cfg(feature = "tls")]
 impl TlsArguments {
-    /// Whether connections are encrypted. Whoever says how does not want them in the clear.
+    /// Whether connections are encrypted. Any TLS option turns encryption on.
     pub(crate) fn is_asked_for(&self) -> bool {
         let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
         self.tls || files.iter().any(|it| it.is_some())
     }
 }
 
-/// A scheme of ZooKeeper and what it takes.
+/// A scheme of ZooKeeper and its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Auth {
     pub(crate) scheme: String,
@@ -111,11 +112,12 @@ pub(crate) enum Task {
     /// Run a command while a lock is held
     #[cfg(target_os = "linux")]
     Run(RunArguments),
-    /// List the locks that somebody holds or waits for
+    /// List the locks that are held or waited for
     ///
-    /// AGE is that of the first holder, since it queued: when it was granted is written nowhere.
+    /// AGE is the time since the first holder queued: ZooKeeper does not record when it was
+    /// granted.
     Ls {
-        /// The node below which locks are looked for
+        /// The node below which to look for locks
         #[arg(default_value = "/")]
         root: String,
     },
@@ -131,11 +133,11 @@ pub(crate) enum Task {
     },
     /// Take a lock from its holders, by deleting their nodes
     Break(BreakArguments),
-    /// Find those who wait for each other
+    /// Find contenders that wait for each other
     Deadlocks(DeadlocksArguments),
-    /// Show locks, queues and deadlocks on a page that keeps itself up to date
+    /// Serve a live page of locks, queues and deadlocks
     Serve(ServeArguments),
-    /// Print the script that completes zklock's arguments in a shell
+    /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: Shell,
@@ -149,17 +151,17 @@ pub(crate) struct RunArguments {
     /// How the locks are held
     #[arg(long, value_enum, default_value_t = Mode::Mutex)]
     pub(crate) mode: Mode,
-    /// Give up after so long without the lock (such as 500ms, 30s, 5m), the time to connect
-    /// included; 0s takes a free lock only. Without it, wait as long as it takes
+    /// Give up after this time without the lock (such as 500ms, 30s, 5m), the time to connect
+    /// included; 0s takes only a free lock. Without it, wait as long as it takes
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What becomes of the command when the lock is lost
+    /// What happens to the command when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// What becomes of it when somebody asks for the lock, as `zklock revoke` does
+    /// What happens to the command on a request to give the lock up, as by `zklock revoke`
     #[arg(long, value_enum, default_value_t = OnRevoke::Tell)]
     pub(crate) on_revoke: OnRevoke,
-    /// What the lock is held for, shown to people who look at it; up to 256 bytes
+    /// What the lock is held for, shown to people who inspect it; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) purpose: Option<String>,
     /// Lock directories; several are held together or not at all
@@ -174,7 +176,7 @@ pub(crate) struct RunArguments {
 pub(crate) struct BreakArguments {
     /// Lock directory, or one node of its queue
     pub(crate) path: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -182,26 +184,26 @@ pub(crate) struct BreakArguments {
 #[derive(Args, Debug)]
 #[command(after_help = DEADLOCKS_HELP)]
 pub(crate) struct DeadlocksArguments {
-    /// The node below which locks are looked for
+    /// The node below which to look for locks
     #[arg(default_value = "/")]
     pub(crate) root: String,
-    /// Print the graph of all who wait, for Graphviz
+    /// Print the graph of all waiting contenders, for Graphviz
     #[arg(long, conflicts_with = "json")]
     pub(crate) dot: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
-    /// The node below which locks are looked for
+    /// The node below which to look for locks
     #[arg(default_value = "/")]
     pub(crate) root: String,
-    /// Where browsers find the page; whoever reaches the address may read it
+    /// The address of the page; everyone who can reach it may read the page
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// A name by which browsers may ask for the page, besides localhost and addresses
+    /// A host name that browsers may use for the page, in addition to localhost and IP addresses
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
-    /// How often locks are looked at, while somebody looks at the page
+    /// How often to look at the locks while the page is open
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     pub(crate) every: Duration,
 }
@@ -228,15 +230,15 @@ also says why, on stderr.)";
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// By nobody else
+    /// Exclusively
     Mutex,
-    /// With other readers of a read/write lock
+    /// Shared with other readers of a read/write lock
     Read,
-    /// By nobody else, of a read/write lock
+    /// Exclusively, as the writer of a read/write lock
     Write,
 }
 
-/// What becomes of the command when the lock is lost.
+/// What happens to the command when the lock is lost.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -245,17 +247,17 @@ pub(crate) enum OnLost {
     Term,
     /// SIGKILL at the loss
     Kill,
-    /// It goes on without the lock; the exit code tells
+    /// It goes on without the lock; the exit code reports the loss
     Ignore,
 }
 
-/// What becomes of the command when somebody asks for the lock.
+/// What happens to the command on a request to give the lock up.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnRevoke {
-    /// It goes on; zklock says on stderr that it was asked
+    /// It goes on; zklock reports the request on stderr
     Tell,
-    /// SIGTERM, and it may take as long as it wants
+    /// SIGTERM; it may take as long as it needs
     Term,
 }
 
@@ -277,7 +279,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(milliseconds))
 }
 
-/// A session timeout that can be asked for.
+/// A session timeout that a client can request.
 fn session_timeout(text: &str) -> Result<Duration, String> {
     let timeout = duration(text)?;
     match timeout > SESSION_TIMEOUT_MAX {
@@ -296,7 +298,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn auth(text: &str) -> Result<Auth, String> {
-    // Not repeated in the message: it is a secret.
+    // The message does not repeat the value, which is a secret.
     let parts = text
         .split_once(':')
         .filter(|(scheme, _)| !scheme.is_empty());

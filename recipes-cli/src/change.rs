@@ -1,4 +1,4 @@
-//! `revoke` and `break`: they take locks from those who hold them.
+//! `revoke` and `break`: take locks from their holders.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::output::print;
 use crate::text::who;
 use crate::view::{BrokenView, RevokedView, UnchangedView};
 
-/// Asks the holders of a lock to give it up, or whoever has made one node.
+/// Asks the holders of a lock, or the contender of one node, to give the lock up.
 pub(crate) async fn revoke(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
     let chosen = chosen(session, path).await?;
-    // A request replaces what a node says, which may be anything where it is no contender's.
+    // A request replaces the data of a node, which may be anything if no contender made it.
     let (asked, strangers): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|it| it.mode.is_some());
     if let ([], [stranger, ..]) = (asked.as_slice(), strangers.as_slice()) {
         let node = &stranger.participant.path;
@@ -69,18 +69,16 @@ pub(crate) async fn break_lock(
     outcome(&view.failed, changes.first)
 }
 
-/// What became of several nodes.
 #[derive(Default)]
 struct Changes {
     made: Vec<String>,
     gone: Vec<String>,
     failed: Vec<UnchangedView>,
-    /// Why the first of these failed.
     first: Option<Failure>,
 }
 
 impl Changes {
-    /// Changes each node; false says that it is gone.
+    /// Changes each node. A change returns false if the node is gone.
     async fn of(
         chosen: &[Contender],
         change: impl AsyncFn(&Participant) -> Result<bool, Failure>,
@@ -89,7 +87,7 @@ impl Changes {
         let mut is_silent = false;
         for node in chosen.iter().map(|it| &it.participant) {
             let changed = match is_silent {
-                // Each would take as long as the first.
+                // Each of the rest would take as long as the first.
                 true => Err(Failure::new(
                     code::NO_CONNECTION,
                     format!("{:?} is left as it is", node.path),
@@ -113,7 +111,7 @@ impl Changes {
     }
 }
 
-/// The first failure, when the others have been told.
+/// The first failure, after a warning about each of the others.
 fn outcome(failed: &[UnchangedView], first: Option<Failure>) -> Result<(), Failure> {
     for other in failed.iter().skip(1) {
         warn(&other.error);
@@ -121,7 +119,7 @@ fn outcome(failed: &[UnchangedView], first: Option<Failure>) -> Result<(), Failu
     first.map_or(Ok(()), Err)
 }
 
-/// False where it is gone.
+/// Returns false if the node is gone.
 async fn delete(nodes: &Arc<dyn Nodes>, path: &str, limit: Duration) -> Result<bool, Failure> {
     let unknown = format!("{path:?} may or may not be deleted");
     match timeout(limit, nodes.delete(path)).await {
@@ -141,8 +139,8 @@ async fn delete(nodes: &Arc<dyn Nodes>, path: &str, limit: Duration) -> Result<b
     }
 }
 
-/// Those who hold the lock of this path, and what is of nobody and in their way; or what is at this
-/// path, if it is one of the two. Not empty.
+/// For the path of a lock: its holders, and strangers that its contenders wait for. For the path of
+/// one node of its queue: that node, if it is a contender's or is waited for. Never empty.
 async fn chosen(session: &Session, path: &str) -> Result<Vec<Contender>, Failure> {
     let error = match recipes_core::inspect(session, path).await {
         Ok(lock) => {
@@ -150,7 +148,7 @@ async fn chosen(session: &Session, path: &str) -> Result<Vec<Contender>, Failure
             let nobody = || Failure::new(code::NO_LOCK, format!("nobody holds {path:?}"));
             return Some(chosen).filter(|it| !it.is_empty()).ok_or_else(nobody);
         }
-        // A node that may not be listed may be a contender's all the same.
+        // A node that may not be listed may still be a contender's.
         Err(error @ (InspectError::NotALock { .. } | InspectError::NotAuthorized { .. })) => error,
         Err(error) => return Err(error.into()),
     };
@@ -160,7 +158,7 @@ async fn chosen(session: &Session, path: &str) -> Result<Vec<Contender>, Failure
     };
     let lock = match (recipes_core::inspect(session, directory).await, &error) {
         (Ok(lock), _) => lock,
-        // Nothing that is to be known about the path.
+        // These errors reveal nothing about the path.
         (Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }), _)
         | (Err(InspectError::NotAuthorized { .. }), InspectError::NotAuthorized { .. }) => {
             return Err(error.into());
@@ -186,7 +184,7 @@ fn is_awaited(lock: &Inspection, path: &str) -> bool {
     })
 }
 
-/// Holders, and nodes of nobody that somebody waits for.
+/// Holders, and nodes of no contender that a contender waits for.
 fn in_the_way(lock: Inspection) -> Vec<Contender> {
     let is_in_the_way = |it: &&Contender| match &it.standing {
         Standing::Holds => true,
@@ -200,7 +198,7 @@ fn in_the_way(lock: Inspection) -> Vec<Contender> {
         .collect()
 }
 
-/// Says what would be deleted, and asks.
+/// Lists what would be deleted, and asks for confirmation.
 fn confirmed(chosen: &[Contender]) -> Result<bool, Failure> {
     let mut question = String::from("These are deleted, and others may get the lock at once:\n");
     for contender in chosen {

@@ -1,4 +1,4 @@
-//! Opening the session that the arguments ask for.
+//! Opens the session that the arguments describe.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::arguments::{self, EnsembleArguments};
 use crate::failure::{Failure, code};
 
-/// Opens a session; `application` is what its nodes say of their maker.
+/// Opens a session. Its nodes name `application` as their maker.
 pub(crate) async fn connect(
     arguments: &EnsembleArguments,
     application: &str,
@@ -18,7 +18,7 @@ pub(crate) async fn connect(
     session.map_err(|error| hinted(error, arguments))
 }
 
-/// The operations of a session of its own, for what no lock does.
+/// The operations of a session of its own, for requests that no lock makes.
 pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes>, Failure> {
     let backend = builder(arguments)?.backend(servers(arguments)?)?;
     let nodes = timeout(arguments.connect_timeout, backend.connect()).await;
@@ -50,7 +50,7 @@ pub(crate) fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
     error.into()
 }
 
-/// A handshake that fails is silence to those who wait for an answer.
+/// Adds a hint about TLS: a failed handshake looks like a server that does not answer.
 #[cfg(feature = "tls")]
 pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
     let is_silence = matches!(error, ConnectError::TimedOut { .. });
@@ -91,7 +91,7 @@ fn secured(
         let refused = |error| unusable(&format!("authorities of {authorities:?}"), &error);
         options = options.with_pem_ca(&read(authorities)?).map_err(refused)?;
     }
-    // clap, if it were told, would not see one before and one behind the command together.
+    // clap could require both, but would not accept one before and one after the command.
     match (&tls.tls_cert, &tls.tls_key) {
         (None, None) => {}
         (Some(certificate), Some(key)) => {

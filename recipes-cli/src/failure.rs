@@ -1,4 +1,4 @@
-//! What went wrong, in one line, and the exit code that says so.
+//! Errors, each with one line of text and an exit code.
 
 use std::error::Error;
 use std::fmt;
@@ -14,27 +14,26 @@ pub(crate) use recipes_core::one_line;
 
 /// Exit codes, as in `sysexits.h` where it has one.
 pub(crate) mod code {
-    /// The command line cannot be carried out.
+    /// The command line is wrong.
     pub(crate) const USAGE: u8 = 64;
     /// No such path, or no lock there.
     pub(crate) const NO_LOCK: u8 = 66;
-    /// No connection to the ensemble, or none any more.
+    /// No connection to the ensemble, or not any more.
     pub(crate) const NO_CONNECTION: u8 = 69;
-    /// Something else, among it what the operating system refuses.
+    /// Another error, such as a refusal by the operating system.
     pub(crate) const INTERNAL: u8 = 70;
-    /// The lock was not acquired in time.
     pub(crate) const TIMED_OUT: u8 = 75;
     /// The lock was lost while the command ran.
     #[cfg(target_os = "linux")]
     pub(crate) const LOST: u8 = 76;
     /// The ensemble does not permit it.
     pub(crate) const NO_PERMISSION: u8 = 77;
-    /// A signal ended it: so much and its number, as shells count.
+    /// A signal ended it: the code is this plus its number, as in shells.
     #[cfg(target_os = "linux")]
     pub(crate) const SIGNAL: u8 = 128;
 }
 
-/// Why zklock ends without having done what it was asked to.
+/// Why zklock ends without having done its task.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -47,22 +46,21 @@ impl Failure {
         Self { code, message }
     }
 
-    /// Something that the operating system refused.
+    /// A refusal by the operating system.
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
         Self::new(code::INTERNAL, format!("cannot {what}: {error}"))
     }
 
-    /// Something that the ensemble refused, or did not answer.
+    /// A refusal by the ensemble, or no answer.
     pub(crate) fn refused(what: &str, error: &NodesError) -> Self {
         Self::new(code_of(error), format!("{what}: {}", chain(error)))
     }
 
-    /// With the sources of an error behind it, in one line.
+    /// An error with its sources, in one line.
     fn of(code: u8, error: &dyn Error) -> Self {
         Self::new(code, chain(error))
     }
 
-    /// With something to think of.
     #[cfg(feature = "tls")]
     pub(crate) fn with(self, hint: &str) -> Self {
         Self::new(self.code, format!("{}; {hint}", self.message))
@@ -80,19 +78,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Says something to whoever sits in front of it.
+/// Prints a warning to standard error.
 pub(crate) fn warn(message: &str) {
-    // Where nobody can be told, nothing can be said about it either.
+    // If stderr cannot be written, there is no other place to report that.
     drop(writeln!(io::stderr(), "zklock: {}", one_line(message)));
 }
 
-/// An error and its sources.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
-        // Some repeat theirs.
+        // Some errors repeat the text of their source.
         if !text.ends_with(&more) {
             text = format!("{text}: {more}");
         }
@@ -122,7 +119,7 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match &error {
             ConnectError::Config(_) => code::USAGE,
-            // The connect string, or credentials of a scheme that refuses at once.
+            // The connect string is wrong, or a scheme refuses its credentials at once.
             ConnectError::Refused { .. } => code::USAGE,
             _ => code::NO_CONNECTION,
         };

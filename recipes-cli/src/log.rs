@@ -1,4 +1,4 @@
-//! What happens inside, for whoever looks for a fault.
+//! The log, for finding faults.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// From now on it is printed to standard error.
+/// Prints log lines to standard error from now on.
 pub(crate) fn start(targets: Targets) {
-    // Where nobody can be told, nothing can be said about it either.
+    // If stderr cannot be written, there is no other place to report that.
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = lines.log_internal_errors(false);
     tracing_subscriber::registry()

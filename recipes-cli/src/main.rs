@@ -1,8 +1,8 @@
-//! `zklock`: runs commands under locks, and shows and mends the locks of an ensemble.
+//! `zklock`: runs commands under locks, and shows and repairs the locks of an ensemble.
 //!
-//! The executable plays three parts. As `zklock` it is what people start. `run` starts it twice
-//! more, under other names: once as the supervisor of the command, once to become the command. It
-//! relies on Linux to find all processes that a command has started, and is there only.
+//! The executable has three roles. As `zklock` it is started by people. `run` starts it twice more,
+//! under other names: once as the supervisor of the command, once to become the command. `run`
+//! relies on Linux to find all processes that a command has started, and exists only there.
 
 mod arguments;
 mod change;
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|failure| failure.report())
 }
 
-/// What comes of it where this was started by `run`.
+/// The result of the role, if `run` started this process in another one.
 #[cfg(target_os = "linux")]
 fn other_part() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
@@ -103,7 +103,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens a session for a task, and closes it whatever comes of that.
+/// Opens a session for a task, and closes it whatever the result.
 async fn in_session(
     ensemble: &EnsembleArguments,
     task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,

@@ -1,4 +1,4 @@
-//! What is printed for others to read.
+//! Output for people and scripts.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Prints text, or a view where `--json` asks for it.
+/// Prints text, or a view if `--json` is set.
 pub(crate) fn print(
     as_json: bool,
     view: &impl Serialize,
@@ -24,8 +24,8 @@ pub(crate) fn print(
     write(&text)
 }
 
-/// The same JSON, fit for a terminal: it says C1 controls and marks of direction as they are, where
-/// others have written them into a string.
+/// JSON made safe for a terminal: C1 controls and direction marks in strings, which other
+/// programs may have written there, are escaped.
 fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -38,14 +38,13 @@ fn printable(json: &str) -> String {
     text
 }
 
-/// Prints text.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
     {
-        // Whoever reads has seen enough, as `head` does.
+        // The reader has seen enough, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure::system("print", &error)),
     }

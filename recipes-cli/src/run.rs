@@ -1,6 +1,6 @@
 //! Running a command while locks are held.
 //!
-//! Three processes, which are one executable:
+//! Three processes run, all of one executable:
 //!
 //! ```text
 //! zklock             has the session and the locks; passes signals on
@@ -10,37 +10,38 @@
 //! zklock-exec        asks the kernel to be killed with the supervisor, and becomes the command
 //! ```
 //!
-//! The supervisor needs nobody to act in time: it has the deadline, on the clock of the machine, and
-//! each heartbeat that the ensemble answers moves it on. So the command ends in time whatever becomes
-//! of the process with the session:
+//! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
+//! the machine, and each heartbeat that the ensemble answers moves the deadline on. So the command
+//! ends in time whatever happens to the process with the session:
 //!
 //! | | the command and its descendants |
 //! |---|---|
 //! | `zklock` is killed | killed when the socket closes |
-//! | `zklock` is halted | end by the last deadline that was handed down |
+//! | `zklock` is halted | ended by the last deadline that the supervisor got |
 //! | the supervisor is halted | killed with it by `zklock`, just after the loss |
 //! | the supervisor is killed | the command by the kernel, the others by `zklock`, before it releases |
 //! | both are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
 //!
-//! Descendants are found in `/proc`: supervisor and `zklock` are *subreapers*, so that what leaves its
-//! process group, its session or its parent stays below them. What has the privileges of another
-//! user can be found and not killed; that is said. A program that becomes `zklock` may have children:
-//! they are left alone. Only what they start meanwhile and leave behind is taken for the command's
-//! where the supervisor was killed, since it has the same parent then.
+//! Descendants are found in `/proc`. Supervisor and `zklock` are *subreapers*, so a process that
+//! leaves its process group, its session or its parent stays below them. A process with the
+//! privileges of another user can be found but not killed; a warning names it. A program that
+//! becomes `zklock` may have children, which are left alone. But if the supervisor is killed, what
+//! they have started meanwhile and left behind is taken for the command's, because it has the same
+//! parent then.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `schedule` | what is done when; pure |
+//! | `schedule` | when to do what; pure |
 //! | `tree` | the descendants of this process |
-//! | `wire` | what is said over the socket |
+//! | `wire` | the messages on the socket |
 //! | `supervised` | the supervisor, seen from `zklock` |
 //! | `supervisor` | the supervisor |
-//! | `waiting` | the way to the locks, in the time that there is |
-//! | `verdict` | what comes of it: the exit code; pure |
+//! | `waiting` | connecting and waiting for the locks, within the time limit |
+//! | `verdict` | from the outcome to the exit code; pure |
 //! | `execute` | how a process becomes the command |
 //! | `signals` | signals that are passed on |
-//! | `witness` | whether the command has got one already; pure |
+//! | `witness` | whether the command has already got a signal; pure |
 
 mod execute;
 mod schedule;
@@ -78,10 +79,10 @@ use wire::Plan;
 pub(crate) use execute::{NAME as COMMAND, main as become_command};
 pub(crate) use supervisor::{NAME as SUPERVISOR, main as supervise};
 
-/// An ensemble that has not answered has so long to hear that the session is over.
+/// How long closing the session may take on an ensemble that has not answered.
 const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
-/// Waits for the locks, runs the command, and says how it ended.
+/// Waits for the locks, runs the command, and returns its exit code.
 pub(crate) async fn run(
     ensemble: &EnsembleArguments,
     arguments: &RunArguments,
@@ -103,9 +104,9 @@ pub(crate) async fn run(
     let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
     let is_unanswered = session.health() != SessionHealth::Connected
         || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
-    // Those that came before have had their say.
+    // Signals that came earlier have been handled.
     while signals.next().now_or_never().is_some() {}
-    // After a failure too: otherwise others wait for our nodes until the session times out.
+    // After a failure too. Otherwise others wait for our nodes until the session times out.
     tokio::select! {
         () = session.close() => {}
         () = sleep(CLOSE_UNANSWERED_MAX), if is_unanswered => {}
@@ -114,7 +115,7 @@ pub(crate) async fn run(
     outcome
 }
 
-/// Refuses before there is a session what it would refuse.
+/// Refuses invalid paths before a session is opened.
 fn check(paths: &[String]) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     for path in paths {
@@ -127,7 +128,7 @@ fn check(paths: &[String]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What nodes say of their maker: the name of the command.
+/// The name of the command, which nodes give as their maker.
 fn application(arguments: &RunArguments) -> String {
     let command = arguments.command.first().map(std::path::Path::new);
     let name = command.and_then(|it| it.file_name()).unwrap_or_default();
@@ -180,7 +181,7 @@ async fn locked(
     Ok(ExitCode::from(code))
 }
 
-/// Runs the command; when it returns, nothing runs any more that the command has started.
+/// Runs the command. When it returns, no process that the command has started runs any more.
 async fn command_under(
     guard: &LockGuard,
     arguments: &RunArguments,
@@ -198,7 +199,8 @@ async fn command_under(
     let (end, lost) = supervised.attend(guard, arguments.on_revoke, signals).await;
     let is_lost_before = lost.is_some() && !supervised.may_have_started();
     let supervisor = supervised.ended();
-    // Its report says that nothing is left. Where it was killed, its processes are ours now.
+    // A report means that nothing is left. If the supervisor was killed, its processes are ours
+    // now.
     if end.is_none() {
         tree::end_all(&spared).await;
     }
@@ -206,7 +208,7 @@ async fn command_under(
     Ok((outcome, lost))
 }
 
-/// What the command is told of its locks; paths have no line breaks.
+/// The variables that describe the locks to the command. Paths have no line breaks.
 fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
     let members = guard.members();
     let paths: Vec<_> = members.iter().map(|it| it.path.clone()).collect();

@@ -17,13 +17,13 @@ use crate::output::print;
 use routes::Names;
 use watcher::Watcher;
 
-/// Where the page is.
+/// The address of the page.
 #[derive(Debug, Serialize)]
 struct ServingView {
     url: String,
 }
 
-/// Serves until a signal asks for the end.
+/// Serves until a signal ends it.
 pub(crate) async fn serve(
     ensemble: &EnsembleArguments,
     arguments: &ServeArguments,

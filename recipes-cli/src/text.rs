@@ -1,4 +1,4 @@
-//! The same for people.
+//! Text output: locks, queues and deadlocks as tables for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +9,8 @@ use recipes_core::{Contender, Edge, Inspection, LockKind, Standing, WaitForGraph
 use crate::failure::one_line;
 use crate::view::session;
 
-/// Characters of a cell that are shown: host, application and a purpose, as long as they may well be.
-/// A node may hold a megabyte, and `--json` has it whole.
+/// Characters of a cell that are shown: enough for the usual host, application and purpose. A node
+/// may hold a megabyte; `--json` has all of it.
 const CELL_MAX: usize = 400;
 
 /// Locks, one a line.
@@ -30,7 +30,6 @@ pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
     table(rows)
 }
 
-/// One lock and its queue.
 pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {
     let mut text = format!("{}  {}\n", one_line(&lock.path), lock.recipe.as_str());
     let name = |path: &str| one_line(path.rsplit('/').next().unwrap_or(path));
@@ -62,7 +61,7 @@ pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {
     text
 }
 
-/// Who it is, as far as the node says.
+/// The contender, as far as its node describes it.
 pub(crate) fn who(contender: &Contender) -> String {
     let node = &contender.participant;
     if node.revocation_requested() {
@@ -88,7 +87,7 @@ pub(crate) fn who(contender: &Contender) -> String {
     cut(one_line(&text))
 }
 
-/// The deadlocks, or that there is none.
+/// The deadlocks, or a line that there is none.
 pub(crate) fn deadlocks(
     graph: &WaitForGraph,
     cycles: &[Vec<Edge>],
@@ -121,8 +120,8 @@ pub(crate) fn deadlocks(
     text
 }
 
-/// Since it queued, by the clocks of the ensemble and of this machine, which may differ. When it was
-/// granted is written nowhere.
+/// The time since it queued, by the clocks of the ensemble and of this machine, which may differ.
+/// ZooKeeper does not record when it was granted.
 fn age(contender: &Contender, now: SystemTime) -> String {
     let age = now.duration_since(contender.participant.created_at);
     short(age.unwrap_or_default())
@@ -137,7 +136,6 @@ fn short(age: Duration) -> String {
     }
 }
 
-/// The beginning of a long text.
 fn cut(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(CELL_MAX) {
         text.truncate(end);
@@ -146,7 +144,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Columns as wide as they have to be.
+/// A table whose columns are as wide as they need to be.
 fn table<const N: usize>(rows: Vec<[String; N]>) -> String {
     let rows: Vec<_> = rows.into_iter().map(|row| row.map(cut)).collect();
     let mut widths = [0; N];
@@ -173,7 +171,7 @@ mod tests {
 
     use super::{CELL_MAX, list, short, table};
 
-    /// Not for how long it is held: that is not known.
+    /// The age is not how long the lock is held, which is not known.
     #[test]
     fn list_has_the_age_of_holders() {
         let header = list(&[], UNIX_EPOCH);

@@ -1,7 +1,7 @@
-//! What `--json` prints: the shapes that scripts rely on. Fields are added, not renamed.
+//! The JSON of `--json`: the shapes that scripts rely on. Fields are added, never renamed.
 //!
-//! Times are milliseconds since the Unix epoch. Sessions are as servers log them, `0x` and
-//! hexadecimal digits. What is not known is `null`.
+//! Times are milliseconds since the Unix epoch. Sessions are `0x` and hexadecimal digits, as
+//! servers log them. Unknown values are `null`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::failure::chain;
 
-/// One lock; all of `inspect`.
+/// One lock; the output of `inspect`.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockView {
     pub(crate) path: String,
@@ -31,19 +31,19 @@ pub(crate) struct ContenderView {
     pub(crate) standing: &'static str,
     /// `mutex`, `read` or `write`.
     pub(crate) mode: Option<&'static str>,
-    /// Full paths of the nodes whose deletion it needs, nearest first.
+    /// Full paths of the nodes that must be deleted first, nearest first.
     pub(crate) waits_for: Vec<String>,
     pub(crate) session: String,
-    /// When it queued, by the ensemble's clock. When it was granted is written nowhere.
+    /// When it queued, by the ensemble's clock. ZooKeeper does not record when it was granted.
     pub(crate) created_ms: u64,
-    /// Somebody has asked for the lock, which replaces what the node said of its maker.
+    /// A client has requested the lock, which replaces the node's description of its maker.
     pub(crate) revocation_requested: bool,
     /// Whether the node's data could be read.
     pub(crate) readable: bool,
-    /// What the node says of its maker, where this library wrote it.
+    /// The maker, as the node describes it, if this library wrote the node.
     pub(crate) identity: Option<IdentityView>,
-    /// What it says otherwise, as text: an address, where Curator wrote it. Of a stranger the
-    /// beginning.
+    /// Other data of the node, as text, such as an address that Curator wrote. For a stranger, only
+    /// the beginning.
     pub(crate) data: Option<String>,
 }
 
@@ -55,30 +55,30 @@ pub(crate) struct IdentityView {
     pub(crate) application: String,
     pub(crate) owner: Option<String>,
     pub(crate) purpose: Option<String>,
-    /// When it queued, by the clock of the maker.
+    /// When it queued, by the clock of its maker.
     pub(crate) since_ms: u64,
 }
 
-/// All of `ls`.
+/// The output of `ls`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ListView {
     pub(crate) locks: Vec<LockView>,
     pub(crate) unreadable: Vec<UnreadableView>,
 }
 
-/// A node whose children could not be listed: there may be locks below it.
+/// A node whose children could not be listed. There may be locks below it.
 #[derive(Debug, Serialize)]
 pub(crate) struct UnreadableView {
     pub(crate) path: String,
     pub(crate) error: String,
 }
 
-/// All of `deadlocks`.
+/// The output of `deadlocks`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DeadlocksView {
-    /// Each from its first lock by path on, and then from holder to holder.
+    /// Cycles, each from its first lock by path, and then from holder to holder.
     pub(crate) cycles: Vec<Vec<EdgeView>>,
-    /// Everybody who waits.
+    /// All waits.
     pub(crate) waits: Vec<EdgeView>,
     pub(crate) unreadable: Vec<UnreadableView>,
 }
@@ -91,39 +91,39 @@ pub(crate) struct EdgeView {
     pub(crate) holder: PartyView,
     pub(crate) waiting_node: String,
     pub(crate) holding_node: String,
-    /// `owner` where records name both ends, else `session`.
+    /// `owner` if the records name both ends, else `session`.
     pub(crate) basis: &'static str,
 }
 
-/// Who contends; without an owner, all that is known is the session.
+/// A contender. Without an owner, only its session is known.
 #[derive(Debug, Serialize)]
 pub(crate) struct PartyView {
     pub(crate) owner: Option<String>,
     pub(crate) session: String,
 }
 
-/// All of `revoke`.
+/// The output of `revoke`.
 #[derive(Debug, Serialize)]
 pub(crate) struct RevokedView {
     pub(crate) path: String,
-    /// Nodes whose makers were asked.
+    /// Nodes whose makers were asked to give the lock up.
     pub(crate) asked: Vec<String>,
-    /// Nodes that were gone by then.
+    /// Nodes that were already gone.
     pub(crate) gone: Vec<String>,
     pub(crate) failed: Vec<UnchangedView>,
 }
 
-/// All of `break`.
+/// The output of `break`.
 #[derive(Debug, Serialize)]
 pub(crate) struct BrokenView {
     pub(crate) path: String,
     pub(crate) deleted: Vec<String>,
-    /// Nodes that were gone by then.
+    /// Nodes that were already gone.
     pub(crate) gone: Vec<String>,
     pub(crate) failed: Vec<UnchangedView>,
 }
 
-/// A node that could not be changed, or may or may not have been: the error says which.
+/// A node that could not be changed, or for which that is unknown. The error says which.
 #[derive(Debug, Serialize)]
 pub(crate) struct UnchangedView {
     pub(crate) path: String,

@@ -1,11 +1,11 @@
-//! What it costs to find a place in a listing of ten thousand.
+//! Measures how long it takes to find a place in a listing of ten thousand nodes.
 //!
 //! ```sh
 //! cargo bench -p recipes-core
 //! ```
 //!
-//! The files of the pure core are compiled into this program as they are: they are private, and a
-//! way in for measurements alone would be public.
+//! The files of the pure core are compiled into this program. They are private, and an interface
+//! for measurements alone would have to be public.
 
 #![allow(
     dead_code,
@@ -31,7 +31,7 @@ use node_name::LockKind;
 
 const CHILDREN: u32 = 10_000;
 
-/// A listing as a server gives it: in no order. Every tenth of a read/write lock is a writer.
+/// A listing in no order, as servers return it. In a read/write lock, each tenth node is a writer.
 fn listing(kind: LockKind) -> Vec<String> {
     let name = |sequence: u32| {
         let kind = match kind {
@@ -39,7 +39,7 @@ fn listing(kind: LockKind) -> Vec<String> {
             LockKind::Read | LockKind::Write if sequence % 10 == 0 => LockKind::Write,
             LockKind::Read | LockKind::Write => LockKind::Read,
         };
-        // Multiplied by an odd number, so that each is another; the sort below goes by it.
+        // Multiplying by an odd number keeps the uuids distinct. The sort below goes by them.
         let uuid = u128::from(sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         node_name::beside(Uuid::from_u128(uuid), kind, &format!("{sequence:010}"))
     };

@@ -1,10 +1,10 @@
 //! The acquire state machine: what a contender does next.
 //!
-//! [`Acquire::step`] takes what happened and says what to do; the driver does it. There is no
-//! clock, no I/O and no randomness here, so that the same code ships, is explored by a model
+//! [`Acquire::step`] takes an event and returns the actions to take; the driver carries them out.
+//! It has no clock, no I/O and no randomness, so the same code ships, is explored by a model
 //! checker and runs in simulations.
 //!
-//! One attempt is for a *set* of members, in the order in which they are waited for; a single lock
+//! One attempt acquires a *set* of members, in the order in which it waits for them. A single lock
 //! is a set of one. Each member is in one [`Stage`]:
 //!
 //! | stage | our node | what is awaited | leaves to |
@@ -12,20 +12,21 @@
 //! | `Out` | none | an earlier member | `Entering` |
 //! | `Entering` | may exist | the create's reply | `Listing`, `Searching`, `Admitted`, `Out` |
 //! | `Searching` | may exist | the search for it | `Listing`, `Entering`, `Admitted` |
-//! | `Listing` | exists | a listing sent after all that is known | `Waiting`, `Admitted`, `Out` |
+//! | `Listing` | exists | a listing sent after the last change | `Waiting`, `Admitted`, `Out` |
 //! | `Waiting` | exists | the deletion of a blocker | `Listing`, `Admitted`, `Out` |
 //! | `Admitted` | exists | the rest of the set | `Listing`, `Reading`, `Out` |
 //! | `Reading` | exists | a read of it, for its number | `Admitted`, `Out` |
 //!
-//! `Out` again means: our node was removed, or was withdrawn since an earlier member must wait, or
-//! its session ended. A reader beside its own writer is admitted without a listing.
+//! A member returns to `Out` when its node was deleted, when the node was withdrawn because an
+//! earlier member must wait, or when its session ended. A reader next to its own writer is admitted
+//! without a listing.
 //!
-//! A grant rests on what is known of all members at one time. A member whose own node is watched may
-//! wait for the others: its removal would be told. What is known of the rest was asked for in one
-//! flush, or is asked for again.
+//! A grant rests on what is known of all members at one time. A member whose own node is watched
+//! may wait for the others, because the watch would report its deletion. What is known of the rest
+//! was requested in one flush, or is requested again.
 //!
-//! No member waits while a later one has a node, so nobody queues beyond a lock that it does not
-//! hold: contenders that take locks in one order cannot deadlock.
+//! No member waits while a later one has a node. So no attempt queues beyond a lock that it does
+//! not hold, and contenders that take locks in one order cannot deadlock.
 
 use crate::admission::{self, Place, Verdict};
 use crate::node_name::{self, LockKind};
@@ -34,8 +35,9 @@ mod messages;
 
 pub(crate) use messages::{Action, Entry, Event, Failure, Found, Node, Patience};
 
-/// How often the parents of the lock nodes are made for one create before giving up. They vanish
-/// when the server reaps an empty container between the two requests, at most once a second or so.
+/// How many times the parents of the lock nodes are made for one create before the attempt fails.
+/// They vanish when the server reaps an empty container between the two requests, at most once a
+/// second or so.
 const PARENTS_MADE_MAX: u8 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +47,7 @@ enum Stage {
     Searching,
     Listing {
         node: Node,
-        /// Blockers whose deletion was seen while the listing was under way.
+        /// Blockers whose deletion was reported while the listing was in flight.
         gone: Vec<String>,
     },
     Waiting {
@@ -75,10 +77,10 @@ struct Member {
     kind: LockKind,
     place: Place,
     stage: Stage,
-    /// What is known of our node, or will be, was asked for with the last requests that were sent, over
-    /// the present connection.
+    /// What is known of our node, or is in flight, was requested with the last requests that were
+    /// sent, on the present connection.
     is_fresh: bool,
-    /// Whether a deletion of our node would have been told by now.
+    /// Whether a deletion of our node would have been reported by now.
     own_watched: bool,
 }
 
@@ -112,9 +114,9 @@ impl Acquire {
         }
     }
 
-    /// Takes what happened, says what to do.
+    /// Takes an event and returns the actions to take.
     ///
-    /// An event that nobody asked for any more changes nothing.
+    /// An event that is not awaited any more changes nothing.
     pub(crate) fn step(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::SessionStarted(session) => self.start(session),
@@ -180,7 +182,7 @@ impl Acquire {
         vec![Action::Enter(entering)]
     }
 
-    /// Notes that requests about these members are sent, which are the last ones then.
+    /// Notes that the requests sent now, which are the last ones, are about these members.
     fn ask_of(&mut self, members: &[usize]) {
         for (index, member) in self.members.iter_mut().enumerate() {
             member.is_fresh = members.contains(&index);
@@ -215,7 +217,7 @@ impl Acquire {
                 Ok(false) => continue,
                 Err(failure) => return vec![Action::Fail(failure)],
             }
-            // One of the connection before says nothing any more.
+            // A listing of the previous connection proves nothing any more.
             match children.filter(|_| self.is_fresh(member)) {
                 Some(children) => actions.extend(self.judge(member, &children)),
                 None => unlisted.push(member),
@@ -226,10 +228,10 @@ impl Acquire {
         actions
     }
 
-    /// Notes the node of a member; true if a listing has to tell whether it is admitted.
+    /// Notes a member's node; true if a listing must decide whether it is admitted.
     fn place(&mut self, member: usize, node: Node) -> Result<bool, Failure> {
-        // Servers before 3.6 count on from below zero, later ones give the last number again and again:
-        // then a node may come to be before ours.
+        // Servers before 3.6 count on below zero. Later ones return the last number again and
+        // again. Either way, a later node may sort ahead of ours.
         let is_beyond = |it: &i32| *it < 0 || *it == i32::MAX;
         if let Some(sequence) = node_name::sequence(&node.name).filter(is_beyond) {
             return Err(Failure::SequenceExhausted { member, sequence });
@@ -268,14 +270,14 @@ impl Acquire {
         vec![Action::Search(members)]
     }
 
-    /// A found node is ours only if this session owns it: a node of an earlier session may still
-    /// be listed, and goes away while we would hold it.
+    /// A found node is ours only if this session owns it. A node of an earlier session may still be
+    /// listed, and would disappear while we hold it.
     fn searched(&mut self, found: Vec<Vec<Found>>) -> Vec<Action> {
         let (mut actions, mut unlisted) = (Vec::new(), Vec::new());
         let searching = self.indices(|stage| matches!(stage, Stage::Searching));
         for (member, mut found) in searching.into_iter().zip(found) {
             self.set(member, Stage::Entering);
-            // The first of them has the best place.
+            // The earliest one has the best place.
             found.sort_by_key(|it| it.czxid);
             let ours = found.iter().position(|it| it.owner == self.session);
             let ours = ours.map(|index| found.remove(index));
@@ -312,7 +314,7 @@ impl Acquire {
         actions
     }
 
-    /// Puts the admission rule to a listing of one member's directory.
+    /// Applies the admission rule to a listing of one member's directory.
     fn judge(&mut self, member: usize, children: &[String]) -> Vec<Action> {
         let Some(Member {
             kind,
@@ -333,7 +335,7 @@ impl Acquire {
             Verdict::Granted => self.set(member, Stage::Admitted(node)),
             Verdict::Absent => return self.rejoin(member),
             Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
-                // The listing is older than the deletion that we have seen.
+                // The listing is older than the deletion that was reported.
                 if it.deletion_grants && is_sure {
                     self.set(member, Stage::Admitted(node));
                 } else {
@@ -355,9 +357,9 @@ impl Acquire {
     }
 
     fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
-        // A name with a uuid never comes back, so its deletion is lasting news, and a listing that is
-        // older can be read with this in mind. Any other may be there again, as the listing may have
-        // shown by which it is waited for.
+        // A name with a uuid never comes back, so its deletion is final and holds for an older
+        // listing too. A node with any other name may have been re-created, and the listing by
+        // which we wait for it may have shown the new one.
         let gone = || match node_name::is_protected(&name) {
             true => vec![name.clone()],
             false => Vec::new(),
@@ -397,8 +399,8 @@ impl Acquire {
         }
     }
 
-    /// Whether the deletion of our nodes up to this member would have been told before that of a
-    /// node that it waits for: without it, a deletion is no grant.
+    /// Whether the deletion of our nodes up to this member would have been reported before that of
+    /// a node that it waits for. If not, a deletion is no grant.
     fn is_sure(&self, member: usize) -> bool {
         self.members
             .iter()
@@ -406,7 +408,7 @@ impl Acquire {
             .all(|it| it.own_watched)
     }
 
-    /// The members before this one whose node may have gone unnoticed: a listing has to show it.
+    /// Puts the members before `end` whose node may be gone unnoticed into `Listing`; returns them.
     fn unlist(&mut self, end: usize) -> Vec<usize> {
         let mut unlisted = Vec::new();
         for (index, member) in self.members.iter_mut().enumerate().take(end) {
@@ -433,14 +435,14 @@ impl Acquire {
         }
         let is_admitted = |it: &Member| matches!(it.stage, Stage::Admitted(_));
         if self.members.iter().all(is_admitted) {
-            // Its data changed when all was granted, which took the grant back.
+            // The data of our node changed when everything was granted, which took the grant back.
             return self.settle();
         }
         Vec::new()
     }
 
-    /// What was listed or watched over the connection before may have changed unheard: own nodes are
-    /// asked for again before anything is granted, and first.
+    /// What was listed or watched on the previous connection may have changed unnoticed. Own nodes
+    /// are requested again, first and before any grant.
     fn reconnected(&mut self) -> Vec<Action> {
         self.ask_of(&[]);
         let mut unlisted = Vec::new();
@@ -448,7 +450,7 @@ impl Acquire {
             member.own_watched = false;
             match &mut member.stage {
                 Stage::Listing { gone, .. } => {
-                    // A server that lags may list them still, and tells when they go.
+                    // A server that lags may still list them, and reports when they are deleted.
                     gone.clear();
                     unlisted.push(index);
                 }
@@ -457,14 +459,14 @@ impl Acquire {
             }
         }
         let mut actions = self.list(unlisted);
-        // A probe is answered by whatever connection there is.
+        // A probe may be answered on any connection.
         if self.members.iter().any(|it| it.stage != Stage::Out) {
             actions.extend(self.settle());
         }
         actions
     }
 
-    /// The grant came too late to rest on what was heard: the session may be over.
+    /// The grant came too late to rest on the answers so far: the session may be over.
     fn lapsed(&mut self) -> Vec<Action> {
         self.ask_of(&[]);
         vec![Action::Commit]
@@ -491,7 +493,7 @@ impl Acquire {
         actions
     }
 
-    /// A member lost its node and its place; the members behind it must not be held meanwhile.
+    /// A member lost its node and its place. Later members must not be held meanwhile.
     fn rejoin(&mut self, member: usize) -> Vec<Action> {
         self.set(member, Stage::Out);
         self.withdraw_from(member + 1)
@@ -537,7 +539,8 @@ impl Acquire {
                 } => {
                     let watched = before.iter().chain([blocker]).cloned().collect();
                     let mut actions = self.withdraw_from(index + 1);
-                    // Our own first: who hears that the node ahead is gone has heard of its own.
+                    // Our own nodes first: if both are deleted, we learn about ours before the one
+                    // ahead.
                     actions.extend((0..=index).map(Action::WatchOwn));
                     actions.push(Action::Watch(index, watched));
                     return actions;
@@ -554,7 +557,7 @@ impl Acquire {
             .iter()
             .any(|it| !it.own_watched && !it.is_fresh)
         {
-            // It has waited for others since it was admitted.
+            // Such a member has waited for others since it was admitted.
             let unlisted = self.unlist(self.members.len());
             return self.list(unlisted);
         }
@@ -564,8 +567,8 @@ impl Acquire {
         vec![Action::Grant(held)]
     }
 
-    /// Reads the nodes whose numbers were not told, and with them all that are not watched: an answer
-    /// about one says nothing of the others.
+    /// Reads the nodes whose numbers were not returned, and all that are not watched, because an
+    /// answer about one proves nothing about the others.
     fn read(&mut self) -> Vec<Action> {
         let mut unread = Vec::new();
         for (index, member) in self.members.iter_mut().enumerate() {

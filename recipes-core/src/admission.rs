@@ -1,10 +1,10 @@
-//! Who may hold: the rule that a listing of the lock directory is put to.
+//! The admission rule: whether a node may hold, decided from a listing of the lock directory.
 
 use crate::node_name::{self, LockKind};
 use crate::wait_queue::{self, Rank};
 
-/// From here to 2^31 the counter may wrap while a contender waits, and newcomers would then sort
-/// in front of it: a deletion alone proves nothing any more.
+/// From here to 2^31 the counter may wrap while a contender waits. New nodes would then sort in
+/// front of it, so a deletion alone proves nothing.
 const SEQUENCE_NEAR_WRAP: i32 = i32::MAX - 1_000_000;
 
 /// Where a contender's node goes.
@@ -12,15 +12,15 @@ const SEQUENCE_NEAR_WRAP: i32 = i32::MAX - 1_000_000;
 pub(crate) enum Place {
     /// At the tail of the queue, where the rule decides.
     Tail,
-    /// Beside the node of a writer that this session holds, with its sequence: the place of a
-    /// reader whose owner writes. Admitted as soon as it exists, since the writer is.
+    /// Next to the node of a writer that this session holds, with the same sequence: the place of a
+    /// reader whose owner holds the write lock. Admitted as soon as it exists, as the writer is.
     Beside {
         /// The session that holds the writer's node.
         session: i64,
     },
 }
 
-/// What a listing says about one contender.
+/// What a listing means for one contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
     /// It may hold.
@@ -31,21 +31,21 @@ pub(crate) enum Verdict<'a> {
     Absent,
 }
 
-/// Whom a contender waits for.
+/// The nodes that a contender waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocker<'a> {
     /// The nearest node that keeps it from holding.
     pub(crate) name: &'a str,
-    /// The one that keeps it from holding before that, if there is one.
+    /// The nearest blocker ahead of `name`, if there is one.
     pub(crate) before: Option<&'a str>,
-    /// Whether the deletion of `name` is the grant, with no listing in between.
+    /// Whether the deletion of `name` is the grant, without a listing in between.
     ///
-    /// True where nothing else is ahead and nothing can get ahead, since sequences only grow.
-    /// Never for a writer: a writer that downgrades puts a reader in its own place.
+    /// True if nothing else is ahead and nothing can get ahead, because sequences only grow. Never
+    /// true for a writer, because a writer that downgrades puts a reader in its own place.
     pub(crate) deletion_grants: bool,
 }
 
-/// Puts the rule of `kind` to a listing for the contender named `own`.
+/// Applies the rule of `kind` to a listing, for the contender named `own`.
 ///
 /// Curator `StandardLockInternalsDriver.getsTheLock` and
 /// `InterProcessReadWriteLock.readLockPredicate`; differs: a reader waits for the nearest earlier
@@ -250,9 +250,9 @@ pub(crate) mod tests {
         ));
     }
 
-    /// The rule as Curator words it, without regard to cost: fix the names for sorting
+    /// The rule as Curator words it, regardless of cost: fix the names for sorting
     /// (`LockInternals.standardFixForSorting`, in `SortingLockInternalsDriver` once for each half),
-    /// sort, and look at who is in front.
+    /// sort, and look at the nodes in front.
     fn admit_plainly<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdict<'a> {
         let mut sorted: Vec<&str> = children.iter().map(String::as_str).collect();
         sorted.sort_by_key(|name| {
@@ -299,7 +299,7 @@ pub(crate) mod tests {
             choices[self.below(choices.len())]
         }
 
-        /// As Curator makes them or nearly so, or of parts that are good at being mistaken.
+        /// A name as Curator makes it or nearly so, or one of parts that are easily mistaken.
         pub(crate) fn name(&mut self) -> String {
             let markers = ["lock-", "__READ__", "__WRIT__"];
             let sequences = [
@@ -332,7 +332,7 @@ pub(crate) mod tests {
                     ":",
                     "z",
                 ],
-                // In UTF-16 the third comes before the second, in UTF-8 behind.
+                // In UTF-16 the third comes before the second, in UTF-8 after it.
                 &["\u{e4}", "\u{ff5e}", "\u{1f600}"],
             ]
             .concat();
@@ -352,7 +352,7 @@ pub(crate) mod tests {
                 length if random.below(10) > 0 => children[random.below(length)].clone(),
                 _ => random.name(),
             };
-            // A directory has each name once.
+            // A directory has each name only once.
             let mut known = std::collections::BTreeSet::new();
             children.retain(|name| known.insert(name.clone()));
             let verdict = admit(kind, &children, &own);

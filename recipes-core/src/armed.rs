@@ -1,4 +1,4 @@
-//! What an attempt has made so far, and who deletes it if the attempt comes to nothing.
+//! The nodes that an attempt may have made, and their deletion if it ends without leases.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::lock_path::LockPath;
 use crate::requests::{Ask, Target};
 use crate::sync::{Mutex, lock};
 
-/// What may exist of ours for one member.
+/// What we may have created for one member.
 #[derive(Clone, Debug)]
 pub(crate) enum Made {
     Nothing,
-    /// A node that some create with this uuid made, if it was carried out. Every create of an attempt
-    /// has the same until a node of it is known: none can be forgotten.
+    /// The node of a create with this uuid, if that was carried out. All creates for the member
+    /// carry the same uuid until a node of it is known, so none can be forgotten.
     With(Uuid),
     Node(String),
 }
 
-/// What may exist of an attempt in one epoch; the epoch knows of it too, since an attempt that is
-/// neither polled nor dropped cannot delete its nodes when the session is closed.
+/// The nodes of an attempt that may exist in one epoch. The epoch shares this, because an attempt
+/// that is neither polled nor dropped cannot delete its nodes when the session is closed.
 pub(crate) struct Stakes {
     members: Mutex<Vec<(Arc<LockPath>, Made)>>,
 }
@@ -55,7 +55,7 @@ impl Stakes {
         for (lock, made) in members {
             match made {
                 Made::Nothing => {}
-                // Sent now, so that what this session asks for next finds the node gone.
+                // Sent now, so that later requests of this session find the node gone.
                 Made::Node(name) => {
                     let path = lock.node_path(&name);
                     cleanup.deletion(&path, epoch).send(epoch);
@@ -70,8 +70,8 @@ impl Stakes {
     }
 }
 
-/// Hands our nodes to the clean-up when dropped: the one place for every way in which an attempt
-/// can end without leases.
+/// Hands our nodes to the clean-up when dropped. All ways in which an attempt can end without
+/// leases come through here.
 pub(crate) struct Armed<'a> {
     cleanup: &'a Cleanup,
     epoch: &'a Epoch,
@@ -110,7 +110,7 @@ impl<'a> Armed<'a> {
         }
     }
 
-    /// The create that is under way for a member, or may have been carried out.
+    /// The create for a member that is in flight or may have been carried out.
     pub(crate) fn ask(&self, member: usize) -> Option<Ask<'a>> {
         let Made::With(uuid) = self.stakes.get(member) else {
             return None;
@@ -131,7 +131,7 @@ impl<'a> Armed<'a> {
         }
     }
 
-    /// Gives these nodes away, to be deleted by somebody else.
+    /// Gives up these nodes. The caller deletes them.
     pub(crate) fn withdraw(&self, nodes: &[(usize, String)]) -> Doomed {
         let mut paths = Vec::with_capacity(nodes.len());
         for (member, name) in nodes {

@@ -1,7 +1,8 @@
-//! Drives one attempt: carries out what the state machine says and tells it what happened.
+//! Drives one attempt: carries out the state machine's actions, and feeds it the resulting events.
 //!
-//! All waiting of all locks is the one loop in [`serve`]. From before a create is sent until the
-//! leases are made, [`Armed`] stands by to delete the nodes, whatever becomes of the future.
+//! The loop in [`serve`] does all the waiting of all locks. From before a create is sent until the
+//! leases are made, [`Armed`](crate::armed::Armed) stands by to delete the nodes, however the
+//! future ends.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::session::Session;
 /// How an attempt that was not refused ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// One lease for each target, in their order.
+    /// One lease for each target, in the order of the targets.
     Granted(Vec<Lease>),
-    /// Some target is held by others; only with [`Patience::Try`].
+    /// Another contender holds some target; only with [`Patience::Try`].
     Busy,
-    /// The writer that a target goes beside has been released meanwhile.
+    /// The writer that a target goes next to has been released meanwhile.
     Stale,
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn path_of(targets: &[Target], member: usize) -> &str {
     targets.get(member).map_or("", |target| &target.lock.path)
 }
 
-/// How an attempt ended in one epoch, as [`Outcome`].
+/// How an attempt ended in one epoch: an [`Outcome`] with nodes in place of leases.
 pub(crate) enum Served {
     Granted(Vec<Node>),
     Busy,

@@ -10,13 +10,13 @@ use uuid::Uuid;
 use crate::clock;
 use crate::nodes::{Nodes, NodesError};
 
-/// Makes one [`Nodes`] per session epoch: the ensemble, or a double of it.
+/// Makes one [`Nodes`] for each epoch: on the ensemble, or on a double of it.
 #[doc(hidden)]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Opens a new ZooKeeper session.
     ///
-    /// May be dropped at any time and called again; gives up by itself after about the session
-    /// timeout, so that the caller can log and try again.
+    /// The future may be dropped at any time, and the method called again. It gives up by itself
+    /// after about the session timeout, so that the caller can log and try again.
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>>;
 
     /// A fresh random identifier for a lock node.
@@ -24,9 +24,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Part of the backend so that a simulation can replay a run exactly.
     fn new_uuid(&self) -> Uuid;
 
-    /// How long the machine has been suspended so far: what tokio's clock does not count.
+    /// How long the machine has been suspended so far, which tokio's clock does not count.
     ///
-    /// Part of the backend so that tests and simulations can let it sleep.
+    /// Part of the backend so that tests and simulations can suspend it.
     fn suspended(&self) -> Duration {
         clock::suspended()
     }

@@ -15,8 +15,7 @@ use crate::session::{Phase, Session};
 
 /// Options of a [`Session`], from [`Session::builder`].
 ///
-/// What is wrong with an option is reported by [`connect`](Self::connect), before anything is
-/// sent.
+/// [`connect`](Self::connect) reports an invalid option, before anything is sent.
 ///
 /// # Examples
 /// ```no_run
@@ -53,10 +52,10 @@ impl Default for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// How long the ensemble keeps the nodes of a process that it does not hear from; the servers
-    /// limit it. Default 12 s; more than 2,147,483,647 ms (24 days) is refused.
+    /// How long the ensemble keeps the nodes of a process that has gone silent. Default 12 s. The
+    /// servers limit it; more than 2,147,483,647 ms (24 days) is refused.
     ///
-    /// A lock of a crashed process is free after it; a guard is given up as lost after half of it
+    /// The lock of a crashed process is free after this time. A guard is lost after half of it
     /// without an answer.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         let timeout_max = SESSION_TIMEOUT_MAX;
@@ -70,14 +69,14 @@ impl SessionBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect), reads and tries wait for an answer, and
-    /// [`Session::close`] for pending clean-ups. Default 15 s.
+    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
+    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
     }
 
-    /// ACL of lock nodes and of the parents that are made. Default: everybody may do everything.
+    /// ACL of lock nodes and of parents that the session creates. Default: open to everyone.
     ///
     /// Contenders need CREATE and DELETE on the lock directory and READ on each other's nodes.
     pub fn acl(mut self, acl: Acls<'_>) -> Self {
@@ -86,8 +85,9 @@ impl SessionBuilder {
         self
     }
 
-    /// ACL by full path, as Curator's `ACLProvider`: asked for each parent that is made, and for
-    /// each lock node with its path up to the sequence. `None` stands for [`acl`](Self::acl).
+    /// ACL by full path, like Curator's `ACLProvider`. It is called for each parent that is
+    /// created, and for each lock node with its path up to the sequence number. `None` means
+    /// [`acl`](Self::acl).
     pub fn acl_by_path(
         mut self,
         acl: impl Fn(&str) -> Option<Vec<Acl>> + Send + Sync + 'static,
@@ -117,7 +117,7 @@ impl SessionBuilder {
         self
     }
 
-    /// How missing parents are made. Default: containers.
+    /// How missing parents are created. Default: containers.
     pub fn parent_mode(mut self, mode: ParentMode) -> Self {
         self.options.parent_mode = mode;
         self
@@ -140,9 +140,10 @@ impl SessionBuilder {
     /// Opens the session, on the current tokio runtime.
     ///
     /// # Errors
-    /// [`ConnectError::Config`] for options that cannot be used, before anything is sent;
-    /// [`ConnectError::TimedOut`] after the connect timeout; [`ConnectError::Refused`] for a
-    /// connect string that is not understood or credentials that are not accepted.
+    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout.
+    /// - [`ConnectError::Refused`] for a connect string that is not understood, or credentials that
+    ///   are not accepted.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
@@ -175,7 +176,7 @@ impl SessionBuilder {
         Ok(session)
     }
 
-    /// Where [`connect`](Self::connect) gets its ZooKeeper sessions from: the seam itself, to compare
+    /// The backend that [`connect`](Self::connect) gets its ZooKeeper sessions from, to compare
     /// doubles with.
     ///
     /// # Errors

@@ -1,15 +1,16 @@
-//! Deletes lock nodes until they are gone, whoever gave up on them.
+//! Deletes the nodes that attempts and guards leave behind, until they are gone.
 //!
-//! The session owns the queue: a dropped future, a time-out, an error and a dropped guard all hand
-//! their nodes over and are done. A node is pursued until the ensemble says that it is gone or
-//! refuses to delete it, over reconnections and into the next session, because an ensemble that
-//! was down may still list the nodes of a session that this process has given up.
+//! The session owns the queue. A dropped future, a timeout, an error and a dropped guard all hand
+//! their nodes over and are done. The queue pursues a node until the ensemble reports that it is
+//! gone, or refuses to delete it. It does so through reconnects and into the next session, because
+//! an ensemble that was down may still list nodes of a session that this process has given up.
 //!
-//! What an outage leaves behind may be much at once: nodes of a session that is over, and creates that
-//! nobody knows the outcome of. All of that is looked for together.
+//! An outage can leave many nodes of ended sessions and many creates of unknown outcome. `sweep`
+//! searches for all of them together.
 //!
-//! Transactions are what an ensemble has least of. One release at a time has one of its own, which
-//! leaves at once; those that come while it has no answer go through the queue and share theirs.
+//! Write transactions are the ensemble's bottleneck. One awaited release at a time is sent
+//! immediately, on its own. Releases that arrive while it is in flight go through the queue and
+//! share a transaction.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,11 +36,11 @@ pub(crate) use deletion::Deletion;
 use group::Group;
 use sweep::sweep;
 
-/// Where so many transactions of releases are under way, one that is not full waits for others to
-/// come. Fewer make them larger, more let a release leave sooner.
+/// While this many batches of releases are in flight, only full ones are sent. A lower limit makes
+/// batches larger, a higher one sends releases sooner.
 const GROUPS_MAX: usize = 3;
 
-/// Places for jobs that are kept in case.
+/// Capacity that the lists of jobs keep after a burst.
 const KEPT_MAX: usize = 32;
 
 /// How the deletion of a node ended.
@@ -51,12 +52,12 @@ pub(crate) enum Deleted {
     BySomebody,
     /// It goes, or went, with its session.
     WithSession,
-    /// The ensemble refuses.
+    /// The ensemble refused.
     Refused(NodesError),
 }
 
 impl Deleted {
-    /// What the answer to the first delete of a node says; an error says nothing definite.
+    /// Interprets the answer to the first delete of a node; an error if it is not definite.
     fn definitely(answer: Result<(), NodesError>) -> Result<Self, NodesError> {
         match answer {
             Ok(()) => Ok(Self::ByUs),
@@ -72,18 +73,18 @@ impl Deleted {
 pub(crate) enum Target {
     /// These nodes, in one transaction where possible.
     Nodes(Vec<String>),
-    /// The node that a create of unknown outcome may have made.
+    /// The nodes that creates of unknown outcome with this uuid may have made.
     MadeWith { directory: String, uuid: Uuid },
 }
 
 struct Job {
     target: Target,
-    /// The epoch of the nodes.
+    /// The number of the epoch of the nodes.
     made_in: u64,
     tried: Tried,
     done: Option<oneshot::Sender<Deleted>>,
     _pending: Pending,
-    /// Once it is more than a first try.
+    /// For the metrics, once it is more than a first try.
     gauge: Option<PendingCleanup>,
 }
 
@@ -95,7 +96,7 @@ impl Job {
         }
     }
 
-    /// Tells who waits for it, or the log.
+    /// Reports the outcome to its receiver, or to the log if there is none.
     fn answer(&mut self, deleted: Deleted) {
         let unheard = match self.done.take() {
             Some(done) => done.send(deleted).err(),
@@ -109,7 +110,8 @@ impl Job {
         }
     }
 
-    /// Says so. An ensemble that has not ended the session too may list the node for a while.
+    /// Reports that the node goes with its session. It may still be pursued, because an ensemble
+    /// that has not ended the session yet may list the node for a while.
     fn gone_with_session(&mut self) {
         self.answer(Deleted::WithSession);
         self.tried = Tried::Perhaps;
@@ -132,13 +134,13 @@ impl Drop for Pending {
     }
 }
 
-/// What is known about a job.
+/// What was sent for a job.
 enum Tried {
-    /// Nothing was sent: it can share a transaction.
+    /// Nothing, so it can share a transaction.
     Nothing,
-    /// A delete of the one node is under way.
+    /// A delete of its one node is in flight.
     Sent(Reply<'static, ()>),
-    /// Perhaps a request of ours was carried out.
+    /// A request of ours may have been carried out.
     Perhaps,
 }
 
@@ -147,7 +149,7 @@ enum Tried {
 pub(crate) struct Cleanup {
     jobs: mpsc::UnboundedSender<Job>,
     pending: Arc<watch::Sender<usize>>,
-    /// For the one release that has a request of its own.
+    /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
 
@@ -160,7 +162,7 @@ impl fmt::Debug for Cleanup {
 }
 
 impl Cleanup {
-    /// Starts the queue of a session on the current runtime; ends with the last handle.
+    /// Starts the queue of a session on the current runtime. It ends with the last handle.
     pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
         tokio::spawn(work(queue, phase));
@@ -171,7 +173,7 @@ impl Cleanup {
         }
     }
 
-    /// Hands nodes over; what is returned tells the end of it and can be dropped.
+    /// Hands nodes over. The receiver gets the outcome and can be dropped.
     pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
         self.push(target, epoch.number, Tried::Perhaps)
     }
@@ -202,7 +204,7 @@ impl Cleanup {
             _pending: Pending::new(&self.pending),
             gauge: None,
         };
-        // Where nobody receives it, the runtime is gone, and the session with it.
+        // If the queue is gone, so are the runtime and the session.
         drop(self.jobs.send(job));
         outcome
     }
@@ -230,17 +232,18 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
         while let Some(group) = Group::take(&mut waiting, groups.len() >= GROUPS_MAX) {
             groups.push(group.delete(phase.clone()));
         }
-        // One at a time: what comes meanwhile goes together with the next.
+        // One at a time. Jobs that arrive meanwhile share the next sweep.
         if sweeping.is_empty() && !strays.is_empty() {
             sweeping.push(sweep(std::mem::take(&mut strays), phase.clone()));
         }
-        // What thousands needed for a moment is not kept.
+        // Frees the memory that thousands of jobs needed for a moment.
         arrived.shrink_to(KEPT_MAX);
         waiting.shrink_to(KEPT_MAX);
     }
 }
 
-/// Deletes what is known by name for as long as its session lives; returns what has to be looked for.
+/// Deletes nodes that are known by name, while their session lives. Returns the job if its nodes
+/// must be searched for.
 async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> {
     job.gauge.get_or_insert_with(PendingCleanup::new);
     if let Tried::Sent(reply) = std::mem::replace(&mut job.tried, Tried::Perhaps) {
@@ -283,14 +286,14 @@ async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> 
     }
 }
 
-/// The epoch in which nodes can be deleted, once it is open; `None` where there will be none.
+/// The epoch in which nodes can be deleted, once it is open; `None` if there will be none.
 async fn current_epoch(phase: &mut watch::Receiver<Phase>) -> Option<Arc<Epoch>> {
     let settled = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
     settled.await.ok()?.epoch()
 }
 
-/// Runs requests of an epoch, `None` if it is over first. Not when the link ends: a session that is
-/// being closed is still good for this.
+/// Runs requests of an epoch; `None` if the epoch is over first. The end of the link does not
+/// count, because a session that is being closed can still delete nodes.
 async fn while_serving<T>(
     phase: &mut watch::Receiver<Phase>,
     epoch: &Epoch,
@@ -303,7 +306,7 @@ async fn while_serving<T>(
     }
 }
 
-/// Deletes in one transaction. A lasting error is a refusal: nothing was deleted.
+/// Deletes all in one transaction. A lasting error is a refusal: nothing was deleted.
 pub(crate) fn delete_together(
     nodes: &dyn Nodes,
     paths: impl IntoIterator<Item = String>,
@@ -317,7 +320,7 @@ pub(crate) fn delete_together(
     async move { deleted.await.map(drop).map_err(|error| error.source) }
 }
 
-/// Deletes in one transaction, one by one if that is refused.
+/// Deletes all in one transaction, or one by one if that is refused.
 async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesError> {
     if paths.len() > 1 {
         match delete_together(nodes, paths.iter().cloned()).await {

@@ -1,7 +1,7 @@
 //! How long this machine has been suspended: time that tokio's clock does not count.
 //!
-//! `CLOCK_MONOTONIC`, which tokio and `std` read, stands still while a machine sleeps. The ensemble's
-//! clocks do not, and neither does `CLOCK_BOOTTIME`.
+//! `CLOCK_MONOTONIC`, which tokio and `std` read, stands still while a machine sleeps. The
+//! ensemble's clocks go on, and so does `CLOCK_BOOTTIME`.
 
 use std::fmt;
 use std::ops::Add;
@@ -31,7 +31,7 @@ impl Default for Moment {
     }
 }
 
-/// The clock by which a session's deadline is told.
+/// The clock for a session's deadline.
 #[derive(Clone)]
 pub(crate) struct Clock {
     backend: Arc<dyn Backend>,
@@ -50,9 +50,9 @@ impl Clock {
         Moment(Instant::now() + self.suspended())
     }
 
-    /// When tokio's timers take it for this moment, if the machine does not sleep until then.
+    /// This moment in the time of tokio's timers, if the machine does not sleep until then.
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
-        // What lies before the start of the process is over in any case.
+        // A moment before the start of the process has passed in any case.
         moment.0.checked_sub(self.suspended()).unwrap_or(moment.0)
     }
 
@@ -70,12 +70,12 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A difference below this is the time between two readings, not sleep. Sessions live for seconds.
+/// A smaller difference is the time between two readings, not sleep. Sessions live for seconds.
 #[cfg(any(test, target_os = "linux"))]
 const RESOLUTION: Duration = Duration::from_millis(50);
 
-/// How long this machine has been suspended since it was started, in steps of 50 ms; zero where the
-/// system does not tell.
+/// How long this machine has been suspended since it was started, in steps of 50 ms; zero if the
+/// system does not report it.
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -91,13 +91,13 @@ pub(crate) fn suspended() -> Duration {
     Duration::ZERO
 }
 
-/// The difference of two clocks of which one counts sleep. A thread that is not run between two
+/// The difference of two clocks of which one counts sleep. A thread that does not run between two
 /// readings must not be taken for a machine that slept.
 #[cfg(any(test, target_os = "linux"))]
 fn between(awake: impl Fn() -> Duration, always: impl Fn() -> Duration) -> Duration {
     loop {
         let (before, all, after) = (awake(), always(), awake());
-        // Ends with the first readings that nothing comes between.
+        // Ends with the first readings that are not interrupted.
         if after.saturating_sub(before) < RESOLUTION {
             let slept = all.saturating_sub(after);
             let steps = slept.as_millis() / RESOLUTION.as_millis();
@@ -126,7 +126,7 @@ mod tests {
         let now = Cell::new(10 * SECOND);
         let read = || {
             readings.set(readings.get() + 1);
-            // Halted behind the first reading.
+            // The thread halts after the first reading.
             if readings.get() == 2 {
                 now.set(now.get() + 3 * SECOND);
             }

@@ -1,4 +1,4 @@
-//! Which connection of a session this is.
+//! Numbers for the connections of a session.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::sync::{Mutex, lock};
 
 /// Numbers the connections of one session.
 ///
-/// Watches and answers vouch for what they told only while the connection is the one on which they
-/// came. The client says that a connection is lost before it hands out anything of the next, so
-/// whoever asks here behind an event or an answer hears of it.
+/// Watches and answers vouch for what they reported only on the connection on which they came. The
+/// client reports that a connection is lost before it hands out anything of the next. So a caller
+/// that looks here after an event or an answer sees the change.
 pub(crate) struct Connections(Mutex<Seen>);
 
 struct Seen {
@@ -34,10 +34,10 @@ impl Connections {
     /// The number of the connection, `None` while there is none.
     pub(crate) fn current(&self) -> Option<u64> {
         let mut seen = lock(&self.0);
-        // Also where the task has had its share of the runtime: what has arrived must be seen. Ends
-        // with what has happened until now.
+        // Unconstrained: what has arrived must be seen, even when the task's budget is used up. The
+        // loop ends with what has happened until now.
         while let Some(Some(change)) = unconstrained(seen.changes.next()).now_or_never() {
-            // One that came back may be told as a single change.
+            // A connection that was lost and came back may be reported as a single change.
             seen.number += 1;
             seen.is_up = change == Connection::Connected;
         }

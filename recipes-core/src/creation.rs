@@ -1,4 +1,4 @@
-//! The request that makes the nodes of an attempt: all or none.
+//! The request that creates the nodes of an attempt, all or none.
 
 use futures::{FutureExt, TryFutureExt};
 use thiserror::Error;
@@ -7,23 +7,23 @@ use crate::epoch::Epoch;
 use crate::nodes::{Created, MultiError, NodeOp, NodeOpDone, NodeStat, Nodes, NodesError, Reply};
 use crate::requests::Ask;
 
-/// The largest request that servers take unless told otherwise (`jute.maxbuffer`). They answer a
-/// larger one by closing the connection, as if it had been lost, however often it is sent.
+/// The largest request that servers accept by default (`jute.maxbuffer`). They answer a larger one
+/// by closing the connection, each time it is sent. That looks like a lost connection.
 const REQUEST_BYTES_MAX: usize = 0xf_ffff;
 
-/// Of a request and of each operation in it: numbers, flags and the lengths of what varies.
+/// The fixed part of a request, and of each operation in it: numbers, flags and lengths.
 const OVERHEAD_BYTES: usize = 32;
 
-/// Found before anything is sent.
+/// A request that is not sent, because it is too large.
 #[derive(Debug, Error)]
 #[error("request of {bytes} bytes is larger than the {REQUEST_BYTES_MAX} that servers take")]
 pub(crate) struct RequestTooLarge {
     bytes: usize,
 }
 
-/// What is created together: one plain create where that is enough.
+/// The operations that create nodes together. A single one is sent as a plain create.
 pub(crate) struct Creation {
-    /// Each with the member that it is for.
+    /// Each with its member.
     operations: Vec<(usize, NodeOp)>,
 }
 
@@ -47,12 +47,12 @@ impl Creation {
         }
     }
 
-    /// The operation with this index, and the member that it is for.
+    /// The operation with this index, and its member.
     pub(crate) fn operation(&self, index: usize) -> Option<&(usize, NodeOp)> {
         self.operations.get(index)
     }
 
-    /// What it takes on the wire, rounded up.
+    /// Size on the wire, rounded up.
     fn bytes(&self) -> usize {
         let operations = self
             .operations
@@ -71,7 +71,7 @@ impl Creation {
         OVERHEAD_BYTES + operations.sum::<usize>()
     }
 
-    /// Sent when this is called, in one flush with what is sent next.
+    /// Sends the request when called, so it leaves in one flush with what follows.
     pub(crate) fn send<'a>(
         &'a self,
         epoch: &'a Epoch,
@@ -94,8 +94,9 @@ impl Creation {
     }
 }
 
-/// Servers before 3.7.2 and 3.8.2 do not tell the number of the transaction that made the nodes.
-/// Once that was seen, the directory of the first of them is looked at before and behind it.
+/// Servers before 3.7.2 and 3.8.2 do not return the number of the transaction that created the
+/// nodes. After the first such answer, we read the stat of the first node's directory before and
+/// after the transaction.
 fn send_together<'a>(
     operations: &'a [(usize, NodeOp)],
     epoch: &'a Epoch,
@@ -135,7 +136,7 @@ fn send_together<'a>(
 
 type Look = Result<Option<NodeStat>, NodesError>;
 
-/// The transaction that changed a directory's children, if there was one only between two looks.
+/// The transaction that changed a directory's children, if there was exactly one between two looks.
 fn only_change(before: Look, after: Look) -> Option<i64> {
     let (before, after) = (before.ok()??, after.ok()??);
     let is_same = before.czxid == after.czxid;
@@ -163,9 +164,9 @@ mod tests {
 
     #[test]
     fn changes_by_others_hide_it() {
-        // Another node was made or deleted, before ours or behind it.
+        // Another node was created or deleted, before ours or after it.
         assert_eq!(only_change(directory(1, 4, 7), directory(1, 6, 9)), None);
-        // The directory was made anew meanwhile.
+        // The directory was re-created meanwhile.
         assert_eq!(only_change(directory(1, 4, 7), directory(8, 5, 9)), None);
         assert_eq!(only_change(Ok(None), directory(8, 1, 9)), None);
         let lost = Err(NodesError::SessionEnded);

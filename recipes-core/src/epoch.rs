@@ -1,4 +1,5 @@
-//! One ZooKeeper session: how long it can be relied upon, and which leases do.
+//! One ZooKeeper session of a [`Session`](crate::Session): how long it can be trusted, and the
+//! leases that depend on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,34 +23,34 @@ use crate::own_watch::OwnWatch;
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::witness::{HighestNumber, Ledger, Witness};
 
-/// A deadline that never comes, for sessions that never expire by time; as far as tokio's own.
+/// A deadline that never comes, as far away as tokio's own. For sessions that have no timeout.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// State of the connection, as the keeper of the epoch saw it last.
+/// State of the connection, as the epoch's keeper last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Up; counts the connections of the session.
+    /// Up; counts the session's connections.
     Connected(u64),
-    /// Down, the session may live.
+    /// Down; the session may still be alive.
     Disconnected,
     /// The session is over.
     Ended(LostReason),
 }
 
-/// A lease that the keeper has not seen yet.
+/// A lease for the keeper to take care of.
 pub(crate) struct Arrival {
     pub(crate) id: u64,
-    /// When it came; `None` where it is to be looked at now.
+    /// When the lease came; `None` if the keeper must look now.
     pub(crate) at: Option<Instant>,
     pub(crate) own_watch: Option<OwnWatch>,
 }
 
-/// The store's numbers went back.
+/// The store's transaction numbers went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forgot {
-    /// The highest that the session had seen.
+    /// The highest number that the session had seen.
     pub(crate) seen: i64,
-    /// One that came behind it.
+    /// The lower number of a later transaction.
     pub(crate) now: i64,
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct Forgot {
 pub(crate) struct Origin {
     pub(crate) clock: Clock,
     pub(crate) highest: Arc<HighestNumber>,
-    /// The client is somebody else's, and may be silent for longer than ours.
+    /// The service made the client, which may ping less often than ours.
     pub(crate) is_quiet: bool,
 }
 
@@ -68,9 +69,9 @@ pub(crate) struct Epoch {
     ledger: Arc<Ledger>,
     connections: Connections,
     forgot: OnceLock<Forgot>,
-    /// `None` once the session is closed: whoever still has the epoch must not keep it open.
+    /// `None` once the session is closed, so that references to the epoch do not keep it open.
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
-    /// The keeper owns the sender; a closed channel means that it is gone with its runtime.
+    /// The keeper owns the sender. A closed channel means that the keeper is gone with its runtime.
     link: watch::Receiver<Link>,
     leases: Mutex<BTreeMap<u64, Arc<LeaseState>>>,
     arrivals: Mutex<Vec<Arrival>>,
@@ -83,7 +84,7 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// An epoch whose session was asked for at `sent`.
+    /// An epoch whose session was requested at `sent`.
     pub(crate) fn new(
         number: u64,
         nodes: Arc<dyn Nodes>,
@@ -163,7 +164,7 @@ impl Epoch {
         }
     }
 
-    /// Tells whenever the connection is lost or there is another one, soon after it.
+    /// Yields an item soon after the connection is lost or replaced.
     pub(crate) fn link_changes(&self) -> BoxStream<'static, ()> {
         let changes = stream::unfold(self.link.clone(), async |mut link| {
             link.changed().await.ok()?;
@@ -172,26 +173,26 @@ impl Epoch {
         changes.fuse().boxed()
     }
 
-    /// Completes when the link is not `known` any more.
+    /// Completes when the link differs from `known`.
     pub(crate) async fn link_differs(&self, known: Link) {
-        // An error means that the keeper is gone, which `link` tells.
+        // An error means that the keeper is gone, which `link` reports.
         drop(self.link.clone().wait_for(|link| *link != known).await);
     }
 
-    /// How often the deadline had passed before it was moved on. A lease from before such a lapse may
-    /// have been granted to somebody else in between and stays lost.
+    /// How many times the deadline passed before it was extended. In such a lapse the lock may have
+    /// been granted to another contender, so a lease from before it stays lost.
     pub(crate) fn lapses(&self) -> u64 {
         lock(&self.ledger.evidence).lapses()
     }
 
-    /// Whether what was granted behind so many lapses cannot be somebody else's by now.
+    /// Whether a lock granted after this many lapses cannot have gone to another contender by now.
     pub(crate) fn is_good(&self, lapses: u64) -> bool {
         let now = self.ledger.clock.now();
         let evidence = lock(&self.ledger.evidence);
         evidence.lapses() == lapses && !evidence.is_over(now)
     }
 
-    /// When the leases end if nothing more is heard, by tokio's clock.
+    /// When the leases end if no further answer arrives, by tokio's clock.
     pub(crate) fn deadline(&self) -> Instant {
         match lock(&self.ledger.evidence).until() {
             Some(until) => self.ledger.clock.timer(until),
@@ -214,7 +215,7 @@ impl Epoch {
         self.forgot.get().copied()
     }
 
-    /// Whether a server of this session was seen not to tell the number of a transaction.
+    /// Whether a server of this session has left out the number of a transaction.
     pub(crate) fn leaves_numbers_out(&self) -> bool {
         self.leaves_numbers_out.load(Ordering::Relaxed)
     }
@@ -223,8 +224,8 @@ impl Epoch {
         self.leaves_numbers_out.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a contender in, for as long as it keeps the result: the session is kept alive by
-    /// heartbeats while anybody waits or holds.
+    /// Counts a contender in, for as long as it keeps the result. While any contender waits or
+    /// holds, heartbeats keep the session alive.
     pub(crate) fn contend(self: &Arc<Self>, stakes: &Arc<Stakes>) -> Contending {
         let id = self.new_id();
         lock(&self.contenders).insert(id, Arc::clone(stakes));
@@ -237,12 +238,12 @@ impl Epoch {
         }
     }
 
-    /// What may exist of the attempts that are under way.
+    /// The nodes that may exist of attempts in progress.
     pub(crate) fn stakes(&self) -> Vec<Arc<Stakes>> {
         lock(&self.contenders).values().cloned().collect()
     }
 
-    /// Whether anybody waits or holds; if not, the next one will wake the keeper.
+    /// Whether any contender waits or holds. If not, the next one wakes the keeper.
     pub(crate) fn attend(&self) -> bool {
         let is_in_use = || !lock(&self.contenders).is_empty() || !lock(&self.leases).is_empty();
         self.is_attended.store(true, Ordering::SeqCst);
@@ -250,7 +251,7 @@ impl Epoch {
             return true;
         }
         self.is_attended.store(false, Ordering::SeqCst);
-        // Looked at once more, for who came before that and took the keeper for awake.
+        // Check again: a contender may have seen `is_attended` still true and not woken the keeper.
         is_in_use()
     }
 
@@ -258,8 +259,8 @@ impl Epoch {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a lease into the keeper's care, with the watch on its node if there is one already. To be
-    /// called by a contender.
+    /// Puts a lease into the keeper's care, with the watch on its node if there is one already. The
+    /// caller must count as a contender, so that the keeper is awake.
     pub(crate) fn register(&self, lease: &Arc<LeaseState>, own_watch: Option<OwnWatch>) {
         lock(&self.leases).insert(lease.id, Arc::clone(lease));
         let is_watched = own_watch.is_some();
@@ -268,13 +269,13 @@ impl Epoch {
             at: Some(Instant::now()),
             own_watch,
         });
-        // Without a watch there is nothing to do before the keeper looks by itself.
+        // Without a watch nothing is due before the keeper's next look.
         if is_watched {
             self.wake_keeper.notify_one();
         }
     }
 
-    /// Has the keeper look at the node of a lease now, and watch it if it may.
+    /// Makes the keeper look at a lease's node now, and watch it if the budget allows.
     pub(crate) fn look_soon(&self, id: u64) {
         lock(&self.arrivals).push(Arrival {
             id,
@@ -284,8 +285,7 @@ impl Epoch {
         self.wake_keeper.notify_one();
     }
 
-    /// Puts another lease in the place of the one with its id, which is released; it goes on with
-    /// the care for the node.
+    /// Replaces the released lease of the same id. The new lease takes over the care for the node.
     pub(crate) fn replace(&self, lease: &Arc<LeaseState>) {
         lock(&self.leases).insert(lease.id, Arc::clone(lease));
     }
@@ -294,7 +294,7 @@ impl Epoch {
         lock(&self.leases).remove(&id);
     }
 
-    /// Tells a lease what the ensemble said about its node over the given connection.
+    /// Passes to a lease what was read of its node over the given connection; `None` if it is gone.
     pub(crate) fn observe(
         &self,
         id: u64,
@@ -302,7 +302,7 @@ impl Epoch {
         connection: Option<u64>,
     ) {
         let mut told: Option<Arc<LeaseState>> = None;
-        // It may be replaced meanwhile, which ends with the last waiter for a hand-off.
+        // The lease may be replaced meanwhile, at most once for each waiter of a hand-off.
         while let Some(lease) = self.lease(id) {
             if told.is_some_and(|told| Arc::ptr_eq(&told, &lease)) {
                 return;
@@ -335,7 +335,7 @@ impl fmt::Debug for Epoch {
     }
 }
 
-/// A contender of an epoch; counts itself out when dropped.
+/// A contender of an epoch. It counts itself out when dropped.
 #[derive(Debug)]
 pub(crate) struct Contending {
     epoch: Arc<Epoch>,
@@ -345,7 +345,7 @@ pub(crate) struct Contending {
 impl Drop for Contending {
     fn drop(&mut self) {
         let stakes = lock(&self.epoch.contenders).remove(&self.id);
-        // Not under the lock: it may be the last reference to a lock path.
+        // Not under the mutex, because it may be the last reference to a lock path.
         drop(stakes);
     }
 }

@@ -1,4 +1,4 @@
-//! Who watches over one epoch: its link, its heartbeats, and the nodes of its leases.
+//! Watches over one epoch: its link, its heartbeats and the nodes of its leases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,46 +19,46 @@ use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError
 use crate::own_watch::OwnWatch;
 use crate::watch_budget::{WatchBudget, WatchPermit};
 
-/// A lease that is released within this time costs no watch on its own node. A removal by an
-/// operator in that time is noticed that much later; it grants to the next contender at once
-/// whatever we do.
+/// A lease that is released within this time costs no watch on its own node. If an operator removes
+/// the node in that time, we notice up to this much later. The next contender is granted the lock
+/// at once, whatever we do.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 
-/// Pauses between heartbeats that fail.
+/// Pause after a heartbeat that failed.
 const BEAT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Looks under way at a time: so many reads may be before any other request of the session. Far from
-/// the thousand beyond which a server makes its clients wait.
+/// Looks in flight at a time. Any other request of the session may have to wait for this many
+/// reads. A server makes its clients wait only beyond a thousand requests.
 const LOOKS_MAX: usize = 256;
 
-/// Attempts that have not seen within this time that the session is being closed are not polled.
+/// An attempt that has not noticed the close of its session within this time is not polled.
 pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 
-/// Upper bound of a pause with nothing to do; any length would do.
+/// Upper bound of a pause with nothing to do; any length is fine.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// What was read of a lease's node, and the watch that came with it if it may have one.
+/// Data and stat of a lease's node, and the watch on it if the budget allowed one.
 type Found = ((Vec<u8>, NodeStat), Option<(OwnWatch, WatchPermit)>);
 
-/// The lease, the connection in which it was asked, and the answer.
+/// The id of a lease, the connection over which its node was read, and the answer.
 type Looked = (u64, Option<u64>, Result<Option<Found>, NodesError>);
 
 /// Why an epoch is over.
 pub(crate) enum Over {
     Session(EndReason),
-    /// The store's numbers went back.
+    /// The store's transaction numbers went back.
     Forgot(Forgot),
 }
 
-/// Tells everybody how the link is, and that it is over at the latest when the keeper is dropped,
-/// as with its runtime.
+/// Publishes the state of the link. It ends the link at the latest when the keeper is dropped, as
+/// with its runtime.
 struct LinkSender {
     epoch: Arc<Epoch>,
     link: watch::Sender<Link>,
 }
 
 impl LinkSender {
-    /// Ends the epoch for everybody; returns how the link was. The first reason stays.
+    /// Ends the epoch and its leases; returns the link's previous state. The first reason stays.
     fn end(&self, reason: LostReason) -> Link {
         let was = *self.link.borrow();
         if !matches!(was, Link::Ended(_)) {
@@ -83,16 +83,16 @@ pub(crate) struct EpochKeeper {
     nodes: Arc<dyn Nodes>,
     link: LinkSender,
     heartbeat: Option<BoxFuture<'static, Result<(), NodesError>>>,
-    /// Not before this, where one has failed or others have just begun to ask.
+    /// No heartbeat before this time: one has just failed, or new contenders send requests anyway.
     beat_after: Instant,
     is_in_use: bool,
     refusals: Refusals,
-    /// At the nodes of leases that are not watched, and of all after a reconnection.
+    /// When to read own nodes: unwatched ones periodically, all of them after a reconnect.
     looks: Looks,
     lapses: u64,
     under_way: FuturesUnordered<BoxFuture<'static, Looked>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
-    /// The leases of `own_watches`; without a permit where the node goes anyway.
+    /// The leases of `own_watches`. `None` if the lease was released and its node is going away.
     followed: BTreeMap<u64, Option<WatchPermit>>,
     budget: WatchBudget,
 }
@@ -147,19 +147,19 @@ impl EpochKeeper {
         }
     }
 
-    /// Does what is due and says when the next thing is.
+    /// Does what is due, and returns when something is due next.
     fn plan(&mut self) -> Instant {
         let now = Instant::now();
         let is_in_use = self.epoch.attend();
         let was_in_use = std::mem::replace(&mut self.is_in_use, is_in_use);
         if !is_in_use {
-            // Of leases that are over. Before those that arrive are noted.
+            // Drops looks at ended leases, before new arrivals are scheduled.
             self.looks = Looks::default();
         }
         self.take_arrivals();
         if !self.epoch.is_good(self.lapses) {
             self.lapses = self.epoch.lapses();
-            // To ask a lease for its state is what ends it once its deadline has passed.
+            // Reading a lease's state ends it if its deadline has passed.
             self.epoch.leases().iter().for_each(|lease| {
                 lease.state();
             });
@@ -174,21 +174,21 @@ impl EpochKeeper {
             return now + IDLE;
         }
         if !was_in_use {
-            // Whoever comes to contend asks by itself.
+            // A new contender sends requests of its own.
             let timeout = self.nodes.session_timeout().unwrap_or_default();
             self.beat_after = self.beat_after.max(now + timeout / BEATS);
         }
         let heartbeat_at = self.beat(now);
         let loss_at = Some(self.epoch.deadline()).filter(|until| *until > now);
-        // Where there are too many, the end of one makes room.
+        // A look that is due already waits until one in flight ends.
         let look_due_at = self.looks.next_at().filter(|at| *at > now);
-        // A lease that arrives from now on is looked at before its grace is over.
+        // Soon enough to schedule a lease that arrives from now on before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
         let others = [loss_at, look_due_at, heartbeat_at].into_iter().flatten();
         others.fold(look_at, Instant::min)
     }
 
-    /// Sends a heartbeat if one is due; says when the next one is, unless one is under way.
+    /// Sends a heartbeat if one is due. Returns when the next one is due, unless one is in flight.
     fn beat(&mut self, now: Instant) -> Option<Instant> {
         if self.heartbeat.is_some() {
             return None;
@@ -207,8 +207,8 @@ impl EpochKeeper {
     }
 
     fn answered(&mut self, answer: Result<(), NodesError>) {
-        // What was answered is in the epoch's record; if nothing gets through, the leases end by
-        // their deadline.
+        // The epoch's ledger has recorded the answer. If none gets through, the leases end by their
+        // deadline.
         if let Err(error) = answer {
             debug!(%error, "heartbeat failed");
             self.beat_after = Instant::now() + BEAT_PAUSE;
@@ -217,7 +217,7 @@ impl EpochKeeper {
 
     fn reconnected(&mut self) {
         self.nodes.reconnected();
-        // It may be gone again by now, which is told next.
+        // It may be gone again by now, which the next change reports.
         let connection = self.epoch.connection().unwrap_or_default();
         self.link.link.send_replace(Link::Connected(connection));
         let now = Instant::now();
@@ -240,15 +240,15 @@ impl EpochKeeper {
         }
     }
 
-    /// The node was watched while it waited.
+    /// Takes over the watch of a node that has waited.
     fn arrived(&mut self, id: u64, own_watch: OwnWatch) {
         let Some(lease) = self.epoch.lease(id) else {
-            // Released already: to take the watch back would cost a request, to keep it does not.
+            // Released already. Removing the watch would cost a request, keeping it does not.
             return self.follow(id, own_watch, None);
         };
         match self.permit(&lease.node_path) {
             Some(permit) => self.follow(id, own_watch, Some(permit)),
-            // The watch may have heard something.
+            // The watch may have fired, and it is dropped here.
             None => {
                 lease.care.watch(None);
                 self.looks.schedule(id, Instant::now());
@@ -260,7 +260,7 @@ impl EpochKeeper {
         self.budget.take(self.nodes.chroot_len() + path.len())
     }
 
-    /// Asks whether a lease's node is there and ours, and watches it from then on if it may.
+    /// Reads whether a lease's node exists and is ours, and watches it if the budget allows.
     fn look_at(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
@@ -269,7 +269,7 @@ impl EpochKeeper {
             return self.looks.schedule(id, at);
         }
         let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
-        // A watch lives through reconnections.
+        // A watch survives reconnects.
         let is_followed = self.followed.contains_key(&id);
         let permit = match is_followed {
             true => None,
@@ -338,9 +338,9 @@ impl EpochKeeper {
         }
         match event {
             NodeEvent::Deleted => self.epoch.observe(id, None, None),
-            // For example a request to give it up: still ours, look and watch again.
+            // For example a request to give the lock up: still ours, so read and watch it again.
             NodeEvent::Changed => self.look_at(id),
-            // The connection tells.
+            // The connection reports this.
             NodeEvent::SessionEnded => {}
         }
     }
@@ -373,7 +373,7 @@ impl EpochKeeper {
         tokio::select! {
             biased;
             () = over => {}
-            // An acquire that nobody polls keeps the client; what it had made is deleted.
+            // An acquire that is not polled keeps the client. The nodes that it made are deleted.
             () = unused => warn!("session not closed in time; it goes with the last acquire"),
         }
     }
@@ -388,7 +388,7 @@ async fn session_over(mut connection: BoxStream<'static, Connection>) {
     }
 }
 
-/// The next of a set, which may be empty.
+/// The next output; never completes while there are no futures.
 async fn next<T>(futures: &mut FuturesUnordered<BoxFuture<'static, T>>) -> T {
     match futures.next().await {
         Some(output) => output,

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::nodes::NodesError;
 
-/// Why a session or a lock cannot be set up as asked; found before any request is sent.
+/// Why a session or a lock cannot be set up as requested. This is found before any request is sent.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -34,7 +34,7 @@ pub enum ConfigError {
         /// The most that is accepted.
         bytes_max: usize,
     },
-    /// The identity is what Curator writes to ask a holder to release.
+    /// The identity is what Curator writes into a node to request its lock.
     #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
     IdentityReserved,
     /// A live handle in this session has other options for the same path.
@@ -44,7 +44,7 @@ pub enum ConfigError {
         path: String,
     },
     /// A live handle in this session is of another recipe: a mutex where this is a read/write lock,
-    /// or the other way round. Their nodes cannot share a directory.
+    /// or vice versa. Their nodes cannot share a directory.
     #[error("lock {path:?} is in use in this session by another recipe")]
     RecipeDiffers {
         /// Path of the lock.
@@ -53,24 +53,23 @@ pub enum ConfigError {
     /// A set of locks has no members.
     #[error("a set of locks has no members")]
     EmptySet,
-    /// A set of locks names a path twice, in the same kind or in different ones: it would wait for
-    /// itself.
+    /// A set has a path twice, in the same or in different kinds, so it would wait for itself.
     #[error("set of locks has {path:?} twice")]
     DuplicateMember {
         /// The path.
         path: String,
     },
-    /// Keys are to be spread over no ensemble at all.
+    /// The list of shards to spread keys over is empty.
     #[error("there is no shard to spread keys over")]
     NoShards,
-    /// Two shards have the same name, by which keys choose.
+    /// Two shards have the same name, but the name decides which keys belong to a shard.
     #[error("two shards are called {name:?}")]
     DuplicateShard {
         /// The name.
         name: String,
     },
-    /// The session timeout is beyond what the protocol has room for; servers grant minutes at most,
-    /// unless told otherwise.
+    /// The session timeout is longer than the protocol can express. Servers grant minutes at most,
+    /// unless configured otherwise.
     #[error(
         "session timeout of {timeout:?} is longer than the {timeout_max:?} that can be asked for"
     )]
@@ -80,7 +79,7 @@ pub enum ConfigError {
         /// The most that is accepted.
         timeout_max: Duration,
     },
-    /// A list of access control entries is empty, which ZooKeeper refuses.
+    /// A list of access control entries is empty. ZooKeeper refuses that.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,
 }
@@ -89,15 +88,15 @@ pub enum ConfigError {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Options that cannot be used; nothing was sent.
+    /// The options cannot be used. Nothing was sent.
     #[error("session options cannot be used")]
     Config(#[from] ConfigError),
-    /// No server answered in time; nothing is left behind.
+    /// No server answered in time. Nothing is left behind.
     #[error("no ZooKeeper server of {connect_string:?} answered within {waited:?}")]
     TimedOut {
         /// The connect string.
         connect_string: String,
-        /// How long was waited.
+        /// How long the call waited.
         waited: Duration,
     },
     /// The connect string or an option is not understood, or the ensemble refused the credentials.
@@ -105,7 +104,7 @@ pub enum ConnectError {
     Refused {
         /// The connect string.
         connect_string: String,
-        /// What was answered.
+        /// The answer.
         #[source]
         source: NodesError,
     },
@@ -115,7 +114,7 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Making the parents of the lock directory, or the directory itself.
+    /// Creating the parents of the lock directory, or the directory itself.
     CreateParents,
     /// Creating the lock node.
     Create,
@@ -141,35 +140,35 @@ impl std::fmt::Display for Step {
 
 /// Why a lock was not acquired.
 ///
-/// Whatever the variant, no node of the attempt stays: it is deleted, or will be once there is a
-/// connection, or goes with its session.
+/// Whatever the variant, no node of the attempt stays. It is deleted now, on reconnect, or with its
+/// session.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The deadline passed while others held the lock or the ensemble did not answer.
+    /// The timeout passed while other contenders held the lock, or the ensemble did not answer.
     #[error("lock {path:?} not acquired within {waited:?}")]
     TimedOut {
         /// Path of the lock.
         path: String,
-        /// The time-out that was given.
+        /// The timeout that was given.
         waited: Duration,
     },
-    /// The session was closed, or its runtime is gone; make another session.
+    /// The session was closed, or its runtime is gone. Make another session.
     #[error("session is closed, lock {path:?} not acquired")]
     SessionClosed {
         /// Path of the lock.
         path: String,
     },
-    /// The session ended and cannot be opened again: it was made from a client, or the ensemble
+    /// The session ended and cannot be opened again. It was made from a client, or the ensemble
     /// refused its credentials.
     #[error("session has ended for good, lock {path:?} not acquired")]
     SessionEnded {
         /// Path of the lock.
         path: String,
     },
-    /// The store's transaction numbers went back, so it has lost data: a grant would have a lower
-    /// fencing token than those that were given before. The session has ended; make sure that what
-    /// refuses old tokens takes new ones, then open another session.
+    /// The store's transaction numbers went back, so it has lost data. A grant would have a lower
+    /// fencing token than earlier ones, so the session has ended. Make sure that the stores that
+    /// refuse old tokens accept new ones, then open another session.
     #[error(
         "the store has lost data (its transaction numbers went back from {seen} to {now}), lock \
          {path:?} not acquired"
@@ -179,21 +178,21 @@ pub enum AcquireError {
         path: String,
         /// The highest number that the session had seen.
         seen: i64,
-        /// A number that was given to a later transaction.
+        /// The number of a later transaction.
         now: i64,
     },
-    /// The owner held this lock and lost it, and has not dropped all guards of it yet; drop them
-    /// and what was done under the lock, then acquire again.
+    /// The owner held this lock, lost it, and has not dropped all guards of it yet. Drop them,
+    /// discard what was done under the lock, then acquire again.
     #[error("owner still has guards of a lock that it lost")]
     Lost(#[from] LostError),
-    /// The owner holds the read lock of this path: its own reader would keep the writer waiting
-    /// for ever. Release the read lock first.
+    /// The owner holds the read lock of this path, and its own reader would block the writer for
+    /// ever. Release the read lock first.
     #[error("owner holds the read lock of {path:?} and would wait for itself")]
     WouldDeadlock {
         /// Path of the lock.
         path: String,
     },
-    /// The ACLs of the ensemble do not let this session do it.
+    /// The ACLs of the ensemble do not allow this session the step.
     #[error("not authorized to {step} of {path:?}")]
     NotAuthorized {
         /// Path of the lock.
@@ -208,22 +207,22 @@ pub enum AcquireError {
         path: String,
         /// What was refused.
         step: Step,
-        /// Its answer.
+        /// The ensemble's answer.
         #[source]
         source: NodesError,
     },
-    /// A set of locks was not acquired, and some of those that had been are released late: in the
-    /// background, as soon as there is a connection, or with their session.
+    /// A set of locks was not acquired, and some members that were acquired are not released yet.
+    /// They are released in the background: on reconnect, or with their session.
     #[error("set of locks not acquired, {} of them not released yet", failures.len())]
     RolledBackLate {
         /// Why the set was not acquired.
         #[source]
         source: Box<AcquireError>,
-        /// What the releases ended with.
+        /// The errors of the releases.
         failures: Vec<ReleaseError>,
     },
-    /// The counter of the lock directory has come to 2^31 - 1, so that names say nothing about
-    /// order any more. Stop all users of the lock and delete the directory; the counter restarts.
+    /// The counter of the lock directory has reached 2^31 - 1, so names do not show the order any
+    /// more. Stop all users of the lock and delete the directory; then the counter restarts.
     #[error("sequence numbers of lock {path:?} are used up ({sequence}); delete its directory")]
     SequenceExhausted {
         /// Path of the lock.
@@ -243,7 +242,7 @@ impl AcquireError {
     }
 }
 
-/// How a lock that was held came to be lost.
+/// Why a lock that was held is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum LostReason {
@@ -256,49 +255,49 @@ pub enum LostReason {
     /// The ensemble did not answer for so long that it may have expired the session.
     #[error("no answer from the ensemble before the lease's deadline")]
     DeadlinePassed,
-    /// Somebody else deleted the lock node.
+    /// The lock node was deleted, but not by the holder.
     #[error("lock node removed by somebody else")]
     NodeRemoved,
 }
 
-/// A lock that was held is lost: somebody else may hold it now.
+/// A lock that was held is lost: another contender may hold it now.
 #[derive(Clone, Debug, Error)]
 #[error("lock {path:?} is lost ({reason})")]
 pub struct LostError {
     /// Path of the lock.
     pub path: String,
-    /// How.
+    /// Why it is lost.
     pub reason: LostReason,
 }
 
-/// Why a release cannot say that the lock was held until now and is free.
+/// Why a release does not confirm that the lock was held until now and is free.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lock had been lost before; somebody else may have held it at the same time. Nothing is
+    /// The lock was lost before, so another contender may have held it at the same time. Nothing is
     /// left behind.
     #[error("lock was lost before it was released")]
     Lost(#[from] LostError),
-    /// No answer before the lease's deadline. The node is deleted in the background as soon as
-    /// there is a connection, or goes with the session; others wait until then.
+    /// There was no answer before the lease's deadline. The node is deleted in the background as
+    /// soon as there is a connection, or with the session. Other contenders wait until then.
     #[error("release of lock {path:?} not confirmed yet; it goes on in the background")]
     Pending {
         /// Path of the lock.
         path: String,
     },
-    /// The ensemble refuses to delete the node. It stays, and others wait, until the session ends:
-    /// grant DELETE on the lock directory, or close the session.
+    /// The ensemble refuses to delete the node. The node stays, and other contenders wait, until
+    /// the session ends. Grant DELETE on the lock directory, or close the session.
     #[error("ensemble refused to release lock {path:?}")]
     Refused {
         /// Path of the lock.
         path: String,
-        /// Its answer.
+        /// The ensemble's answer.
         #[source]
         source: NodesError,
     },
 }
 
-/// Why [`verify`](crate::LockGuard::verify) cannot say that the lock is held.
+/// Why [`verify`](crate::LockGuard::verify) does not confirm that the lock is held.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -316,7 +315,7 @@ pub enum VerifyError {
     },
 }
 
-/// Why a transaction under a lock did not commit, or may not have.
+/// Why a transaction under a lock did not commit, or may not have committed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -343,8 +342,8 @@ pub enum TransactionError {
         #[source]
         source: NodesError,
     },
-    /// The connection or the lock was lost before the answer: either all operations were carried
-    /// out or none. Read to find out.
+    /// The connection or the lock was lost before the answer. Either all operations were carried
+    /// out or none; read to find out.
     #[error("outcome of a transaction under {path:?} unknown: all of it or nothing was done")]
     Unknown {
         /// Path of the lock.
@@ -355,7 +354,7 @@ pub enum TransactionError {
     },
 }
 
-/// Why it is not known that somebody was asked to give a lock up.
+/// Why a request to give a lock up failed, or may have failed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum RevokeError {
@@ -365,16 +364,16 @@ pub enum RevokeError {
         /// Path of the node.
         path: String,
     },
-    /// The ensemble refused; nobody was asked.
+    /// The ensemble refused. No request was made.
     #[error("holder of {path:?} not asked to give it up")]
     Failed {
         /// Path of the node.
         path: String,
-        /// Its answer.
+        /// The ensemble's answer.
         #[source]
         source: NodesError,
     },
-    /// The ensemble did not answer. The request may have been made; to make it again does no harm.
+    /// The ensemble did not answer, so the request may have been made. Making it again is harmless.
     #[error("holder of {path:?} may or may not have been asked to give it up")]
     Unknown {
         /// Path of the node.
@@ -385,8 +384,8 @@ pub enum RevokeError {
     },
 }
 
-/// Why a read that takes no lock failed; it changed nothing. [`is_transient`](Self::is_transient)
-/// says whether to try again.
+/// Why a read without a lock failed. Nothing was changed. [`is_transient`](Self::is_transient)
+/// tells whether a retry may help.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -396,13 +395,13 @@ pub enum QueryError {
     /// The session was closed or has ended.
     #[error("session is closed, {path:?} not read")]
     SessionClosed {
-        /// What was to be read.
+        /// The path to be read.
         path: String,
     },
     /// The ensemble refused or did not answer.
     #[error("{path:?} not read")]
     Failed {
-        /// What was to be read.
+        /// The path to be read.
         path: String,
         /// What happened.
         #[source]
@@ -411,7 +410,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// Whether the same read may succeed in a moment.
+    /// Whether the same read may succeed if it is repeated soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -1,10 +1,10 @@
-//! Until when the ensemble cannot have ended a session, by what it has answered. Pure.
+//! Until when the ensemble cannot have ended a session, judged by its answers. Pure.
 //!
-//! docs/design/epochs.md has the proof. In short: the leader of the moment ends a session no
-//! earlier than three quarters of its timeout T, less a heartbeat, after a request that it answered
-//! was sent; a later leader no earlier than T after a request was sent that a quorum committed. An
-//! answer alone proves nothing of the second: a leader that was deposed and has not noticed still
-//! answers reads and `sync`.
+//! docs/design/epochs.md has the proof. In short, with the session timeout T: the present leader
+//! ends a session no earlier than 0.55 T after a request that it answered was sent. A later leader
+//! ends it no earlier than T after a request that a quorum committed was sent. An answer alone does
+//! not prove the second: a leader that was deposed and has not noticed still answers reads and
+//! `sync`.
 
 use std::time::Duration;
 
@@ -16,30 +16,30 @@ pub(crate) const BEATS: u32 = 6;
 /// What an answer proves about the time at which its request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Whoever takes itself for the leader had the session alive.
+    /// A server that takes itself for the leader had the session alive.
     Leader,
-    /// A quorum had.
+    /// A quorum had the session alive.
     Quorum,
 }
 
 /// What is known of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Evidence {
-    /// `None` where sessions never expire by time.
+    /// `None` if sessions never expire by time.
     timeout: Option<Duration>,
-    /// Half the timeout; less where the client may have been silent for long before a request.
+    /// Half the timeout, or less if the client may be silent for long before a request.
     lease_time: Duration,
     /// When the last request was sent that a leader answered.
     by_leader: Moment,
     /// When the last request was sent that a quorum committed.
     by_quorum: Moment,
-    /// How often the deadline had passed before it was moved on. A lease from before such a lapse
-    /// may have been granted to somebody else in between and stays lost.
+    /// How many times the deadline had passed before it was extended. A lease from before such a
+    /// lapse stays lost, because another contender may have been granted the lock in between.
     lapses: u64,
 }
 
 impl Evidence {
-    /// A session whose opening, which a quorum commits, was sent at `sent`. `is_quiet` says that its
+    /// A session whose opening, which a quorum commits, was sent at `sent`. With `is_quiet`, its
     /// client may be silent for almost a third of the timeout.
     pub(crate) fn new(timeout: Option<Duration>, is_quiet: bool, sent: Moment) -> Self {
         let part = if is_quiet { 5 } else { 6 };
@@ -52,7 +52,7 @@ impl Evidence {
         }
     }
 
-    /// When the session may be over if nothing more is heard, `None` for never.
+    /// When the session may be over if no further answer comes, `None` for never.
     pub(crate) fn until(&self) -> Option<Moment> {
         let timeout = self.timeout?;
         let by_leader = self.by_leader + self.lease_time;
@@ -68,8 +68,8 @@ impl Evidence {
         self.lapses
     }
 
-    /// Takes note of an answer; true if it came too late for the leases that there are. It counts from
-    /// the sending: the ensemble may have heard of the session any time after it.
+    /// Notes an answer; true if it came too late for the present leases. It counts from the sending
+    /// of its request, because the ensemble may have received that any time after.
     pub(crate) fn note(&mut self, proof: Proof, sent: Moment, now: Moment) -> bool {
         let has_lapsed = self.is_over(now);
         self.lapses += u64::from(has_lapsed);
@@ -80,8 +80,8 @@ impl Evidence {
         has_lapsed
     }
 
-    /// When a heartbeat is due, and what it has to prove. Every third is committed where nothing else
-    /// is: then the deadline never hangs on the last commit while the ensemble answers.
+    /// When a heartbeat is due, and what it must prove. Every third is committed if nothing else
+    /// is. So the last commit never decides the deadline while the ensemble answers.
     pub(crate) fn next_beat(&self, now: Moment) -> Option<(Moment, Proof)> {
         let timeout = self.timeout?;
         let at = self.by_leader + timeout / BEATS;
@@ -119,7 +119,7 @@ mod tests {
         let (mut evidence, start) = start();
         assert!(!evidence.note(Proof::Quorum, start + SECOND, start + 5 * SECOND));
         assert_eq!(evidence.until(), Some(start + 7 * SECOND));
-        // One that was sent before and is answered behind it takes nothing back.
+        // The answer to an earlier request takes nothing back.
         assert!(!evidence.note(Proof::Quorum, start, start + 6 * SECOND));
         assert_eq!(evidence.until(), Some(start + 7 * SECOND));
     }
@@ -174,7 +174,7 @@ mod tests {
         for _ in 0..9 {
             let (at, proof) = evidence.next_beat(now).unwrap();
             assert_eq!(at, now + T / 6);
-            // The deadline hangs on the last answer of a leader, whatever was committed.
+            // The last answer of a leader decides the deadline, whatever was committed.
             assert_eq!(evidence.until(), Some(now + T / 2));
             evidence.note(proof, at, at);
             (now, proofs) = (at, [proofs, vec![proof]].concat());

@@ -1,4 +1,4 @@
-//! The requests of an attempt that are under way.
+//! The requests and watches of an attempt that are in flight.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,10 +24,10 @@ use crate::requests::{self, OwnNode, Refused, Target};
 use crate::session::Session;
 use crate::token::FencingToken;
 
-/// What is under way; at most one of each.
+/// A request or watch in flight; at most one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
-    /// Probing, entering, making parents or searching, for several members.
+    /// A probe, enter, make-parents, search or commit, for several members.
     Members,
     List(usize),
     Stat(usize),
@@ -35,7 +35,7 @@ enum Slot {
     Blocker(usize, String),
 }
 
-/// What is dropped behind the requests that take its place.
+/// A watch or request of the earlier connection, dropped once its replacement has been sent.
 type Outdated<'a> = (
     Option<OwnWatch>,
     Option<BoxFuture<'a, Result<Done, Refused>>>,
@@ -48,8 +48,8 @@ enum Done {
 
 /// The requests and watches of an attempt in one epoch.
 ///
-/// Polled in a fixed order, so that a run can be replayed, with our own nodes first: where our
-/// node and the one before it are both gone, we have lost our place and must not take it.
+/// Polled in a fixed order, so that a run can be replayed. Our own nodes come first: if our node
+/// and the one ahead of it are both gone, we have lost our place and must not take the lock.
 pub(crate) struct Flight<'a> {
     pub(crate) epoch: &'a Arc<Epoch>,
     nodes: &'a dyn Nodes,
@@ -57,18 +57,18 @@ pub(crate) struct Flight<'a> {
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
-    /// The connection on which everything was heard that counts.
+    /// The connection that all current evidence came from.
     connection: u64,
-    /// Tells that there is another one.
+    /// Wakes the attempt when the connection changes.
     changes: BoxStream<'static, ()>,
-    /// Watches of the connection before, kept until there are others in their place: to take one
-    /// back would cost a request.
+    /// Watches and requests of the earlier connection, kept until they are replaced. Removing a
+    /// watch without a replacement would cost a request.
     outdated: Vec<Outdated<'a>>,
-    /// For each member the highest number of a transaction that was seen before its create.
+    /// For each member, the highest transaction number that was seen before its create.
     floors: Vec<i64>,
     /// The members of the last create, in its order.
     entering: Vec<usize>,
-    /// With the path of the first lock of each.
+    /// Withdrawals in flight, each with the path of its first lock.
     withdrawn: Vec<(Arc<str>, oneshot::Receiver<Deleted>)>,
     armed: Armed<'a>,
 }
@@ -82,7 +82,7 @@ impl<'a> Flight<'a> {
         stakes: Arc<Stakes>,
     ) -> Self {
         let cleanup = &session.shared.cleanup;
-        // Before anything is asked.
+        // Before any request is sent.
         let changes = epoch.link_changes();
         Self {
             connection: epoch.connection().unwrap_or_default(),
@@ -101,7 +101,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Sends what an action asks for.
+    /// Sends the requests of an action.
     pub(crate) fn carry_out(&mut self, action: Action) {
         let nodes = self.nodes;
         match action {
@@ -160,7 +160,7 @@ impl<'a> Flight<'a> {
                     .into_iter()
                     .for_each(|(member, _)| self.forget(member));
             }
-            // Ends of the attempt, which `serve` takes.
+            // These end the attempt. `serve` handles them.
             Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
         }
     }
@@ -177,7 +177,7 @@ impl<'a> Flight<'a> {
         slot: Slot,
         request: impl Future<Output = Result<Event, Refused>> + Send + 'a,
     ) {
-        // Not an async block: it would have room for the request twice, for as long as it waits.
+        // Not an async block, which would reserve space for the request twice while it waits.
         self.occupy(slot, request.map_ok(Done::Event).boxed());
     }
 
@@ -205,7 +205,7 @@ impl<'a> Flight<'a> {
         });
     }
 
-    /// Drops what was under way for a node that a member has no more.
+    /// Drops the requests and watches for a node that a member no longer has.
     fn forget(&mut self, member: usize) {
         self.slots.retain(|(slot, _)| match slot {
             Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
@@ -262,14 +262,14 @@ impl<'a> Flight<'a> {
     fn own_watched(&mut self, member: usize, seen: OwnNode) {
         if let Some(own) = self.own_nodes.get_mut(member) {
             own.watch = seen.watch;
-            // Whatever was written over it.
+            // A request to give the lock up stays noted, even if it was overwritten.
             own.is_revoked |= seen.is_revoked;
         }
     }
 
-    /// Waits for the next thing that happens.
+    /// Waits for the next event.
     pub(crate) async fn next_event(&mut self) -> Result<Event, AcquireError> {
-        // The requests have been sent that take their place.
+        // Their replacements have been sent by now.
         self.outdated.clear();
         loop {
             let done = poll_fn(|cx| {
@@ -280,7 +280,7 @@ impl<'a> Flight<'a> {
                 }
                 self.poll_done(cx).map(Ok)
             });
-            // What has arrived must be seen, also where the task has had its share of the runtime.
+            // Arrived events must be seen even if the task has used up its share of the runtime.
             match unconstrained(done).await? {
                 Ok(Done::Event(event)) => {
                     self.note(&event);
@@ -290,14 +290,14 @@ impl<'a> Flight<'a> {
                     self.own_watched(member, own);
                     return Ok(Event::OwnWatched(member));
                 }
-                // The epoch is told too, and takes the attempt away from here.
+                // The epoch ends as well, and `acquire` then drops this future.
                 Err(Refused {
                     source: NodesError::SessionEnded,
                     ..
                 }) => future::pending().await,
                 Err(Refused { path, step, source }) => {
                     if step == Step::Create {
-                        // Refused is not lost: there is nothing to look for.
+                        // The create was refused, not lost, so there is no node to search for.
                         let armed = &self.armed;
                         let entering = self.entering.iter();
                         entering.for_each(|member| armed.set(*member, Made::Nothing));
@@ -309,10 +309,10 @@ impl<'a> Flight<'a> {
     }
 
     fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
-        // For the waker; what the connection is by now is asked of the epoch.
+        // Polled for the waker only. The epoch knows the present connection.
         while let Poll::Ready(Some(_)) = self.changes.poll_next_unpin(cx) {}
-        // Without a connection no watch counts, and nothing is granted; a server that only reads
-        // answers all the same.
+        // Without a connection no watch counts, and nothing may be granted. A read-only server
+        // counts as no connection, but it does answer.
         let is_up = self.epoch.connection().is_some();
         if let Some(news) = self.poll_news(cx) {
             return Poll::Ready(Ok(Done::Event(news)));
@@ -328,7 +328,8 @@ impl<'a> Flight<'a> {
                 continue;
             };
             let (slot, _) = self.slots.remove(index);
-            // News of our own may have come since they were looked at, before this did.
+            // News of our own nodes may have arrived since we looked at them, before this answer
+            // did.
             let Some(news) = self.poll_news(cx) else {
                 return Poll::Ready(done);
             };
@@ -343,9 +344,9 @@ impl<'a> Flight<'a> {
         Poll::Pending
     }
 
-    /// What comes before everything else: that the connection is another one, and what became of our
-    /// own nodes. Whoever hears that the node ahead is gone has heard of its own on the same
-    /// connection.
+    /// The news that comes before all other events: a new connection, and what happened to our own
+    /// nodes. So before we learn that the node ahead is gone, we have learned about our own node on
+    /// the same connection.
     fn poll_news(&mut self, cx: &mut Context<'_>) -> Option<Event> {
         let connection = self.epoch.connection()?;
         if connection != self.connection {
@@ -366,7 +367,7 @@ impl<'a> Flight<'a> {
         None
     }
 
-    /// Puts aside all watches and answers of the connection before.
+    /// Sets aside the earlier connection's watches and requests, except those for several members.
     fn outdate(&mut self) {
         for own in &mut self.own_nodes {
             self.outdated.push((own.take_watch(), None));
@@ -380,28 +381,28 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// What speaks against a grant in the moment in which it would be made.
+    /// The last look before a grant. Returns the event that speaks against it, if any.
     pub(crate) fn doubt(&mut self, granted: &[Node]) -> Option<Event> {
-        // Watches are waited for again behind it.
+        // No wake-up is needed: after an event the watches are polled again.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Some(news) = self.poll_news(&mut nobody) {
             return Some(news);
         }
         for (node, floor) in granted.iter().zip(&self.floors) {
             if let Some(number) = node.czxid.filter(|number| number <= floor) {
-                // The end of the epoch takes the attempt away from here.
+                // This ends the epoch, and `acquire` then drops this future.
                 let seen = *floor;
                 self.epoch.note_forgot(Forgot { seen, now: number });
                 return Some(Event::Lapsed);
             }
         }
-        // There may have been none a moment ago, and another one by now.
+        // `poll_news` may have found no connection, and by now there may be another one.
         let is_same = self.epoch.connection() == Some(self.connection);
         let is_good = self.epoch.is_good(self.epoch.lapses());
         (!is_good || !is_same).then_some(Event::Lapsed)
     }
 
-    /// Keeps what stands by up with what is known about our nodes.
+    /// Records which nodes exist now, so that `armed` can delete them.
     fn note(&mut self, event: &Event) {
         let Event::Entered(entries) = event else {
             return;
@@ -412,7 +413,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Notes who else is in the directories of nodes that were made.
+    /// Checks the directories of the new nodes for other nodes.
     fn look_around(&mut self, entries: &[Entry]) {
         for (member, Entry { node, children }) in self.entering.iter().zip(entries) {
             let Some(children) = children else {
@@ -427,7 +428,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Waits until nothing is left of an attempt that found a lock busy.
+    /// Waits until all withdrawn nodes are gone, for an attempt that found a lock busy.
     pub(crate) async fn all_withdrawn(&mut self) -> Result<(), AcquireError> {
         while !self.withdrawn.is_empty() {
             poll_fn(|cx| self.poll_withdrawn(cx)).await?;
@@ -435,7 +436,7 @@ impl<'a> Flight<'a> {
         Ok(())
     }
 
-    /// Ready when a withdrawal is over; an error if it was refused, since the node that stays would
+    /// Ready when one withdrawal is over. A refusal is an error, because the node that stays would
     /// be in our own way.
     fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
         for (index, (path, deleted)) in self.withdrawn.iter_mut().enumerate() {
@@ -448,7 +449,7 @@ impl<'a> Flight<'a> {
                 Ok(Deleted::Refused(source)) => {
                     Err(AcquireError::refused(&path, Step::Delete, source))
                 }
-                // An error means that the session is over, and the nodes with it.
+                // An error means that the session is over, and its nodes with it.
                 Ok(_) | Err(_) => Ok(()),
             });
         }

@@ -1,8 +1,8 @@
-//! What the guards of all recipes have in common.
+//! The macro that makes the guards of all recipes.
 
-/// Makes the guard type of a recipe: a [`LockGuard`](crate::LockGuard) with a name of its own.
+/// Makes the guard type of a recipe: a [`LockGuard`](crate::LockGuard) under its own name.
 ///
-/// `single` guards hold one lock, which has a path and a token.
+/// A `single` guard holds one lock, so it has a path and a token.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! lock_guard {
@@ -16,8 +16,8 @@ macro_rules! lock_guard {
                 self.guard.only_path()
             }
 
-            /// A number that rises over all conflicting grants of this lock, in all processes: hand
-            /// it to a store that refuses writes with a lower one than it has seen.
+            /// A number that rises with every conflicting grant of this lock, in all processes.
+            /// Pass it to a store that refuses writes with a lower number than it has seen.
             ///
             /// Re-entry does not change it. See [`FencingToken`]($crate::FencingToken).
             #[must_use]
@@ -47,13 +47,13 @@ macro_rules! lock_guard {
                 self.guard.reenter().map(Self::new)
             }
 
-            /// Releases the lock, or counts down where other guards of the hold live.
+            /// Releases the lock, or only leaves the hold while other guards of it live.
             ///
             /// # Errors
             /// As [`LockGuard::release`]($crate::LockGuard::release).
             ///
             /// # Cancel safety
-            /// The release goes on in the background when the future is dropped.
+            /// The release continues in the background when the future is dropped.
             pub async fn release(self) -> Result<(), $crate::ReleaseError> {
                 self.guard.release().await
             }

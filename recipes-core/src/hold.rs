@@ -8,7 +8,7 @@ use crate::lease::Lease;
 use crate::owner::{Key, Owner, PathTable};
 use crate::sync::{Mutex, lock};
 
-/// The task that acquired a lock, to warn one that waits for itself.
+/// The task that acquired a lock. It is recorded to warn a task that waits for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Spawned(tokio::task::Id),
@@ -22,7 +22,7 @@ impl Task {
     }
 }
 
-/// One lock held by one owner, with as many guards as it has entered.
+/// One lock that one owner holds, with all guards of that owner.
 #[derive(Debug)]
 pub(crate) struct Hold {
     key: Key,
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
 /// What keeps a hold alive.
 #[derive(Debug)]
 struct Guards {
-    /// The acquires that it was granted to have not all taken their guards yet.
+    /// Some acquires that the hold was granted to have not taken their guards yet.
     is_reserved: bool,
     alive: usize,
 }
@@ -62,8 +62,8 @@ impl Hold {
         lock(&self.guards).alive
     }
 
-    /// Whether the owner can be said to hold the lock: `None` if it is over, or lost with nobody
-    /// left who would have to be told.
+    /// Whether the owner holds the lock. `None` if the hold is over, or lost without a guard that
+    /// could learn of it.
     pub(crate) fn check(&self) -> Option<Result<(), LostError>> {
         self.standing(&lock(&self.guards))
     }
@@ -76,7 +76,7 @@ impl Hold {
         }
     }
 
-    /// Adds a guard, where [`check`](Self::check) is good.
+    /// Adds a guard if [`check`](Self::check) is good.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Result<Entered, LostError>> {
         let mut guards = lock(&self.guards);
         if let Err(lost) = self.standing(&guards)? {
@@ -89,7 +89,7 @@ impl Hold {
         }))
     }
 
-    /// Takes something away that keeps it alive; true if that was the last.
+    /// Takes away a part of what keeps the hold alive; true if that was the last.
     fn leave(&self, what: impl FnOnce(&mut Guards)) -> bool {
         let mut guards = lock(&self.guards);
         what(&mut guards);
@@ -112,7 +112,7 @@ impl Drop for Hold {
     }
 }
 
-/// A hold that was granted, for the acquires that wait for it; all of them share this.
+/// A granted hold, reserved for the acquires that wait for it. They all share this value.
 #[derive(Debug)]
 pub(crate) struct Reserved(Arc<Hold>);
 
@@ -142,7 +142,7 @@ impl Drop for Reserved {
     }
 }
 
-/// One guard's part of a hold; leaves it when dropped.
+/// One guard's share of a hold; dropping it leaves the hold.
 #[derive(Debug)]
 pub(crate) struct Entered {
     hold: Arc<Hold>,
@@ -172,7 +172,7 @@ impl Entered {
         })
     }
 
-    /// Leaves the hold; returns it if this was its last guard.
+    /// Leaves the hold, and returns it if this was its last guard.
     pub(crate) fn leave(mut self) -> Option<Arc<Hold>> {
         self.is_left = true;
         self.hold.leave(leave_one).then(|| Arc::clone(&self.hold))

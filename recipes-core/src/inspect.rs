@@ -1,4 +1,4 @@
-//! Locks as they are seen from outside: who holds, who waits, and for whom.
+//! Locks seen from outside: their holders, their waiters, and which node each waiter waits for.
 
 mod cycles;
 mod error;
@@ -22,30 +22,30 @@ use crate::participants::Participant;
 use crate::path;
 use crate::session::Session;
 
-/// How many directories a scan visits at a time. Each needs two round trips or three, so that this
-/// many keep the requests coming; what is known of a directory is kept while it is visited.
+/// How many directories a scan visits at a time. Each needs two or three round trips, so this many
+/// keep the connection busy. What is known of a directory is kept while it is visited.
 const DIRECTORIES_AT_ONCE: usize = 32;
 
-/// A lock and everybody who contends for it.
+/// A lock and all its contenders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// Path of the lock directory.
     pub path: String,
-    /// What its nodes are of.
+    /// The recipe whose nodes are in the directory.
     pub recipe: Recipe,
     /// All nodes in the directory, in the order in which they are admitted.
     pub contenders: Vec<Contender>,
 }
 
 impl Inspection {
-    /// Those who hold the lock: one, or several readers.
+    /// The contenders that hold the lock: one, or several readers.
     pub fn holders(&self) -> impl Iterator<Item = &Contender> {
         let contenders = self.contenders.iter();
         contenders.filter(|it| it.standing == Standing::Holds)
     }
 
-    /// Those who wait for it, the next one first.
+    /// The contenders that wait for it, the next one first.
     pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
         let contenders = self.contenders.iter();
         contenders.filter(|it| matches!(it.standing, Standing::WaitsFor(_)))
@@ -55,17 +55,17 @@ impl Inspection {
 /// The recipe whose nodes are in a lock directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recipe {
-    /// Those of a mutex.
+    /// Nodes of a mutex.
     Mutex,
-    /// Those of a read/write lock.
+    /// Nodes of a read/write lock.
     ReadWrite,
-    /// Those of both, which order nodes differently: neither keeps the other out. Each contender
-    /// stands as its own recipe takes it to.
+    /// Nodes of both. They order nodes differently, so neither keeps the other out. Each contender
+    /// stands as its own recipe sees it.
     Unknown,
 }
 
 impl Recipe {
-    /// The word for it.
+    /// The recipe as one word, for output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,28 +80,28 @@ impl Recipe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contender {
-    /// The node, with what its maker wrote.
+    /// The node, with the data that its creator wrote.
     pub participant: Participant,
-    /// Whether the data could be read. Where the node's ACL refuses that, it is empty, and nothing is
-    /// known but the session and the time.
+    /// Whether the data could be read. If the node's ACL refuses that, the data is empty, and only
+    /// the session and the time are known.
     pub is_readable: bool,
-    /// How it wants to hold the lock, `None` for a stranger.
+    /// The kind of lock that it contends for; `None` for a stranger.
     pub mode: Option<LockKind>,
-    /// How it stands.
+    /// Whether it holds, waits or is a stranger.
     pub standing: Standing,
 }
 
-/// What the order says about a node.
+/// What the order of admission says about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It may hold the lock. Whether its maker knows that yet, or still lives, is not seen from
-    /// outside.
+    /// It may hold the lock. Whether its creator knows that yet, or still lives, is not visible
+    /// here.
     Holds,
-    /// It waits for the deletion of these, full paths, nearest first: back to the nearest one that
-    /// waits itself for whatever is further ahead.
+    /// It waits for the deletion of these nodes, as full paths, nearest first. The list ends with
+    /// the nearest node that itself waits for all nodes further ahead.
     WaitsFor(Vec<String>),
-    /// Nobody contends by it: no lock recipe gave it its name, or it goes with no session. Contenders
-    /// behind it wait for it all the same, as Curator's do.
+    /// It is not a contender: no lock recipe gave it its name, or no session owns it. Contenders
+    /// after it wait for it all the same, as Curator's do.
     Stranger,
 }
 
@@ -109,31 +109,32 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Scan {
-    /// Those that somebody contends for, by path.
+    /// The locks that have contenders, by path.
     pub locks: Vec<Inspection>,
-    /// Nodes whose children could not be listed, by path: there may be locks below them.
+    /// Nodes whose children could not be listed, by path. There may be locks below them.
     pub unreadable: Vec<(String, QueryError)>,
 }
 
-/// Shows one lock: who holds it, who waits, in which order and for whom.
+/// Shows one lock: its holders and waiters in their order, and which nodes each waiter waits for.
 ///
-/// Any lock of Curator's layout is understood, whoever made its nodes. Takes a `sync`, a list, and a
-/// read of each node; changes nothing.
+/// Understands every lock of Curator's layout, whichever client created the nodes. Sends a `sync`,
+/// a list, and a read of each node; changes nothing.
 ///
 /// # Guarantees
-/// - The order, and who waits for whom, are by the rules that the locks themselves go by.
-/// - All that was committed before the call is seen. What happens during it may be: a node that is
-///   gone when it is read is left out. A lock that became free meanwhile has no contenders.
+/// - The order, and which nodes a contender waits for, follow the rules of the locks themselves.
+/// - Everything that was committed before the call is seen. Changes during the call may be seen: a
+///   node that is gone when it is read is left out. A lock that became free meanwhile has no
+///   contenders.
 ///
-/// Curator before 5.5.0 gives a thread that writes, and reads as well, a reader at the tail of the
-/// queue: that one is shown as waiting, though the thread is inside.
+/// If a thread of Curator before 5.5.0 writes and also reads, its reader stands at the tail of the
+/// queue. That reader is shown as waiting, though the thread holds the lock.
 ///
 /// # Errors
-/// [`InspectError`]; [`NotALock`](InspectError::NotALock) also for a lock that nobody contends for:
-/// its directory, empty, may still be there.
+/// See [`InspectError`]. [`NotALock`](InspectError::NotALock) is also returned for a lock without
+/// contenders, whose empty directory may still exist.
 ///
 /// # Cancel safety
-/// Nothing is lost by dropping the future.
+/// Dropping the future is harmless.
 ///
 /// # Examples
 /// ```no_run
@@ -157,25 +158,25 @@ pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Inspec
     })
 }
 
-/// Shows all locks that somebody contends for, at or below a node; `/` for all that there are.
+/// Shows all locks with contenders, at or below a node. `/` shows all locks of the ensemble.
 ///
-/// A lock is a node with a child that a lock recipe has named, and that goes with a session. Every
-/// node below `root` is asked for its children, so this is for people and their tools, not for a
-/// service that does its work: about one request for each node that is there, and one for each that
-/// contends. 64 at most are under way at a time, and what is kept is what is returned.
+/// A node is a lock if it has a child that a lock recipe has named and that a session owns. A scan
+/// sends about one request for each node below `root`, and one for each contender. So it is for
+/// operators and their tools, not for the normal work of a service. At most 64 requests are in
+/// flight at a time. The memory that it needs is that of its result.
 ///
 /// # Guarantees
-/// Each lock as [`inspect`] shows it. They are seen one after the other: what several say together
-/// need not have been true at any one time.
+/// Each lock is as [`inspect`] shows it. Locks are read one after the other, so several of them
+/// together need not have been true at any one time.
 ///
 /// # Errors
-/// [`InspectError`] for `root` itself, or where the ensemble does not answer. A node below that may
-/// not be listed is named in [`Scan::unreadable`].
+/// [`InspectError`] for `root` itself, or if the ensemble does not answer. A node below `root` that
+/// may not be listed is named in [`Scan::unreadable`].
 ///
 /// # Cancel safety
-/// Nothing is lost by dropping the future.
+/// Dropping the future is harmless.
 pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
-    // Not a lock itself, but the place of all locks.
+    // `/` cannot be a lock, but it can be the root of a scan.
     let failed = |error| InspectError::failed(root, error);
     if root != "/" {
         path::validate(root).map_err(|error| failed(error.into()))?;
@@ -188,7 +189,7 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
     };
     let mut waiting = vec![root.to_owned()];
     let mut visits = FuturesUnordered::new();
-    // Ends as the tree does: a node has one parent, and is visited once.
+    // The loop ends because the tree is finite: a node has one parent, so it is visited once.
     loop {
         while visits.len() < DIRECTORIES_AT_ONCE {
             let Some(path) = waiting.pop() else { break };
@@ -208,7 +209,7 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
             Err(error) if path == root || is_silence(&error) => {
                 return Err(InspectError::failed(&path, error));
             }
-            // It has left meanwhile.
+            // The directory was deleted meanwhile.
             Err(QueryError::Failed {
                 source: NodesError::NoNode,
                 ..
@@ -221,19 +222,19 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
     Ok(scan)
 }
 
-/// Whether the ensemble would not answer about other nodes either.
+/// Whether the ensemble would not answer for other nodes either.
 fn is_silence(error: &QueryError) -> bool {
     error.is_transient() || matches!(error, QueryError::SessionClosed { .. })
 }
 
-/// What a directory says, `None` where it is no lock's.
+/// The lock that a directory contains; `None` if it is not a lock directory.
 fn lock_in(path: &str, directory: Directory) -> Option<Inspection> {
     let Directory { nodes, left, .. } = directory;
     let children: Vec<_> = nodes.iter().map(Node::child).collect();
     let modes: Vec<_> = children.iter().filter_map(Child::mode).collect();
     let recipe = match (modes.is_empty(), left.is_empty()) {
         (true, true) => return None,
-        // Those that left before they were read were contenders, for all that is known.
+        // Nodes that were gone when they were read count as contenders, by their names.
         (true, false) => standing::recipe(left),
         (false, _) => standing::recipe(modes),
     };

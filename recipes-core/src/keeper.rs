@@ -1,5 +1,5 @@
-//! The background task of a session: opens ZooKeeper sessions one after the other, keeps the
-//! present one alive while it is needed, and tells its leases when they are lost.
+//! The background task of a session. It opens ZooKeeper sessions one after the other, keeps the
+//! present one alive while it is needed, and notifies its leases when they are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::retry::Backoff;
 use crate::session::Phase;
 use crate::witness::HighestNumber;
 
-/// A session that lives shorter than this is followed by the next one after a pause: each brings
-/// all contenders to queue and all clean-ups to look again.
+/// If a session lives shorter than this, there is a pause before the next one. Each new session
+/// makes all contenders queue again and all clean-ups search again.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
 pub(crate) struct Keeper {
     backend: Arc<dyn Backend>,
     phase: watch::Sender<Phase>,
-    /// True when the session is to be closed; its end when nobody uses the session any more.
+    /// True when the session is to be closed. The channel closes when the last handle is gone.
     close: watch::Receiver<bool>,
     cleanup: Cleanup,
     close_patience: Duration,
@@ -102,7 +102,7 @@ impl Keeper {
             is_quiet: !self.backend.reconnects(),
         };
         let epoch = Arc::new(Epoch::new(number, nodes, link, origin, sent));
-        // It is open until this says otherwise.
+        // It stays open until this function closes it.
         let nodes = epoch.nodes().ok()?;
         info!(
             epoch = number,
@@ -141,8 +141,8 @@ impl Keeper {
                 let over = watch.session_over();
                 self.drain(&epoch, over).await;
                 drop(epoch.take_nodes());
-                // Nobody can be told without a connection; the ensemble will expire it. A client
-                // that somebody else made goes on.
+                // Without a connection it cannot be closed, and the ensemble will expire it. A
+                // client that the service made stays open.
                 if was_connected && self.backend.reconnects() {
                     watch.closed(self.close_patience).await;
                 }
@@ -160,7 +160,7 @@ impl Keeper {
         is_last.then_some(Phase::Ended(NodesError::SessionEnded))
     }
 
-    /// Lets the clean-up finish, so that nothing waits for the ensemble to notice.
+    /// Lets the clean-up finish, so that no contender waits for the ensemble to end the session.
     async fn drain(&self, epoch: &Arc<Epoch>, over: impl Future<Output = ()>) {
         self.phase.send_replace(Phase::Closing(Arc::clone(epoch)));
         let paths: Vec<_> = epoch
@@ -171,7 +171,7 @@ impl Keeper {
         if !paths.is_empty() {
             drop(self.cleanup.delete(Target::Nodes(paths), epoch));
         }
-        // Attempts see the end and clean up behind themselves; not those that nobody polls.
+        // Attempts notice the end and hand over their nodes, except those that are not polled.
         let polled = async {
             while !epoch.stakes().is_empty() {
                 tokio::time::sleep(UNPOLLED_GRACE / 20).await;
@@ -201,7 +201,7 @@ fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
     }
 }
 
-/// Completes when the session is to be closed or nobody has it any more.
+/// Completes when the session is to be closed, or its last handle is gone.
 async fn closed(close: &mut watch::Receiver<bool>) {
     // An error means that all handles are gone.
     drop(close.wait_for(|asked| *asked).await);

@@ -24,19 +24,20 @@ use crate::sync::{AtomicBool, AtomicU32, Mutex, lock};
 use crate::token::FencingToken;
 use crate::vacancy::Sole;
 
-/// What a guard knows about its lock, from one moment to the next.
+/// What a guard knows about its lock at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
-    /// The lock is held, and the ensemble said so not long ago.
+    /// The lock is held, and the ensemble answered not long ago.
     Held,
-    /// The connection is down, or was and the node has not been verified since. The lock is still
-    /// held, since nobody else can get it before `until`; if nothing changes it is lost then.
+    /// The connection is down, or it is new and the node has not been verified on it. The lock is
+    /// still held: no other contender can get it before `until`. If nothing changes, it is lost
+    /// then.
     Suspended {
-        /// When it is lost.
+        /// When the lock is lost.
         until: Instant,
     },
-    /// The lock is lost for good; somebody else may hold it.
+    /// The lock is lost for good; another contender may hold it.
     Lost(LostReason),
 }
 
@@ -54,13 +55,14 @@ pub(crate) struct LeaseState {
     lapses: u64,
     pub(crate) care: Arc<Care>,
     signal: watch::Sender<Option<LostReason>>,
-    /// True once somebody has asked for the node.
+    /// True once a request to give the node up was seen.
     revoked: watch::Sender<bool>,
     is_released: AtomicBool,
-    /// What may go on when the lease is released: readers of its owner beside it, transactions
-    /// without an answer. The node must be gone before somebody else holds the lock then.
+    /// Counts what may continue after the release: readers of the owner next to the node, and
+    /// transactions without an answer. While there are any, the node must be deleted before another
+    /// contender holds the lock.
     ties: AtomicU32,
-    /// Where contenders of this process share the node: passed on when the lease is over.
+    /// The turn, if contenders of this process share the node. It is passed on when the lease ends.
     turn: Mutex<Option<Turn>>,
 }
 
@@ -114,7 +116,7 @@ impl LeaseState {
         }
     }
 
-    /// Ends the lease; the first reason stays.
+    /// Loses the lease, unless it is lost already: the first reason stays.
     pub(crate) fn lose(&self, reason: LostReason) -> GuardState {
         let is_first = self.signal.send_if_modified(|lost| {
             let is_first = lost.is_none();
@@ -125,7 +127,7 @@ impl LeaseState {
         self.grant.lost(reason);
         if is_first {
             warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
-            // Others of this process need not wait for its guards.
+            // Contenders of this process need not wait until its guards are dropped.
             drop(self.take_turn());
         }
         GuardState::Lost(reason)
@@ -135,7 +137,7 @@ impl LeaseState {
         lock(&self.turn).take()
     }
 
-    /// Whether it was given up in good order.
+    /// Whether the lease was given up: released or dropped.
     pub(crate) fn is_released(&self) -> bool {
         self.is_released.load(Ordering::SeqCst)
     }
@@ -145,7 +147,7 @@ impl LeaseState {
         self.epoch.session_id
     }
 
-    /// Ends the lease; says how it came to be lost first.
+    /// Loses the lease, and returns the first reason.
     pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
         match self.lose(reason) {
             GuardState::Lost(first) => self.lost_error(first),
@@ -153,7 +155,7 @@ impl LeaseState {
         }
     }
 
-    /// Takes note of what the ensemble said about the node over the given connection.
+    /// Records what a read of the node over `connection` returned; `None` if there is no node.
     pub(crate) fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {
         match found {
             Some((data, stat)) if self.is_ours(stat) => {
@@ -170,7 +172,7 @@ impl LeaseState {
         }
     }
 
-    /// Takes note that somebody has asked for the node.
+    /// Records a request to give the node up.
     fn revoke(&self) {
         let was_revoked = self.revoked.send_replace(true);
         if !was_revoked {
@@ -195,9 +197,9 @@ pub(crate) struct MadeNode {
     pub(crate) path: String,
     pub(crate) czxid: i64,
     pub(crate) fencing_token: FencingToken,
-    /// Somebody has asked for it while it waited.
+    /// A request to give it up was seen while it waited.
     pub(crate) is_revoked: bool,
-    /// Nobody else was in its directory when it was made, or has stayed there.
+    /// The listing after its create showed no other node.
     pub(crate) was_alone: bool,
 }
 
@@ -205,9 +207,9 @@ pub(crate) struct MadeNode {
 pub(crate) struct Basis {
     /// The connection in which the node was known to exist.
     pub(crate) connection: u64,
-    /// How often the deadline had passed when the node was known to exist.
+    /// The count of lapses when the node was known to exist.
     pub(crate) lapses: u64,
-    /// The watch that it has if its contender waited.
+    /// The watch on the node; only a contender that waited has one.
     pub(crate) own_watch: Option<OwnWatch>,
 }
 
@@ -265,16 +267,16 @@ impl Lease {
         &self.state.epoch
     }
 
-    /// What a reader of the same owner goes beside, unless it is released: the reader may still be
-    /// held when the writer is.
+    /// The writer that a reader of the same owner goes next to; `None` if it is released. It is
+    /// tied, because the reader may still be held when the writer is released.
     pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
-        // Either the release sees the tie, or this sees the release.
+        // In this order, either the release sees the tie or this call sees the release.
         self.state.ties.fetch_add(1, Ordering::SeqCst);
         (!self.state.is_released()).then(|| Arc::clone(&self.state))
     }
 
-    /// Notes that a transaction under this lease is on its way, until
-    /// [`settled`](Self::settled); for good if the answer never comes.
+    /// Notes that a transaction under this lease is in flight, until [`settled`](Self::settled).
+    /// The tie stays for good if the answer never comes.
     pub(crate) fn unsettled(&self) {
         self.state.ties.fetch_add(1, Ordering::SeqCst);
     }
@@ -284,22 +286,22 @@ impl Lease {
         self.state.ties.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Keeps the turn of this process until the lease is over.
+    /// Keeps the turn of this process until the lease ends.
     pub(crate) fn keep(&self, turn: Turn) {
         *lock(&self.state.turn) = Some(turn);
-        // Lost before there was a turn to pass on.
+        // The lease may have been lost before it had a turn to pass on.
         if self.state.signal.borrow().is_some() {
             drop(self.state.take_turn());
         }
     }
 
-    /// Notes that an owner holds it, by this kind of lock.
+    /// Starts to measure the hold: an owner has this lease now, by this kind of lock.
     pub(crate) fn begin(&self, kind: LockKind) {
         let state = &self.state;
         state
             .grant
             .begin(kind, self.path(), self.node_path(), self.fencing_token());
-        // Lost before there was anything to end.
+        // The lease may have been lost before there was a hold to end.
         let lost = *state.signal.borrow();
         if let Some(reason) = lost {
             state.grant.lost(reason);
@@ -320,7 +322,7 @@ impl Lease {
         let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses, care);
         let state = Arc::new(state);
         old.epoch.replace(&state);
-        // The keeper may have told the old one until then.
+        // Until then, the keeper may have reported a loss or a request to the old lease.
         let lost = *old.signal.borrow();
         if let Some(reason) = lost {
             state.lose(reason);
@@ -336,7 +338,7 @@ impl Lease {
         }
     }
 
-    /// Ends the lease; says how it came to be lost first.
+    /// Loses the lease, and returns the first reason.
     pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
         self.state.note_loss(reason)
     }
@@ -349,7 +351,7 @@ impl Lease {
         self.state.state()
     }
 
-    /// When it is lost if nothing more is heard of the ensemble, `None` once it is.
+    /// When the lease is lost unless the ensemble answers again; `None` if it is lost.
     pub(crate) fn valid_until(&self) -> Option<Instant> {
         let until = self.state.epoch.deadline();
         self.check().is_ok().then_some(until)
@@ -363,7 +365,7 @@ impl Lease {
         }
     }
 
-    /// Completes when the lock is lost, never after a release; keeps nothing alive.
+    /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
     pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
         let mut signal = self.state.signal.subscribe();
         let path = Arc::clone(&self.state.lock_path);
@@ -379,13 +381,13 @@ impl Lease {
         }
     }
 
-    /// Completes when somebody asks for the lock, never after a release; keeps nothing alive.
+    /// Completes when the lock is requested, never after a release. The future keeps nothing alive.
     pub(crate) fn revocation_requested(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut revoked = self.state.revoked.subscribe();
         let state = Arc::downgrade(&self.state);
         async move {
             let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
-            // Nobody has polled since then, perhaps.
+            // The request may be older than a release, if nothing polled this in between.
             let is_held = Weak::upgrade(&state).is_some_and(|it| !it.is_released());
             if !is_revoked || !is_held {
                 future::pending().await
@@ -393,8 +395,8 @@ impl Lease {
         }
     }
 
-    /// Asks the ensemble whether the node is there and ours, by a transaction: a leader that was
-    /// deposed and has not noticed cannot commit one.
+    /// Verifies that the node exists and is ours. It commits a transaction, because a leader that
+    /// was deposed and has not noticed still answers reads, but cannot commit.
     pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
         let unknown = |source| VerifyError::Unknown {
@@ -430,8 +432,7 @@ impl Lease {
         Ok(self.check()?)
     }
 
-    /// Makes sure that the node, which nobody has a guard of, can be granted once more: by the watch on
-    /// it, or by asking. False where it cannot.
+    /// Whether a node without a guard can be granted again. Its watch proves that, or a read does.
     pub(crate) async fn vouch(&self) -> bool {
         let (epoch, state) = (self.epoch(), &self.state);
         let is_good = || self.state() == GuardState::Held && !*state.revoked.borrow();
@@ -442,7 +443,7 @@ impl Lease {
         let Ok(nodes) = epoch.nodes() else {
             return false;
         };
-        // The next one shall have a watch.
+        // The next holder needs a watch on the node.
         epoch.look_soon(state.id);
         let found = tokio::select! {
             biased;
@@ -453,20 +454,20 @@ impl Lease {
             Ok(found) => state.observe(found.as_ref(), connection),
             Err(_) => return false,
         }
-        // What was read over a connection that is lost says nothing of the next.
+        // A read over a connection that is lost by now proves nothing on the next one.
         is_good()
     }
 
     /// Deletes the node in the background.
     pub(crate) fn abandon(&self) {
         if let Some(mut deletion) = self.retire() {
-            // Dropped, it goes on.
+            // The deletion continues after it is dropped.
             deletion.send(self.epoch());
         }
     }
 
-    /// Leaves the keeper's care, once; `None` where nothing is left to delete, since the next
-    /// contender of this process has taken the node over.
+    /// Ends the lease and leaves the keeper's care; only the first call does something. `None` if
+    /// nothing is left to delete: the next contender of this process has the node.
     pub(crate) fn retire(&self) -> Option<Deletion> {
         self.state.grant.released();
         if self.state.is_released.swap(true, Ordering::SeqCst) {
@@ -474,9 +475,9 @@ impl Lease {
         }
         if let Some(turn) = self.state.take_turn() {
             let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
-            // Who has asked waits for the node to go.
+            // The process that requested the lock waits until the node is deleted.
             let is_wanted = *self.state.revoked.borrow();
-            // Whoever gets it asks whether it is there, where no watch vouches for it.
+            // A node that no watch vouches for is read by its receiver.
             let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
                 return turn.hand_on(self.successor())?.retire();
@@ -514,7 +515,7 @@ impl Lease {
         }
     }
 
-    /// Notes what the directory is like without the node.
+    /// Records that the directory's only node is gone.
     fn leave_directory(&self) {
         let state = &self.state;
         let sequence = node_name::sequence(node_name::last_part(&state.node_path));
@@ -533,12 +534,12 @@ impl Drop for Lease {
 
 #[cfg(test)]
 impl Lease {
-    /// Whether something may go on under it when it is released.
+    /// Whether the node has ties.
     pub(crate) fn is_tied(&self) -> bool {
         self.state.ties.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether an owner holds it, as what is measured goes.
+    /// Whether the metrics count it as held by an owner.
     pub(crate) fn is_measured(&self) -> bool {
         self.state.grant.is_running()
     }

@@ -13,7 +13,7 @@ use crate::hold::Task;
 use crate::lock::LockGuard;
 use crate::lock_internals::{LockInternals, Wait, set_name};
 
-/// After this long an acquire that may wait for its own task says so.
+/// An acquire that may wait for its own task logs a warning after this time.
 const SELF_WAIT_WARNING: Duration = Duration::from_secs(5);
 /// The deadline of one acquire, over all its steps.
 pub(crate) struct Limit<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Limit<'a> {
     pub(crate) patience: Patience,
     is_try: bool,
     waited: Duration,
-    /// `None` where it lies beyond what the clock can tell.
+    /// `None` if the deadline is later than an `Instant` can be.
     deadline: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Limit<'a> {
     pub(crate) fn new(wait: Wait, members: &'a [LockInternals], connect_timeout: Duration) -> Self {
         let (patience, waited) = match wait {
             Wait::Forever => (Patience::Wait, Duration::MAX),
-            // No time to wait for others, but a free lock is taken as by a try.
+            // No time to wait for other contenders, but a free lock is taken, as by a try.
             Wait::AtMost(Duration::ZERO) | Wait::Try => (Patience::Try, connect_timeout),
             Wait::AtMost(waited) => (Patience::Wait, waited),
         };

@@ -1,18 +1,18 @@
-//! Who of one process contends next, where its contenders share one node of the queue.
+//! Which contender of a process is next when its contenders share one node of the queue.
 //!
-//! One of them has the *turn*: it alone contends with other processes, by the one node. Decisions
-//! only; [`LocalQueue`](crate::local_queue::LocalQueue) carries them out.
+//! One of them has the *turn*: it alone competes with other processes, with that one node. This
+//! module only decides; [`LocalQueue`](crate::local_queue::LocalQueue) carries the decisions out.
 //!
-//! | the turn is given up with | the next one gets | if nobody waits |
+//! | the turn is given up with | the next contender gets | if no contender waits |
 //! |---|---|---|
 //! | nothing | the turn, and makes a node of its own | the turn is free |
 //! | a node that waits | the node, with its place in the queue | the node is withdrawn |
-//! | a held node, handed on less than `handoffs_max` times | the node | the node is deleted |
-//! | a held node, otherwise | the turn alone | the node is deleted |
+//! | a held node, handed on fewer than `handoffs_max` times | the node | the node is deleted |
+//! | a held node, otherwise | the turn alone; the node is deleted | the node is deleted |
 
 use std::collections::BTreeMap;
 
-/// The contenders of one process for one lock, first come first served. `W` is who waits.
+/// The contenders of one process for one lock, first come, first served. `W` is a waiting one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LocalOrder<W> {
     handoffs_max: u32,
@@ -22,7 +22,7 @@ pub(crate) struct LocalOrder<W> {
 }
 
 impl<W> LocalOrder<W> {
-    /// Nobody contends; a held node is handed on at most so often.
+    /// An order without contenders. A held node is handed on at most `handoffs_max` times.
     pub(crate) fn new(handoffs_max: u32) -> Self {
         Self {
             handoffs_max,
@@ -32,12 +32,12 @@ impl<W> LocalOrder<W> {
         }
     }
 
-    /// Takes the turn, unless somebody has it.
+    /// Takes the turn; false if another contender has it.
     pub(crate) fn take(&mut self) -> bool {
         !std::mem::replace(&mut self.is_taken, true)
     }
 
-    /// Adds somebody who waits for the turn; returns the ticket to leave with.
+    /// Adds a contender that waits for the turn; returns the ticket to leave with.
     pub(crate) fn enlist(&mut self, waiter: W) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -45,17 +45,17 @@ impl<W> LocalOrder<W> {
         ticket
     }
 
-    /// Takes somebody out who does not wait any more.
+    /// Removes a contender that does not wait any more.
     pub(crate) fn leave(&mut self, ticket: u64) {
         self.waiting.remove(&ticket);
     }
 
-    /// Whether a held node that was handed on so often goes with the turn.
+    /// Whether a held node that was handed on this many times goes with the turn.
     pub(crate) fn hands_on(&self, handoffs: u32) -> bool {
         handoffs < self.handoffs_max && !self.waiting.is_empty()
     }
 
-    /// Passes the turn on to the one who waits longest; `None` leaves it to whoever comes.
+    /// Passes the turn to the contender that has waited longest; `None` if the turn is free now.
     pub(crate) fn pass(&mut self) -> Option<W> {
         let next = self.waiting.pop_first();
         self.is_taken = next.is_some();

@@ -1,7 +1,8 @@
-//! The contenders of one process for one lock, where they share one node of the queue.
+//! The contenders of one process that share one node in the queue of a lock.
 //!
-//! The turn is passed on by whatever drops it: a release, a dropped guard, a future that is dropped
-//! at any await, a lost lock. What goes with it is decided in [`local_order`](crate::local_order).
+//! One of them has the turn. Dropping the turn passes it on, so a release, a dropped guard, a
+//! future that is dropped at any await and a lost lock all work the same.
+//! [`local_order`](crate::local_order) decides what goes with the turn.
 
 use std::fmt;
 use std::mem;
@@ -34,17 +35,17 @@ impl fmt::Debug for LocalQueue {
     }
 }
 
-/// The node that goes with a turn, if there is one: it waits, or is held.
+/// The node that goes with a turn, if any: it waits, or it is held.
 #[derive(Default)]
 struct Node {
-    /// What its contender was waiting for, for the next one to poll.
+    /// The attempt of its contender, which the next one continues to poll.
     attempt: Option<Attempt>,
-    /// Nobody has a guard of it.
+    /// A lease on the node. No guard uses it.
     lease: Option<Lease>,
 }
 
 impl LocalQueue {
-    /// A held node is handed on at most so often.
+    /// Makes a queue that hands a held node on at most this many times.
     pub(crate) fn new(handoffs_max: u32) -> Self {
         Self {
             order: Mutex::new(LocalOrder::new(handoffs_max)),
@@ -60,7 +61,7 @@ impl LocalQueue {
         let lock = Arc::clone(&target.lock);
         let turn = tokio::select! {
             biased;
-            // Whoever has the turn may not be polled any more.
+            // The contender that has the turn may not be polled any more.
             error = lock.session.over(&lock.path) => return Err(error),
             turn = self.turn(&lock.path, patience) => turn,
         };
@@ -73,11 +74,11 @@ impl LocalQueue {
                 return Ok(Outcome::Granted(vec![lease]));
             }
         }
-        // One that cannot be granted once more is deleted.
+        // A node that cannot be granted again is deleted.
         drop(turn.node.lease.take());
         let outcome = match patience {
             Patience::Wait => turn.attempt(target).await?,
-            // Whoever gets the turn after a try is not to end with what it finds.
+            // The attempt of a try ends if the lock is busy, so the next contender must not get it.
             Patience::Try => attempt(target, patience).await?,
         };
         if let Outcome::Granted(leases) = &outcome {
@@ -88,7 +89,7 @@ impl LocalQueue {
         Ok(outcome)
     }
 
-    /// Waits for the turn; `None` if somebody has it and the contender does not wait.
+    /// Waits for the turn. `None` if another contender has it and this one does not wait.
     async fn turn(self: &Arc<Self>, path: &str, patience: Patience) -> Option<Turn> {
         let (waiting, turn) = {
             let mut order = lock(&self.order);
@@ -111,19 +112,19 @@ impl LocalQueue {
         let wait = debug_span!("wait", lock = %path, predecessor = "in this session");
         let turn = turn.instrument(wait).await;
         drop(waiting);
-        // Nobody drops a waiter unused while it waits.
+        // The sender of a waiter is not dropped unused while it waits.
         turn.ok()
     }
 
-    /// Passes the turn on, with the node that goes with it; returns that if nobody takes it.
+    /// Passes the turn on with its node. Returns the node if no contender takes it.
     fn pass(self: &Arc<Self>, mut node: Node) -> Node {
         loop {
             let next = lock(&self.order).pass();
-            // Not locked from here: a turn that is dropped comes back.
+            // The lock is released here, because a turn that is dropped comes back to this queue.
             let Some(waiter) = next else { return node };
             match waiter.send(Turn::new(self, node)) {
                 Ok(()) => return Node::default(),
-                // It gave up at this moment.
+                // That contender gave up in this moment.
                 Err(turn) => node = turn.end(),
             }
         }
@@ -135,7 +136,7 @@ async fn attempt(target: Target, patience: Patience) -> Result<Outcome, AcquireE
     attempt::acquire(&session, slice::from_ref(&target), patience).await
 }
 
-/// A contender that waits for the turn.
+/// A contender that waits for the turn; dropping it leaves the queue.
 struct Waiting<'a> {
     queue: &'a LocalQueue,
     ticket: u64,
@@ -147,7 +148,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The right to contend with other processes; passes itself on when dropped.
+/// The right to compete with other processes. Dropping it passes it on.
 pub(crate) struct Turn {
     queue: Arc<LocalQueue>,
     node: Node,
@@ -169,10 +170,10 @@ impl Turn {
         }
     }
 
-    /// Waits for an attempt; the next contender goes on with it if this one gives up.
+    /// Waits for an attempt. If this contender gives up, the next one continues the attempt.
     async fn attempt(&mut self, target: Target) -> Result<Outcome, AcquireError> {
         poll_fn(|cx| {
-            // Not in the turn meanwhile: if it panics, nobody is to go on with it.
+            // Out of the turn while it is polled: if the attempt panics, no contender continues it.
             let kept = self.node.attempt.take();
             let make = || attempt(target.clone(), Patience::Wait).boxed();
             let mut attempt = kept.unwrap_or_else(make);
@@ -185,7 +186,7 @@ impl Turn {
         .await
     }
 
-    /// Whether there is a held node that can be granted once more; it stays in the turn meanwhile.
+    /// Whether the turn has a held node that can be granted again. The node stays in the turn.
     async fn vouch(&mut self) -> bool {
         match &self.node.lease {
             Some(lease) => lease.vouch().await,
@@ -193,12 +194,12 @@ impl Turn {
         }
     }
 
-    /// Whether somebody of this process gets a held node that was handed on so often.
+    /// Whether a contender of this process gets a held node that was handed on this many times.
     pub(crate) fn hands_on(&self, handoffs: u32) -> bool {
         lock(&self.queue.order).hands_on(handoffs)
     }
 
-    /// Hands a held node on; returns it if nobody takes it.
+    /// Hands a held node on. Returns it if no contender takes it.
     pub(crate) fn hand_on(self, lease: Lease) -> Option<Lease> {
         let queue = Arc::clone(&self.queue);
         let mut node = self.end();
@@ -206,7 +207,7 @@ impl Turn {
         queue.pass(node).lease
     }
 
-    /// Ends it without passing it on.
+    /// Ends the turn without passing it on.
     fn end(mut self) -> Node {
         self.is_over = true;
         mem::take(&mut self.node)
@@ -216,7 +217,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if !self.is_over {
-            // What nobody takes is withdrawn or deleted.
+            // If no contender takes the node, it is withdrawn or deleted.
             drop(self.queue.pass(mem::take(&mut self.node)));
         }
     }
@@ -224,7 +225,7 @@ impl Drop for Turn {
 
 #[cfg(test)]
 impl LocalQueue {
-    /// The turn, which is free.
+    /// Takes the turn, which must be free.
     pub(crate) fn take_for_test(self: &Arc<Self>) -> Turn {
         assert!(lock(&self.order).take());
         Turn::new(self, Node::default())
@@ -239,7 +240,8 @@ mod tests {
     use crate::node_name::LockKind;
     use crate::scripted::Stage;
 
-    /// Held nodes would be handed on to nobody, and those who try for a while would fill the memory.
+    /// If such a contender stayed, held nodes would be handed on to no contender, and tries with a
+    /// timeout would fill the memory.
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_does_not_stay_in_the_queue() {
         let stage = Stage::new().await;
@@ -260,7 +262,7 @@ mod tests {
         assert!(!turn.hands_on(0), "counts as somebody who waits");
     }
 
-    /// Between the end of a waiter's future and its leave, another thread may pass the turn on.
+    /// Another thread may pass the turn on between the end of a waiter's future and its leave.
     #[test]
     fn turn_goes_by_who_gave_up_and_has_not_left_yet() {
         let queue = Arc::new(LocalQueue::new(1));

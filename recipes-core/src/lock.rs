@@ -1,4 +1,4 @@
-//! What all locks have in common.
+//! The interface of all locks, and the guard that proves that they are held.
 
 use std::time::Duration;
 
@@ -31,10 +31,10 @@ use crate::transaction::Transaction;
 /// }
 /// ```
 pub trait DistributedLock: Send + Sync + 'static {
-    /// Path of the lock directory; of a set, all paths.
+    /// Path of the lock directory; for a set, all paths.
     fn path(&self) -> &str;
 
-    /// Acquires as the owner, or as the one in scope; `None` only for [`Wait::Try`].
+    /// Acquires as the given owner, or as the owner in scope. `None` only for [`Wait::Try`].
     #[doc(hidden)]
     fn acquire_with(
         &self,
@@ -42,7 +42,7 @@ pub trait DistributedLock: Send + Sync + 'static {
         wait: Wait,
     ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>>;
 
-    /// What it is made of.
+    /// The single locks that it consists of.
     #[doc(hidden)]
     fn internals(&self) -> Vec<LockInternals>;
 
@@ -76,12 +76,13 @@ pub trait DistributedLock: Send + Sync + 'static {
             .boxed()
     }
 
-    /// Acquires if no one else holds it, `None` if somebody does.
+    /// Acquires if no conflicting contender is in the queue, otherwise returns `None`.
     fn try_acquire(&self) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
         self.acquire_with(None, Wait::Try)
     }
 
-    /// Acquires as the given owner if no one else holds it, `None` if somebody does.
+    /// Acquires as the given owner if no conflicting contender is in the queue, otherwise returns
+    /// `None`.
     fn try_acquire_as(
         &self,
         owner: &Owner,
@@ -90,7 +91,7 @@ pub trait DistributedLock: Send + Sync + 'static {
     }
 }
 
-/// Waits without a try end with a guard or an error.
+/// The result of a wait that is not a try: a guard or an error.
 #[doc(hidden)]
 pub fn granted(
     outcome: Result<Option<LockGuard>, AcquireError>,
@@ -120,18 +121,18 @@ pub struct GuardMember {
 
 /// Proof that one lock, or a set of locks, is held.
 ///
-/// The lock can be lost while the guard lives: use [`run`](Self::run), [`lost`](Self::lost) or
-/// [`is_valid`](Self::is_valid) around what must not be done twice, and
-/// [`fencing_token`](GuardMember::fencing_token) or [`transaction`](Self::transaction) where it
-/// must not be done twice *whatever happens*.
+/// The lock can be lost while the guard lives. Use [`run`](Self::run), [`lost`](Self::lost) or
+/// [`is_valid`](Self::is_valid) around work that must not be done twice. Use
+/// [`fencing_token`](GuardMember::fencing_token) or [`transaction`](Self::transaction) if it must
+/// not be done twice *whatever happens*.
 ///
-/// Dropping the guard releases in the background; [`release`](Self::release) tells when it is done.
-/// `let _ = lock.acquire().await?` drops it on the spot.
+/// Dropping the guard releases in the background; [`release`](Self::release) returns when that is
+/// done. `let _ = lock.acquire().await?` drops the guard on the spot.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     first: Entered,
-    /// In the order in which the locks were waited for, as all lists of members.
+    /// The members after the first. All lists have the order in which members are waited for.
     others: Vec<Entered>,
 }
 
@@ -154,7 +155,7 @@ impl LockGuard {
         self.entered().map(Entered::lease)
     }
 
-    /// Joins guards of several locks, `None` for none.
+    /// Joins guards of several locks; `None` if there are none.
     #[doc(hidden)]
     #[must_use]
     pub fn join(guards: impl IntoIterator<Item = Self>) -> Option<Self> {
@@ -167,7 +168,7 @@ impl LockGuard {
         Some(joined)
     }
 
-    /// Acquires for reading what this guard of a single lock holds for writing.
+    /// Acquires for reading the lock that this single guard holds for writing.
     #[doc(hidden)]
     pub async fn read_beside(&self) -> Result<Self, AcquireError> {
         let reader = LockInternals::reader_of(self.first.lease());
@@ -192,20 +193,20 @@ impl LockGuard {
         self.first.lease().fencing_token()
     }
 
-    /// The locks that are held, in the order in which they were waited for.
+    /// Returns the locks that are held, in the order in which they are waited for.
     #[must_use]
     pub fn members(&self) -> Vec<GuardMember> {
         self.leases().map(member).collect()
     }
 
-    /// How many guards of the owner share this hold; the lock is released with the last.
+    /// Returns how many guards of the owner share this hold. The last one releases the lock.
     #[must_use]
     pub fn hold_count(&self) -> usize {
         let counts = self.others.iter().map(Entered::hold_count);
         counts.fold(self.first.hold_count(), usize::min)
     }
 
-    /// What is known about the lock now: the worst state of its members.
+    /// Returns what is known about the lock now: the worst state of its members.
     #[must_use]
     pub fn state(&self) -> GuardState {
         let mut worst = GuardState::Held;
@@ -221,31 +222,33 @@ impl LockGuard {
         worst
     }
 
-    /// Whether nobody else can hold the lock now: it is held or suspended, not lost.
+    /// Whether the lock is held or suspended, not lost: no other contender can hold it now.
     ///
     /// # Guarantees
-    /// Turns false, for good, before the ensemble can grant the lock to another, while clocks run
-    /// at sane rates and the process is not paused between this call and what follows from it.
+    /// Turns false, for good, before the ensemble can grant the lock to another contender. This
+    /// holds while clocks run at sane rates and the process is not paused between this call and
+    /// what follows it.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.leases().all(|lease| lease.check().is_ok())
     }
 
-    /// When the lock is lost if nothing more is heard of the ensemble; `None` once it is lost.
+    /// Returns the time at which the lock is lost unless the ensemble answers again; `None` once it
+    /// is lost.
     ///
-    /// Moves on with every heartbeat that the ensemble answers, so whoever needs time to stop can see
-    /// the loss coming while the connection still seems to be up. What cannot be foreseen (a node
-    /// that is removed, a session that is closed) comes without it.
+    /// The time moves on with every heartbeat that is answered. So work that needs time to stop can
+    /// see the loss coming while the connection still seems to be up. A removed node or a closed
+    /// session cannot be foreseen: such a loss comes earlier.
     #[must_use]
     pub fn valid_until(&self) -> Option<Instant> {
         let of_members = self.leases().map(Lease::valid_until);
         of_members.min_by_key(|until| *until)?
     }
 
-    /// Completes when the lock is lost, and says which and how; never after a release.
+    /// Completes when the lock is lost, never after a release. Returns which lock, and why.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future. It keeps nothing alive and may outlive the guard.
+    /// Dropping the future is harmless. It keeps nothing alive and may outlive the guard.
     pub fn lost(&self) -> impl Future<Output = LostError> + Send + 'static + use<> {
         let losses: Vec<_> = self.leases().map(|lease| lease.lost().boxed()).collect();
         async move {
@@ -256,22 +259,22 @@ impl LockGuard {
         }
     }
 
-    /// Completes when somebody asks for the lock to be given up, by
-    /// [`Participant::revoke`](crate::Participant::revoke) or Curator's `Revoker`; of a set, for any
-    /// of its locks.
+    /// Completes when a process requests that the lock is given up, by
+    /// [`Participant::revoke`](crate::Participant::revoke) or Curator's `Revoker`. For a set, a
+    /// request for any of its locks counts.
     ///
     /// It is only a request: the lock stays held until the guard is released.
     ///
     /// # Guarantees
-    /// - Completes as well where the request was made before this call, before the lock was granted
-    ///   or while the connection was down; and again for each call, as long as the lock is held.
-    /// - Told at once, but not before a quarter of a second after a grant that was not waited for:
-    ///   a short critical section costs no request for this.
-    /// - Never completes after a release. A node that was asked for is not handed on to others of
-    ///   this process ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
+    /// - Also completes if the request was made before this call, before the grant, or while the
+    ///   connection was down. A later call completes too, as long as the lock is held.
+    /// - Requests are reported at once, but no sooner than a quarter of a second after a grant that
+    ///   did not wait. So a short critical section costs no request for this.
+    /// - Never completes after a release. A requested node is not handed on within the process
+    ///   ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future. It keeps nothing alive and may outlive the guard.
+    /// Dropping the future is harmless. It keeps nothing alive and may outlive the guard.
     ///
     /// # Examples
     /// ```no_run
@@ -300,14 +303,14 @@ impl LockGuard {
         }
     }
 
-    /// Asks the ensemble whether the lock is held, past every cache and lagging replica.
+    /// Verifies with the ensemble that the lock is held, past every cache and lagging replica.
     ///
     /// # Errors
-    /// [`VerifyError::Lost`]; [`VerifyError::Unknown`] where the ensemble refused or the connection
-    /// was lost, which says nothing.
+    /// [`VerifyError::Lost`] if it is lost. [`VerifyError::Unknown`] if the ensemble refused or the
+    /// connection was lost: the lock may still be held.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future is harmless.
     pub async fn verify(&self) -> Result<(), VerifyError> {
         let verified = join_all(self.leases().map(Lease::verify)).await;
         verified.into_iter().collect()
@@ -318,11 +321,11 @@ impl LockGuard {
     /// Loss is polled first: the future is dropped as soon as the lock is lost.
     ///
     /// # Errors
-    /// [`LostError`] if the lock was lost before the future was done; what it did until its last
-    /// await stays done.
+    /// [`LostError`] if the lock was lost before the future was done. What the future did until its
+    /// last await stays done.
     ///
     /// # Cancel safety
-    /// As the future's; the lock stays held.
+    /// The same as the future's; the lock stays held.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, LostError> {
         let check = || self.leases().try_for_each(Lease::check);
         let mut lost = std::pin::pin!(self.lost());
@@ -331,7 +334,8 @@ impl LockGuard {
             if let std::task::Poll::Ready(error) = lost.as_mut().poll(cx) {
                 return std::task::Poll::Ready(Err(error));
             }
-            // A task that was not polled for long finds its deadline passed before it is told.
+            // In a task that was not polled for long, the deadline may pass before the loss is
+            // reported.
             check()?;
             let output = std::task::ready!(future.as_mut().poll(cx));
             std::task::Poll::Ready(check().map(|()| output))
@@ -344,7 +348,7 @@ impl LockGuard {
         Transaction::new(self.leases().collect())
     }
 
-    /// Another guard of the same hold, at once and without a request.
+    /// Makes another guard of the same hold, at once and without a request.
     ///
     /// # Errors
     /// [`LostError`] if the lock is lost.
@@ -356,17 +360,18 @@ impl LockGuard {
         })
     }
 
-    /// Releases the lock, or counts down where other guards of the hold live. `Ok` says that its node
-    /// is gone, or was handed on within the session
+    /// Releases the lock, or only leaves the hold while other guards of it live. `Ok` means that
+    /// the node is gone, or was handed on within the session
     /// ([`local_handoffs`](crate::LockOptions::local_handoffs)).
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if the lock was lost before; [`ReleaseError::Pending`] if the lease's
-    /// deadline passes without an answer, the release going on in the background;
-    /// [`ReleaseError::Refused`] where the ensemble forbids to delete the node.
+    /// - [`ReleaseError::Lost`] if the lock was lost before.
+    /// - [`ReleaseError::Pending`] if there is no answer before the lease's deadline. The release
+    ///   continues in the background.
+    /// - [`ReleaseError::Refused`] if the ensemble forbids deleting the node.
     ///
     /// # Cancel safety
-    /// The release goes on in the background when the future is dropped.
+    /// The release continues in the background when the future is dropped.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let check = self.leases().try_for_each(Lease::check);
         let entered = std::iter::once(self.first).chain(self.others);

@@ -1,4 +1,4 @@
-//! The driver that every recipe is made of: owners, deadlines and attempts.
+//! The driver of every recipe: it handles owners, deadlines and attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use crate::session::Session;
 pub enum Wait {
     /// As long as it takes.
     Forever,
-    /// At most so long, over all steps.
+    /// At most this long, over all steps.
     AtMost(Duration),
-    /// Not for other holders.
+    /// No waiting for other contenders.
     Try,
 }
 
-/// One lock of one kind: what a recipe is a face of.
+/// One lock of one kind, the core of every recipe.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct LockInternals {
@@ -63,7 +63,7 @@ impl LockInternals {
         })
     }
 
-    /// The half for reading of a lock that is held for writing.
+    /// The read half of a lock that is held for writing.
     pub(crate) fn reader_of(writer: &Lease) -> Self {
         let target = Target {
             lock: Arc::clone(writer.lock()),
@@ -74,7 +74,7 @@ impl LockInternals {
         Self { target }
     }
 
-    /// Whether both are in one directory of one session.
+    /// Whether both use the same directory in the same session.
     #[must_use]
     pub fn shares_directory(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.target.lock, &other.target.lock)
@@ -86,7 +86,7 @@ impl LockInternals {
         &self.target.lock.path
     }
 
-    /// Mutex, or which half of a read/write lock.
+    /// Whether this is a mutex, or which half of a read/write lock it is.
     pub(crate) fn kind(&self) -> LockKind {
         self.target.kind
     }
@@ -95,7 +95,7 @@ impl LockInternals {
         &self.session().shared.paths
     }
 
-    /// The session that the lock is taken through.
+    /// The session through which the lock is taken.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.target.lock.session
@@ -113,7 +113,7 @@ impl LockInternals {
         acquire_all(std::slice::from_ref(self), owner, wait).await
     }
 
-    /// Whether some owner holds it through this session.
+    /// Whether some owner holds the lock through this session.
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
         let holds = self.session().shared.paths.holds(self.path());
@@ -134,19 +134,19 @@ impl LockInternals {
     }
 }
 
-/// What an attempt led to; whoever waited for it enters the holds through the table.
+/// The outcome of an attempt. Its acquires enter the granted holds through the table.
 #[derive(Clone, Debug)]
 pub(crate) enum Attempted {
-    /// Keeps the holds until the guards have taken them.
+    /// Keeps the holds alive until the acquires have taken their guards.
     Granted {
         _holds: Arc<[Reserved]>,
     },
     Busy,
-    /// What the owner holds is not what it was: look again.
+    /// The holds of the owner have changed: survey them again.
     Stale,
 }
 
-/// Checks that locks can be held together.
+/// Checks that a set of locks can be held together.
 ///
 /// # Errors
 /// [`ConfigError::EmptySet`], [`ConfigError::DuplicateMember`].
@@ -165,7 +165,7 @@ pub fn check_set(members: &[LockInternals]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The name of a set, for people.
+/// The name of a set in logs and errors.
 #[doc(hidden)]
 #[must_use]
 pub fn set_name(members: &[LockInternals]) -> String {
@@ -175,7 +175,7 @@ pub fn set_name(members: &[LockInternals]) -> String {
 
 /// Acquires all of these locks of one session or none, in the order in which they are waited for.
 ///
-/// What the owner holds already is re-entered. `None` only for [`Wait::Try`].
+/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`].
 ///
 /// # Errors
 /// As [`AcquireError`] says; nothing stays acquired.
@@ -205,7 +205,7 @@ async fn enter_all(
     let limit = Limit::new(wait, members, first.session().connect_timeout());
     let named = owner.cloned().or_else(Owner::current);
     let may_wait_for_itself = named.is_none() && is_held_by_this_task(members);
-    // Whoever names no owner is told from others by the task, for people who look for deadlocks.
+    // An acquire without an owner is recorded as its task, for operators who look for deadlocks.
     let contending = named
         .as_ref()
         .map_or_else(Contending::task, Contending::from);
@@ -213,7 +213,7 @@ async fn enter_all(
     let mut kept = None;
     loop {
         let survey = survey(members, &owner, contending)?;
-        // What was granted or held before is entered again by now, or over.
+        // The holds of the last round were entered again by the survey, or are over.
         drop(kept.take());
         let (attempt, is_ours) = match survey.acquiring {
             Some(_) if limit.patience == Patience::Try => return limit.busy(),
@@ -221,7 +221,7 @@ async fn enter_all(
             None if survey.missing.is_empty() => return Ok(LockGuard::new(survey.entered)),
             None => match begin(survey.missing, limit.patience) {
                 Some(attempt) => (attempt, true),
-                // The same owner was quicker, on another thread.
+                // The same owner began an attempt on another thread meanwhile.
                 None => continue,
             },
         };
@@ -229,7 +229,7 @@ async fn enter_all(
         let outcome = async {
             tokio::select! {
                 biased;
-                // What is held already is lost: the rest alone is of no use.
+                // A member that was held already is lost, and the others alone are of no use.
                 () = any_lost(&survey.entered) => Ok(Attempted::Stale),
                 outcome = attempt.outcome() => outcome,
             }
@@ -239,7 +239,7 @@ async fn enter_all(
             Ok(Attempted::Stale) => {}
             Ok(outcome) => kept = Some((survey.entered, outcome)),
             Err(error) if is_ours => return Err(error),
-            // The error of another acquire; ours may fare better.
+            // Another acquire began the attempt. Its error need not apply to this one.
             Err(_) => {}
         }
     }
@@ -254,7 +254,7 @@ async fn any_lost(entered: &[Entered]) {
     }
 }
 
-/// What the owner is doing with the members of a set.
+/// What the owner holds, lacks and is acquiring of a set.
 #[derive(Default)]
 struct Survey {
     entered: Vec<Entered>,
@@ -291,8 +291,8 @@ fn survey(
 }
 
 impl Survey {
-    /// Notes a lock that the owner does not hold; what it does with the other half of a read/write
-    /// lock decides how it gets this one, if at all.
+    /// Notes a lock that the owner does not hold. If the owner uses the other half of a read/write
+    /// lock, that decides how it gets this one, if at all.
     fn seek(&mut self, key: Key, mut target: Target) -> Result<(), AcquireError> {
         let other = key.kind.counterpart().map(|kind| Key {
             kind,
@@ -311,7 +311,7 @@ impl Survey {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
-                // `None` if it has been released at this moment.
+                // `None` if the writer was released in this moment.
                 Some(Ok(())) => target.beside = hold.lease().share(),
                 None => {
                     let kind = hold.key().kind;
@@ -328,7 +328,8 @@ impl Survey {
     }
 }
 
-/// Starts an attempt for the locks that the owner does not hold, unless it started one meanwhile.
+/// Starts an attempt for the locks that the owner does not hold. `None` if the owner is busy with
+/// one of them since the survey.
 fn begin(missing: Vec<(Key, Target)>, patience: Patience) -> Option<Attempt> {
     let (keys, targets): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
     let session = targets.first()?.lock.session.clone();
@@ -340,7 +341,7 @@ fn begin(missing: Vec<(Key, Target)>, patience: Patience) -> Option<Attempt> {
     };
     let beside: Vec<_> = targets.iter().map(|it| it.beside.is_some()).collect();
     let attempt = Attempt::new(attempt(claim, targets, patience).boxed());
-    // If one is taken, dropping the attempt takes the claim off the others.
+    // If one of them is taken, dropping the attempt removes its claim on the others.
     let table = &session.shared.paths;
     let mut pairs = keys.iter().zip(beside);
     pairs
@@ -356,7 +357,7 @@ async fn attempt(
     let outcome = match targets.as_slice() {
         [target] => match target.lock.local_queue(target.kind) {
             Some(queue) => {
-                // The node is of all whose turn comes while it lasts.
+                // Every contender that gets the turn uses this node, so its record names no owner.
                 let target = Target {
                     owner: None,
                     ..target.clone()
@@ -365,7 +366,7 @@ async fn attempt(
             }
             None => attempt::acquire(&claim.session, &targets, patience).await,
         },
-        // Several have nodes of their own: who waits for a turn must hold none of the others.
+        // A set has nodes of its own, because it must not wait for a turn while it holds a member.
         targets => attempt::acquire(&claim.session, targets, patience).await,
     };
     let leases = match outcome? {
@@ -380,7 +381,7 @@ async fn attempt(
     })
 }
 
-/// Takes an attempt out of the table when it is over or dropped.
+/// Removes an attempt from the table when it is over or dropped.
 struct Claim {
     session: Session,
     id: u64,

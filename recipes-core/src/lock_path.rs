@@ -1,4 +1,4 @@
-//! A lock path in a session: what all handles of it share.
+//! A lock path in a session: the state that all handles of it share.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub(crate) struct LockPath {
     pub(crate) options: LockOptions,
     /// Mutexes and read/write locks order nodes differently and cannot share a directory.
     reads_and_writes: bool,
-    /// Of those who ask to hold it alone, where they share a node.
+    /// The queue of the contenders that want the lock for themselves, if they share one node.
     local_queue: Option<Arc<LocalQueue>>,
     pub(crate) vacancy: Mutex<Vacancy>,
 }
 
 impl LockPath {
-    /// The lock of a path, checked before any I/O.
+    /// The lock of a path. Path and options are checked before any I/O.
     pub(crate) fn open(
         session: &Session,
         path: &str,
@@ -55,12 +55,13 @@ impl LockPath {
         Ok(lock)
     }
 
-    /// Where contenders of this kind wait for each other before they contend with other processes.
+    /// The queue in which contenders of this kind wait for each other, before one of them contends
+    /// with other processes. `None` if each has a node of its own.
     pub(crate) fn local_queue(&self, kind: LockKind) -> Option<&Arc<LocalQueue>> {
         self.local_queue.as_ref().filter(|_| kind != LockKind::Read)
     }
 
-    /// The lock node to create under the given name, to which the server may add a sequence.
+    /// The node to create under the given name, to which the server may add a sequence number.
     pub(crate) fn new_node(
         &self,
         name: &str,
@@ -85,7 +86,7 @@ impl LockPath {
         }
     }
 
-    /// The ACL for a node that is made through this lock.
+    /// The ACL for a node that is created through this lock.
     pub(crate) fn acl_of(&self, path: &str) -> Arc<[Acl]> {
         self.session.shared.options.acl.of(path)
     }

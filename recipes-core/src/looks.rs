@@ -1,4 +1,4 @@
-//! When the nodes of leases are looked at. Pure.
+//! When the keeper looks at the nodes of leases. Pure.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The node of a lease that is not watched, since too many are, is looked at again within this time,
-/// and not before half of it. A removal by an operator, or a request to give it up, is heard of
-/// that much later.
+/// A lease's node that is not watched, because too many are, is looked at again within this time,
+/// and not before half of it. A removal by an operator, or a request to give the lock up, is
+/// noticed that much later.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
-/// A lock whose node may not be read is looked at again after this time: whoever changes its ACL is
-/// heard of that much later.
+/// A lock whose node may not be read is looked at again after this time. A change of its ACL is
+/// noticed that much later.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// A refusal is spoken of again where there was none for so long.
+/// A refusal is logged again if there was none for this long.
 const REFUSAL_KEPT: Duration = Duration::from_secs(3600);
 
-/// So many refusals are kept before old ones are looked for.
+/// This many refusals are kept before old ones are dropped.
 const REFUSALS_KEPT: usize = 64;
 
-/// When to look at which leases, each once.
+/// Which leases to look at and when; each has one time.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     at: BTreeMap<u64, Instant>,
@@ -30,7 +30,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Not later than this.
+    /// Schedules a look at `at`, unless an earlier one is scheduled.
     pub(crate) fn schedule(&mut self, id: u64, at: Instant) {
         match self.at.entry(id) {
             Entry::Occupied(planned) if *planned.get() <= at => return,
@@ -44,7 +44,8 @@ impl Looks {
         self.order.insert((at, id));
     }
 
-    /// Some time after the last one, not together with those of others.
+    /// Schedules the next look after half of [`LOOK_WITHIN`], spread over the second half by the
+    /// lease's number, so that looks do not come all at once.
     pub(crate) fn schedule_next(&mut self, id: u64, now: Instant) {
         const PARTS: u32 = 64;
         let part = u32::try_from(id % u64::from(PARTS)).unwrap_or_default();
@@ -63,7 +64,7 @@ impl Looks {
     }
 }
 
-/// The locks whose nodes may not be read, by their paths: nodes come and go, their ACL stays.
+/// The locks whose nodes may not be read, by path: nodes come and go, their ACL stays.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     asked_at: BTreeMap<Arc<str>, Instant>,
@@ -71,7 +72,8 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// When a node of this lock is to be looked at if not now. If now, others have to wait.
+    /// When to look at a node of this lock instead of now. `None` means now; looks at its other
+    /// nodes have to wait then.
     pub(crate) fn postponed(&mut self, lock: &str, now: Instant) -> Option<Instant> {
         let asked_at = self.asked_at.get_mut(lock)?;
         let next_at = *asked_at + REFUSED_PAUSE;
@@ -115,7 +117,7 @@ mod tests {
             let next_at = now + REFUSED_PAUSE;
             assert_eq!(refusals.postponed(&lock, now), Some(next_at));
             assert_eq!(refusals.postponed("/b", now), None);
-            // Of all its nodes that wait for this, one is looked at.
+            // Only one of all nodes of the lock that wait for this is looked at.
             assert_eq!(refusals.postponed(&lock, next_at), None);
             let later = next_at + REFUSED_PAUSE;
             assert_eq!(refusals.postponed(&lock, next_at), Some(later));

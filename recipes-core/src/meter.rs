@@ -1,9 +1,9 @@
-//! What is measured of locks, and the spans that live longer than one call.
+//! The metrics of locks, and the spans that live longer than one call.
 //!
-//! Metrics go to the recorder of the `metrics` ecosystem that the service has installed, and nowhere
-//! without the feature `metrics`; the facade's documentation has a table of them. Their labels have
-//! few values, whatever users do: never a path, a node or a session. Spans are of level `DEBUG`, as
-//! is what is logged of a lock that works.
+//! Metrics go to the recorder of the `metrics` ecosystem that the service has installed. Without
+//! the feature `metrics`, nothing is recorded. The documentation of the facade has a table of them.
+//! Labels have few values whatever users do, so they never contain a path, a node or a session.
+//! Spans have the level `DEBUG`, like the logs of a lock that works.
 
 use std::sync::OnceLock;
 
@@ -35,7 +35,7 @@ const SET: &str = "set";
 
 pub(crate) use sink::describe;
 
-/// One acquire of a lock or a set of locks; its future was dropped unless it ends.
+/// One acquire of a lock or a set of locks. Unless it is ended, its future was dropped.
 pub(crate) struct Acquiring {
     kind: &'static str,
     since: Instant,
@@ -64,7 +64,7 @@ impl Acquiring {
         self.span.clone()
     }
 
-    /// Notes that the owner does not hold everything already.
+    /// Notes that the owner does not hold all members already.
     pub(crate) fn contends(&mut self) {
         self.contends = true;
     }
@@ -116,7 +116,7 @@ impl Drop for Acquiring {
     }
 }
 
-/// Notes how many come before a new node of ours, by the listing that was sent behind its create.
+/// Records how many nodes are ahead of a new node, by the listing that was sent after its create.
 pub(crate) fn enqueued(kind: LockKind, children: &[String], name: &str) {
     sink::record(QUEUE, &[("kind", kind.as_str())], || {
         let own = Rank::new(kind, name);
@@ -125,7 +125,7 @@ pub(crate) fn enqueued(kind: LockKind, children: &[String], name: &str) {
     });
 }
 
-/// What is noted of a lease, from when an owner holds it until it is released or lost.
+/// The metrics and the span of a lease, from when an owner holds it until it is released or lost.
 #[derive(Debug, Default)]
 pub(crate) struct Grant {
     kind: OnceLock<LockKind>,
@@ -133,9 +133,10 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Begins; once.
+    /// Begins the hold; called once.
     pub(crate) fn begin(&self, kind: LockKind, path: &str, node: &str, token: FencingToken) {
-        // No child of the acquire or of what the caller is doing: either would last as long.
+        // The span is no child of the acquire or of what the caller is doing: a parent ends after
+        // its children, so it would last as long as the hold.
         let span = debug_span!(parent: None, "hold", lock = %path, %node, %token,
             kind = kind.as_str(), end = field::Empty);
         span.follows_from(Span::current());
@@ -148,19 +149,19 @@ impl Grant {
         }
     }
 
-    /// Ends, if it has begun and has not ended.
+    /// Ends the hold as released, if it has begun and has not ended.
     pub(crate) fn released(&self) {
         self.end("released");
     }
 
-    /// As [`released`](Self::released), by a loss.
+    /// Ends the hold as lost, if it has begun and has not ended.
     pub(crate) fn lost(&self, reason: LostReason) {
         if self.end(word(reason)) {
             self.found_lost(reason);
         }
     }
 
-    /// Notes that the release found the lock lost.
+    /// Counts a loss: one that ended the hold, or one that the release found.
     pub(crate) fn found_lost(&self, reason: LostReason) {
         if let Some(kind) = self.kind.get() {
             let labels = [("kind", kind.as_str()), ("reason", word(reason))];
@@ -195,7 +196,7 @@ fn word(reason: LostReason) -> &'static str {
     }
 }
 
-/// The span of a release, of no lock where other guards keep them all.
+/// The span of a release; none if other guards keep all locks.
 pub(crate) fn release_span(leases: &[&Lease]) -> Span {
     let all = |text: fn(&Lease) -> String| {
         let texts: Vec<_> = leases.iter().map(|it| text(it)).collect();
@@ -212,7 +213,7 @@ pub(crate) fn release_span(leases: &[&Lease]) -> Span {
     )
 }
 
-/// A clean-up that is not over; it is when this is dropped.
+/// A clean-up that is not finished; dropping this value ends it.
 pub(crate) struct PendingCleanup(());
 
 impl PendingCleanup {
@@ -228,7 +229,7 @@ impl Drop for PendingCleanup {
     }
 }
 
-/// Counts a ZooKeeper session that ended without being asked to.
+/// Counts a ZooKeeper session that ended without having been closed by this library.
 pub(crate) fn session_lost(reason: EndReason) {
     let reason = match reason {
         EndReason::Expired => "expired",
@@ -249,7 +250,7 @@ mod sink {
 
     use super::*;
 
-    /// Tells the recorder, if there is one, what the metrics are.
+    /// Describes the metrics to the recorder, if there is one.
     pub(crate) fn describe() {
         describe_counter!(
             ACQUIRES,

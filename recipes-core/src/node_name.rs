@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-/// What every name made with Curator's protection starts with.
+/// The start of every name made with Curator's protection.
 const PROTECTED: &str = "_c_";
 
-/// The kind of a lock, which decides the name of its nodes and who waits for whom.
+/// The kind of a lock. It decides the names of its nodes and which contenders wait for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockKind {
     /// One holder. Curator `InterProcessMutex`.
@@ -51,12 +51,12 @@ pub(crate) fn protection(uuid: Uuid) -> String {
     format!("{PROTECTED}{uuid}-")
 }
 
-/// The name to ask for; the server appends the sequence.
+/// The name to request; the server appends the sequence.
 pub(crate) fn requested(uuid: Uuid, kind: LockKind) -> String {
     format!("{PROTECTED}{uuid}-{}", kind.marker())
 }
 
-/// The whole name of a node beside one with this sequence.
+/// The whole name of a node next to one with this sequence.
 pub(crate) fn beside(uuid: Uuid, kind: LockKind, sequence: &str) -> String {
     format!("{PROTECTED}{uuid}-{}{sequence}", kind.marker())
 }
@@ -71,7 +71,7 @@ pub(crate) fn is_protected(name: &str) -> bool {
         && rest.as_bytes().get(36) == Some(&b'-')
 }
 
-/// The sequence that the server appended, `None` where the name has none.
+/// The sequence that the server appended, `None` if the name has none.
 ///
 /// Negative after the parent's counter has passed 2^31 - 1.
 pub(crate) fn sequence(name: &str) -> Option<i32> {
@@ -87,10 +87,10 @@ pub(crate) fn sequence_text(name: &str) -> Option<&str> {
     Some(text)
 }
 
-/// The kind of lock whose node has such a name, `None` where none has.
+/// The kind of lock whose nodes have such names, `None` if none has.
 ///
-/// Stricter than the order, which takes any text behind a marker: here the marker stands where a
-/// recipe puts it, with a sequence as servers write it, so that `block-0000000001` is no lock's.
+/// Stricter than the sort order, which takes any text after a marker. Here the marker must be where
+/// a recipe puts it, with a sequence as servers write it, so `block-0000000001` is no lock's node.
 pub(crate) fn kind(name: &str) -> Option<LockKind> {
     let is_of = |kind: LockKind| {
         let Some((maker, sequence)) = name.rsplit_once(kind.marker()) else {
@@ -103,7 +103,7 @@ pub(crate) fn kind(name: &str) -> Option<LockKind> {
         .find(|kind| is_of(*kind))
 }
 
-/// Whether a server appends this: ten places, a sign among them.
+/// Whether a server appends this: at least ten places, a sign among them.
 fn is_sequence(text: &str) -> bool {
     let number = text.parse::<i32>();
     number.is_ok_and(|number| format!("{number:010}") == text)

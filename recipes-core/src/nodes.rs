@@ -30,7 +30,7 @@ pub type NodeWatch = BoxFuture<'static, NodeEvent>;
 #[doc(hidden)]
 pub type Listing = Result<Vec<String>, NodesError>;
 
-/// Lists these nodes, each by a request of its own.
+/// Lists the children of these nodes, with a request for each.
 pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
     nodes: &'a N,
     paths: &[&str],
@@ -38,7 +38,7 @@ pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
     let mut unanswered: Vec<_> = paths.iter().map(|path| nodes.list(path)).collect();
     async move {
         let mut listings = Vec::with_capacity(unanswered.len());
-        // Answers come in the order of the requests: who waits for the last is woken once.
+        // Answers arrive in the order of the requests, so waiting for the last wakes us once.
         while let Some(listing) = unanswered.pop() {
             listings.push(listing.await);
         }
@@ -48,11 +48,12 @@ pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
     .boxed()
 }
 
-/// Has a quorum commit something that changes nothing: whoever answers it leads a quorum, and what
-/// this session sent before has been committed by then or never will be.
+/// Has a quorum commit a transaction that changes nothing. An answer proves two things: it came
+/// from the leader of a quorum, and everything that this session sent before has been committed or
+/// never will be.
 ///
-/// A `sync` would prove neither: a leader that was deposed and has not noticed answers it
-/// (ZOOKEEPER-1675). A check is a transaction also where the node is not there or may not be read.
+/// A `sync` would prove neither: a deposed leader that has not noticed answers it (ZOOKEEPER-1675).
+/// A check is a transaction even if the node does not exist or may not be read.
 pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
     let check = NodeOp::Check {
         path: path.to_owned(),
@@ -69,28 +70,28 @@ pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
 
 /// The operations of one ZooKeeper session.
 ///
-/// A request is sent when the method is called, not when its future is polled, and requests of one
-/// session take effect in the order of the calls: that is what lets a create and a list leave
-/// together. Dropping a future forgets the reply, not the request. Dropping the last handle closes
-/// the session, which removes its ephemeral nodes.
+/// A request is sent when the method is called, not when its future is polled. Requests of one
+/// session take effect in the order of the calls, so a create and a list can leave together.
+/// Dropping a future forgets the reply, not the request. Dropping the last handle closes the
+/// session, which removes its ephemeral nodes.
 #[doc(hidden)]
 pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The id of the session; the `ephemeral_owner` of the nodes that it creates.
     fn session(&self) -> i64;
 
-    /// How much longer the paths of nodes are on the server.
+    /// Length of the chroot in bytes: how much longer the paths of nodes are on the server.
     fn chroot_len(&self) -> usize {
         0
     }
 
-    /// The negotiated session timeout; `None` where sessions never expire by time.
+    /// The negotiated session timeout; `None` if sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
 
-    /// The connection where it is not up now, and its changes from now on, latest first if some were
-    /// missed; ends after [`Connection::Ended`].
+    /// Changes of the connection from now on, after its present state unless that is `Connected`.
+    /// If some changes were missed, the latest comes next. Ends after [`Connection::Ended`].
     fn connection(&self) -> BoxStream<'static, Connection>;
 
-    /// To be called once for each connection after the first.
+    /// Must be called once for each connection after the first.
     fn reconnected(&self) {}
 
     /// Creates one node.
@@ -102,24 +103,24 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Names of the children, in no particular order.
     fn list(&self, path: &str) -> Reply<'_, Vec<String>>;
 
-    /// Names of the children of several nodes, each as by [`list`](Self::list), or the error of
-    /// the whole.
+    /// Names of the children of several nodes, each as from [`list`](Self::list). The outer error
+    /// is that of the whole request.
     fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
         list_each(self, paths)
     }
 
-    /// Data and stat of a node, `None` where it does not exist.
+    /// Data and stat of a node; `None` if it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
 
-    /// Stat of a node, `None` where it does not exist; also of one that may not be read.
+    /// Stat of a node, even of one that may not be read; `None` if it does not exist.
     fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>>;
 
-    /// Data and stat of a node and a watch on its deletion and data, `None` (and no watch) where it
+    /// Data and stat of a node, and a watch on its deletion and data. `None` and no watch if it
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
 
-    /// Passes through whoever takes itself for the leader, and proves no more than that: one that was
-    /// deposed and has not noticed answers too.
+    /// Passes through a server that takes itself for the leader, and proves no more than that. A
+    /// deposed leader that has not noticed answers too.
     fn sync(&self, path: &str) -> Reply<'_, ()>;
 
     /// Carries out all operations or none.
@@ -132,7 +133,7 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
 pub enum Connection {
     /// Requests are answered.
     Connected,
-    /// The session may live on; requests wait for the connection or fail.
+    /// The session may still be alive; requests wait for the connection or fail.
     Disconnected,
     /// The session is over and its ephemeral nodes are gone or will be.
     Ended(EndReason),
@@ -170,9 +171,9 @@ pub enum NodeMode {
     Persistent,
     /// Outlives the session; the server removes it some time after its last child is gone.
     Container,
-    /// Goes with the session.
+    /// Removed with the session.
     Ephemeral,
-    /// Goes with the session; the server appends ten digits that count the parent's children.
+    /// Removed with the session; the server appends ten digits that count the parent's children.
     EphemeralSequential,
 }
 
@@ -186,7 +187,7 @@ pub struct NewNode {
     pub data: Arc<[u8]>,
     /// Its access control list; not empty.
     pub acl: Arc<[Acl]>,
-    /// How long it lives and who ends its name.
+    /// How long it lives, and whether the server completes its name.
     pub mode: NodeMode,
 }
 
@@ -196,7 +197,7 @@ pub struct NewNode {
 pub struct Created {
     /// Full path, with the sequence.
     pub path: String,
-    /// Transaction that created it; `None` where the server did not say.
+    /// Transaction that created it; `None` if the server did not return it.
     pub czxid: Option<i64>,
 }
 
@@ -216,14 +217,14 @@ pub struct NodeStat {
     pub ctime_ms: i64,
     /// Number of children.
     pub children: i32,
-    /// Number of changes of the children: nodes made and nodes deleted; wraps.
+    /// Number of children created and deleted; wraps.
     pub cversion: i32,
     /// Transaction that last changed the children, or created the node.
     pub pzxid: i64,
 }
 
 impl NodeStat {
-    /// Puts a stat together; for backends.
+    /// Makes a stat, for backends.
     #[doc(hidden)]
     #[must_use]
     pub fn new(czxid: i64, mzxid: i64, version: i32, owner: i64, ctime_ms: i64) -> Self {
@@ -307,7 +308,7 @@ pub enum NodesError {
     /// The server does not know this operation.
     #[error("operation not supported by the server")]
     Unsupported,
-    /// The server is overloaded and took no notice of the request.
+    /// The server is overloaded and ignored the request.
     #[error("server is overloaded")]
     Throttled,
     /// Any other definite refusal.
@@ -319,41 +320,41 @@ pub enum NodesError {
     /// The session is over: its ephemeral nodes are gone or will be.
     #[error("session ended")]
     SessionEnded,
-    /// The store numbers its transactions from a lower number on than it had: it has lost data.
+    /// The store's transaction numbers went back: it has lost data.
     #[error("the store's transaction numbers went back from {seen} to {now}")]
     StoreForgot {
         /// The highest number that the session had seen.
         seen: i64,
-        /// A number that was given to a later transaction.
+        /// The lower number of a later transaction.
         now: i64,
     },
 }
 
 impl NodesError {
-    /// Whether the same request may be answered otherwise in a moment: the connection was lost, or
-    /// the server is overloaded.
+    /// Whether the same request may succeed in a moment: the connection was lost, or the server is
+    /// overloaded.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Throttled)
     }
 
-    /// Whether nothing definite was said: the request may have been carried out, or be yet.
+    /// Whether the outcome is unknown: the request may have been carried out, or still be.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::SessionEnded)
     }
 
-    /// Whether it would be refused again and again.
+    /// Whether the same request would be refused again.
     pub(crate) fn is_lasting(&self) -> bool {
         !self.is_transient() && !matches!(self, Self::SessionEnded)
     }
 }
 
-/// Why a [`Nodes::multi`] changed nothing, or may have.
+/// Why a [`Nodes::multi`] changed nothing, or may have changed something.
 #[doc(hidden)]
 #[derive(Clone, Debug, Error)]
 #[error("operation {index:?} of a transaction failed")]
 pub struct MultiError {
-    /// Index of the operation that was refused; `None` where the request as a whole failed.
+    /// Index of the operation that was refused; `None` if the request as a whole failed.
     pub index: Option<usize>,
     /// Why.
     #[source]

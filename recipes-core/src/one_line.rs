@@ -1,10 +1,10 @@
-//! Text of others, made fit for a terminal.
+//! Text of other programs, made fit for a terminal.
 //!
-//! Names and data of nodes are whatever their makers wrote: they may hold orders to the terminal, or
-//! to whatever lays text out, that make one thing look like another.
+//! Names and data of nodes are whatever their makers wrote. They may contain orders to the
+//! terminal, or to a text layout, that make one thing look like another.
 
-/// Whether a character is text. Those that are not: controls (C0, DEL, C1), ends of lines and
-/// paragraphs, and what changes the direction of the text around it.
+/// Whether a character is text. These are not: controls (C0, DEL, C1), line and paragraph
+/// separators, and characters that change the direction of the text around them.
 #[must_use]
 pub const fn is_text(c: char) -> bool {
     !matches!(c,
@@ -13,7 +13,7 @@ pub const fn is_text(c: char) -> bool {
         | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with spaces for what is not text.
+/// The text with a space for each character that is not text.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.replace(|c| !is_text(c), " ")

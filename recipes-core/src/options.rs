@@ -14,19 +14,19 @@ use crate::record::{self, NodeData};
 /// lease is given up after half of it), short enough that a crashed holder frees its lock soon.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The most that can be asked for: the protocol counts milliseconds in 31 bits, and the client sends
-/// what is left of more than that.
+/// The longest session timeout. The protocol counts milliseconds in 31 bits, and the client
+/// truncates a longer one.
 pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
 
-/// As Curator: an ensemble that elects a leader answers within it.
+/// As in Curator. An ensemble that is electing a leader answers within this time.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How the missing parents of a lock are made.
+/// How the missing parents of a lock are created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ParentMode {
-    /// The server removes them when they have been empty for about a minute, so that locks with
-    /// many names leave nothing behind; persistent where the server knows no containers. As
-    /// Curator does.
+    /// The server removes them when they have been empty for about a minute, so locks with many
+    /// names leave nothing behind. Persistent if the server does not know containers. Curator does
+    /// the same.
     #[default]
     Container,
     /// They stay.
@@ -64,7 +64,7 @@ impl Default for SessionOptions {
 
 type AclByPath = dyn Fn(&str) -> Option<Vec<Acl>> + Send + Sync;
 
-/// The ACL of each node, as Curator's `ACLProvider`.
+/// The ACL of each node, like Curator's `ACLProvider`.
 #[derive(Clone)]
 pub(crate) struct AclSource {
     default: Arc<[Acl]>,
@@ -72,7 +72,7 @@ pub(crate) struct AclSource {
 }
 
 impl Default for AclSource {
-    /// Open to everybody, as in Curator.
+    /// Open to everyone, as in Curator.
     fn default() -> Self {
         Self {
             default: Acls::anyone_all().to_vec().into(),
@@ -104,7 +104,7 @@ impl AclSource {
         self.by_path = Some(acl);
     }
 
-    /// The ACL of the node at a full path; of a lock node without its sequence.
+    /// The ACL of the node at a full path; for a lock node, the path without its sequence number.
     pub(crate) fn of(&self, path: &str) -> Arc<[Acl]> {
         match self.by_path.as_ref().and_then(|by_path| by_path(path)) {
             Some(acl) => acl.into(),
@@ -113,7 +113,7 @@ impl AclSource {
     }
 }
 
-/// Options of one lock path, equal for all handles of it in a session.
+/// Options of one lock path. They must be the same for all handles of the path in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     pub(crate) data: Option<NodeData>,
@@ -122,7 +122,7 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// The defaults: everything as the session says.
+    /// The defaults, which are the session's.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -139,8 +139,9 @@ impl LockOptions {
         Ok(self)
     }
 
-    /// Says to people what the lock is taken for, as in `nightly export`: a part of the record that
-    /// the lock's nodes carry, and not written where [`identity`](Self::identity) replaces it.
+    /// A text for people that says what the lock is for, such as `nightly export`. It is part of
+    /// the record in the lock's nodes, so it is not written if [`identity`](Self::identity)
+    /// replaces that record.
     ///
     /// # Errors
     /// [`ConfigError::PurposeTooLarge`] beyond 256 bytes.
@@ -149,25 +150,25 @@ impl LockOptions {
         Ok(self)
     }
 
-    /// Lets the contenders of this session share one node, and a release hand the lock to the next
-    /// of them up to `max` times in a row, without a request to the ensemble.
+    /// Lets the contenders of this session share one node. A release hands the lock to the next of
+    /// them without a request to the ensemble, up to `max` times in a row.
     ///
-    /// Default 0: each contender has a node of its own, and all processes share one queue, first come
-    /// first served. With more, a session whose tasks contend for one lock costs the ensemble one
-    /// create and one delete for up to `max + 1` critical sections, at the price of fairness between
-    /// processes: whoever waits in another one waits for at most `max + 1` critical sections on the
-    /// node ahead of it. Within the session it stays first come first served, unless the lock is
-    /// lost on its way to the next one, who then waits anew.
+    /// Default 0: each contender has a node of its own, and all processes share one queue, first
+    /// come, first served. With more, a session whose tasks contend for one lock costs the ensemble
+    /// one create and one delete for up to `max + 1` critical sections. The price is fairness
+    /// between processes: a contender of another process waits for at most `max + 1` critical
+    /// sections on the node ahead of it. Within the session it stays first come, first served,
+    /// unless the lock is lost during a hand-off. The contender that was next then waits again.
     ///
     /// For mutexes and write locks; readers hold together anyway. A set of several locks contends
-    /// with nodes of its own, beside these. The node is deleted, and not handed on, where something
-    /// under the lock may outlast the guard: a read lock that its owner holds beside a write lock,
-    /// or has downgraded to, and a [`transaction`](crate::LockGuard::transaction) without an answer.
+    /// with nodes of its own. The node is deleted and not handed on if something under the lock may
+    /// outlast the guard: a read lock that its owner holds next to a write lock or has downgraded
+    /// to, or a [`transaction`](crate::LockGuard::transaction) without an answer.
     ///
-    /// Only the contender whose turn it is shows among the participants. An acquire that is not
+    /// Only the contender that has the turn shows among the participants. An acquire that is not
     /// polled when its turn comes holds up the others of its session until it is polled or dropped,
-    /// as in [`tokio::sync::Mutex`]; time-outs and the end of the session still reach them. See
-    /// [`FencingToken`](crate::FencingToken) for what tokens are then.
+    /// as with [`tokio::sync::Mutex`]. Timeouts and the end of the session still reach them. See
+    /// [`FencingToken`](crate::FencingToken) for the tokens of local hand-offs.
     #[must_use]
     pub fn local_handoffs(mut self, max: u32) -> Self {
         self.local_handoffs = max;

@@ -1,4 +1,4 @@
-//! What vouches for a node of ours.
+//! What vouches for a node of ours: a watch, and the connection on which the node was seen.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use tokio::task::unconstrained;
 use crate::nodes::{NodeEvent, NodeWatch};
 use crate::sync::{Mutex, lock};
 
-/// A watch on a node of ours, for all who want to hear of it.
+/// A watch on a node of ours, shared by all that wait for its event.
 #[derive(Clone)]
 pub(crate) struct OwnWatch(Shared<NodeWatch>);
 
@@ -26,12 +26,12 @@ impl OwnWatch {
         self.0.clone()
     }
 
-    /// As [`event`](Self::event); not to be asked again once it has happened.
+    /// As [`event`](Self::event). Must not be polled again after the event was returned.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<NodeEvent> {
         self.0.poll_unpin(cx)
     }
 
-    /// What has happened to the node, also where the task has had its share of the runtime.
+    /// What has happened to the node, even when the task's budget is used up.
     fn happened(&self) -> Option<NodeEvent> {
         unconstrained(self.0.clone()).now_or_never()
     }
@@ -43,10 +43,10 @@ impl fmt::Debug for OwnWatch {
     }
 }
 
-/// What is known of a node that is held; goes with the node from one lease to the next.
+/// What is known of a node that is held. It goes with the node from one lease to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Care {
-    /// The connection in which the node was last known to exist.
+    /// The connection on which the node was last known to exist.
     verified: AtomicU64,
     watch: Mutex<Option<OwnWatch>>,
 }
@@ -59,7 +59,7 @@ impl Care {
         }
     }
 
-    /// Notes that the node was there in a connection; answers of an earlier one may come later.
+    /// Notes that the node existed on a connection. Answers of an earlier one may come later.
     pub(crate) fn verified(&self, connection: u64) {
         self.verified.fetch_max(connection, Ordering::SeqCst);
     }
@@ -68,14 +68,14 @@ impl Care {
         self.verified.load(Ordering::SeqCst) == connection
     }
 
-    /// Notes who would hear of it if the node went, if anybody.
+    /// Replaces the watch that would report the node's deletion, if there is one.
     pub(crate) fn watch(&self, watch: Option<OwnWatch>) {
         let old = std::mem::replace(&mut *lock(&self.watch), watch);
         drop(old);
     }
 
-    /// Whether the node was there in this connection and a watch on it has heard nothing. The client
-    /// sets watches again before it sends anything else over another connection.
+    /// Whether the node existed on this connection and a watch on it has reported nothing. The
+    /// client sets watches again before it sends anything else on another connection.
     pub(crate) fn vouches(&self, connection: u64) -> bool {
         let watch = lock(&self.watch).clone();
         self.is_verified(connection) && watch.is_some_and(|it| it.happened().is_none())

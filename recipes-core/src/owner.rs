@@ -1,4 +1,4 @@
-//! Who re-enters, and what each lock path of a session is doing in this process.
+//! Owners, which re-enter locks, and the table of what this process does with each lock path.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::lock_internals::Attempted;
 use crate::lock_path::LockPath;
 use crate::node_name::LockKind;
 
-/// Tells this process from every other, as far as chance goes.
+/// A random number that identifies this process.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| {
-    // Each half has bits that say what kind of uuid it is, in different places.
+    // The halves have their fixed bits in different places, so all bits of the result are random.
     let (high, low) = Uuid::new_v4().as_u64_pair();
     high ^ low
 });
@@ -29,14 +29,14 @@ tokio::task_local! {
     static SCOPE: Owner;
 }
 
-/// Who re-enters a lock: what a thread is in Curator, made explicit.
+/// An explicit owner of locks. It takes the place of the thread that owns a lock in Curator.
 ///
 /// Acquires of one owner re-enter what the owner holds, through any handle of the same path and
-/// session. Acquires of different owners exclude each other. An acquire that names no owner and is
-/// outside any [`scope`](Self::scope) is an owner of its own.
+/// session. Acquires of different owners exclude each other. An acquire outside any
+/// [`scope`](Self::scope) that names no owner gets an owner of its own.
 ///
-/// A scope is one logical thread: acquires that run side by side in it share the lock, as nested
-/// ones do. Spawned tasks are outside the scope of their spawner.
+/// A scope is one logical thread: its acquires share the lock, whether they run side by side or are
+/// nested. Spawned tasks are outside the scope of their spawner.
 ///
 /// # Examples
 /// ```
@@ -56,7 +56,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// A new owner, different from every other in this process. Clones are the same owner.
+    /// Makes a new owner, different from every other in this process. Clones are the same owner.
     #[expect(
         clippy::new_without_default,
         reason = "two defaults would not be equal"
@@ -71,31 +71,32 @@ impl Owner {
     /// Runs a future whose acquires belong to this owner.
     ///
     /// # Cancel safety
-    /// As the future's.
+    /// The same as the future's.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPE.scope(self.clone(), future)
     }
 
-    /// The name of this owner in the records of its nodes, different from that of every other owner
-    /// in any process: sixteen hexadecimal digits for the process, a dash, and a number.
+    /// Returns the name of this owner in the records of its nodes: sixteen hexadecimal digits for
+    /// the process, a dash, and a number. It differs from the name of every other owner in any
+    /// process.
     #[must_use]
     pub fn id(&self) -> String {
         Contending::from(self).to_string()
     }
 
-    /// The owner of the scope that is running, if any.
+    /// Returns the owner of the scope that is running, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
         SCOPE.try_with(Clone::clone).ok()
     }
 }
 
-/// Whom the record of a node names.
+/// The contender that the record of a node names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contending {
     /// An owner, by its number.
     Owner(u64),
-    /// Whatever task asked without an owner.
+    /// The task of an acquire without an owner.
     Task(Task),
 }
 
@@ -112,7 +113,7 @@ impl From<&Owner> for Contending {
     }
 }
 
-/// The form that stands in records.
+/// The form in records.
 impl fmt::Display for Contending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let process = *PROCESS;
@@ -126,11 +127,11 @@ impl fmt::Display for Contending {
 
 type AttemptFuture = BoxFuture<'static, Result<Attempted, AcquireError>>;
 
-/// An attempt that all acquires of one owner wait for together: the first one polls it; if that is
-/// dropped, the next one does, and if the last one is, the attempt ends.
+/// An attempt that all acquires of one owner wait for together. The first one polls it. If that one
+/// is dropped, the next continues; if the last is dropped, the attempt ends.
 #[derive(Clone)]
 pub(crate) struct Attempt {
-    // Dropped before `outcome`: the table must not find an attempt alive that is being dropped.
+    // Dropped before `outcome`, so that the table finds no attempt alive that is being dropped.
     alive: Arc<()>,
     outcome: Shared<AttemptFuture>,
 }
@@ -149,7 +150,7 @@ impl Attempt {
     }
 }
 
-/// Who acquires or holds: one entry of the table.
+/// One entry of the table: an owner that acquires or holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) path: Arc<str>,
@@ -159,18 +160,18 @@ pub(crate) struct Key {
 
 /// What an owner is doing with a lock.
 enum Entry {
-    /// Acquiring it; dead once nobody waits for it any more.
+    /// It acquires the lock. The entry is dead once no acquire waits for the attempt.
     Acquiring {
         id: u64,
         alive: Weak<()>,
         outcome: WeakShared<AttemptFuture>,
     },
-    /// Holding it; dead once no guard is left.
+    /// It holds the lock. The entry is dead once no guard is left.
     Held(Weak<Hold>),
 }
 
 impl Entry {
-    /// Upgrades nothing: to drop the last reference here would end an attempt or a hold, which
+    /// Does not upgrade: dropping the last reference here would end an attempt or a hold. That
     /// comes back to the table while a shard of it is locked.
     fn is_alive(&self) -> bool {
         match self {
@@ -192,14 +193,14 @@ impl PathState {
     }
 }
 
-/// What an acquire finds of its owner.
+/// What an owner does with a lock, as an acquire finds it.
 pub(crate) enum Present {
     Nothing,
     Acquiring(Attempt),
     Held(Arc<Hold>),
 }
 
-/// The lock paths of a session, keyed by path, then kind and owner.
+/// The lock paths of a session, by path, with an entry for each kind and owner.
 ///
 /// Every method is synchronous and returns owned values: no shard stays locked across an await.
 #[derive(Default)]
@@ -209,7 +210,7 @@ pub(crate) struct PathTable {
 }
 
 impl PathTable {
-    /// The one lock of a path in this session; made with `make` where there is none.
+    /// The one lock of a path in this session; `make` makes it if there is none.
     pub(crate) fn lock(
         &self,
         path: &str,
@@ -224,7 +225,7 @@ impl PathTable {
         })
     }
 
-    /// Forgets a path that nobody uses.
+    /// Removes a path without entries and handles.
     pub(crate) fn forget(&self, path: &str) {
         self.paths.remove_if(path, |_, state| state.is_unused());
     }
@@ -235,7 +236,7 @@ impl PathTable {
             return Present::Nothing;
         };
         let present = match state.entries.get(&(key.kind, key.owner.clone())) {
-            // `outcome` only while `alive` is ours: else it may be the last reference.
+            // `outcome` only while `alive` is held: otherwise it may be the last reference.
             Some(Entry::Acquiring { alive, outcome, .. }) => alive
                 .upgrade()
                 .and_then(|alive| Some((alive, outcome.upgrade()?)))
@@ -246,8 +247,9 @@ impl PathTable {
         present.unwrap_or(Present::Nothing)
     }
 
-    /// Notes an attempt, unless the owner is busy with the lock already, or with the other half of a
-    /// read/write lock in another way than the attempt is for: as a reader beside a writer, or not.
+    /// Enters an attempt. Fails if the owner already acquires or holds this lock. Fails also if it
+    /// acquires or holds the other half of a read/write lock, unless the attempt is for a reader
+    /// next to its writer.
     pub(crate) fn begin(&self, key: &Key, is_beside: bool, id: u64, attempt: &Attempt) -> bool {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         let slot = (key.kind, key.owner.clone());
@@ -272,7 +274,7 @@ impl PathTable {
         self.next_attempt.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts the hold that an attempt led to in its place.
+    /// Replaces an attempt by the hold that it led to.
     pub(crate) fn hold(&self, key: &Key, hold: &Arc<Hold>) {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         state.entries.insert(
@@ -281,7 +283,7 @@ impl PathTable {
         );
     }
 
-    /// Forgets an attempt that is over; leaves what has taken its place.
+    /// Removes an attempt that is over, but not an entry that has taken its place.
     pub(crate) fn end_attempt(&self, key: &Key, ended: u64) {
         self.remove(
             key,
@@ -289,7 +291,7 @@ impl PathTable {
         );
     }
 
-    /// Forgets a hold that is over; leaves what has taken its place.
+    /// Removes a hold that is over, but not an entry that has taken its place.
     pub(crate) fn end_hold(&self, key: &Key, ended: *const Hold) {
         self.remove(
             key,
@@ -307,7 +309,7 @@ impl PathTable {
         self.forget(&key.path);
     }
 
-    /// The live holds of a path, whatever kind and owner.
+    /// The live holds of a path, of every kind and owner.
     pub(crate) fn holds(&self, path: &str) -> Vec<Arc<Hold>> {
         let Some(state) = self.paths.get(path) else {
             return Vec::new();
@@ -375,7 +377,7 @@ mod tests {
         assert!(matches!(table.present(&others), Present::Nothing));
         let of_other = pending();
         assert!(table.begin(&others, false, 3, &of_other));
-        // The end of what is not there any more.
+        // These two attempts are not in the table any more.
         table.end_attempt(&mutex, 2);
         table.end_attempt(&mutex, 3);
         assert!(is_acquiring(&table, &mutex));
@@ -402,7 +404,7 @@ mod tests {
             assert!(table.begin(&first, false, 1, &one));
             assert!(!table.begin(&second, false, 2, &other));
             assert!(table.begin(&second, true, 2, &other));
-            // Another owner is no concern of theirs.
+            // Another owner is not affected.
             let stranger = key(&Owner::new(), LockKind::Write);
             assert!(table.begin(&stranger, false, 3, &pending()));
         }
@@ -423,7 +425,8 @@ mod tests {
         assert_eq!(table.paths.len(), 0);
     }
 
-    /// To drop the last reference to an attempt comes back to the table, which must not be locked.
+    /// Dropping the last reference to an attempt comes back to the table: it must not be locked
+    /// then.
     #[test]
     fn attempts_that_are_dropped_while_others_look_at_them_lock_nobody_up() {
         let table = Arc::new(PathTable::default());

@@ -1,4 +1,4 @@
-//! Who holds and who waits.
+//! Participants: the nodes in a lock directory, of holders and of waiters.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,44 +14,45 @@ use crate::revocation;
 use crate::session::Session;
 use crate::wait_queue;
 
-/// Requests of one list or inspection that are under way at a time: enough to keep one connection
-/// busy, few beside the thousand (`globalOutstandingLimit`) from which a server makes all its clients
-/// wait.
+/// How many requests of one list or inspection are in flight at a time. This keeps one connection
+/// busy. It is far below the thousand (`globalOutstandingLimit`) from which a server makes all its
+/// clients wait.
 pub(crate) const REQUESTS_AT_ONCE: usize = 64;
 
-/// A node in a lock directory, as it was when it was read.
+/// A node in a lock directory, at the time when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
     /// Full path of the node.
     pub path: String,
-    /// The sequence in its name, `None` for a node that no lock recipe made.
+    /// The sequence number in its name; `None` for a node that no lock recipe made.
     pub sequence: Option<i32>,
-    /// The data that its maker wrote, opaque unless [`identity`](Self::identity) understands it. In an
-    /// inspection the first 1,000 bytes of it, where no lock recipe made the node.
+    /// The data that its creator wrote; [`identity`](Self::identity) parses records of this
+    /// library. In an inspection, only the first 1,000 bytes if no lock recipe made the node.
     pub data: Vec<u8>,
-    /// The session that it goes with, 0 if it is not ephemeral.
+    /// The session that owns it; 0 if it is not ephemeral.
     pub session_id: i64,
-    /// When it was made, by the ensemble's clock.
+    /// When it was created, by the ensemble's clock.
     pub created_at: SystemTime,
 }
 
 impl Participant {
-    /// Host, process and application, where the node carries a record of this library.
+    /// Returns host, process and application if the node has a record of this library.
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         Identity::parse(&self.data)
     }
 
-    /// Asks whoever holds this node, or waits with it, to give the lock up; `false` if it is gone.
+    /// Requests that the contender with this node gives the lock up; `false` if the node is gone.
     ///
-    /// The request replaces the data of the node. It reaches holders that listen:
-    /// [`LockGuard::revocation_requested`](crate::LockGuard::revocation_requested) here, a
-    /// `RevocationListener` in Curator, whose `Revoker.attemptRevoke` this is.
+    /// The request replaces the data of the node. It reaches holders that listen: with
+    /// [`LockGuard::revocation_requested`](crate::LockGuard::revocation_requested) here, with a
+    /// `RevocationListener` in Curator. Curator's word for this call is `Revoker.attemptRevoke`.
     ///
     /// # Errors
-    /// [`RevokeError::SessionClosed`]; [`RevokeError::Failed`] where the ensemble refuses;
-    /// [`RevokeError::Unknown`] where it does not answer within the session's connect timeout.
+    /// - [`RevokeError::SessionClosed`] if the session was closed or has ended.
+    /// - [`RevokeError::Failed`] if the ensemble refuses.
+    /// - [`RevokeError::Unknown`] if it does not answer within the session's connect timeout.
     ///
     /// # Cancel safety
     /// The request may or may not have been made when the future is dropped.
@@ -59,14 +60,14 @@ impl Participant {
         revocation::request(session, &self.path).await
     }
 
-    /// Whether somebody has asked the holder to let go, as Curator's `Revoker` does: that replaces
-    /// the data, so that nothing is known of who made the node.
+    /// Whether the holder was requested to give the lock up, as by Curator's `Revoker`. The request
+    /// has replaced the data, so the creator of the node is unknown.
     #[must_use]
     pub fn revocation_requested(&self) -> bool {
         revocation::is_request(&self.data)
     }
 
-    /// A node as it was read.
+    /// A participant from a node that was read.
     pub(crate) fn new(path: String, data: Vec<u8>, stat: &NodeStat) -> Self {
         Self {
             sequence: node_name::sequence(node_name::last_part(&path)),
@@ -79,8 +80,8 @@ impl Participant {
 }
 
 impl LockInternals {
-    /// The nodes of this kind in the lock directory, in the order in which they are admitted, and
-    /// strangers among those of a mutex; empty where the directory does not exist.
+    /// Lists the nodes of this kind in the order of admission; empty if the directory does not
+    /// exist. For a mutex, the list contains strangers too.
     ///
     /// # Errors
     /// As [`Session::read`](crate::Session::read).
@@ -105,7 +106,7 @@ impl LockInternals {
             });
             let mut reads = reads.buffered(REQUESTS_AT_ONCE);
             while let Some(participant) = reads.try_next().await? {
-                // One that has left between the two requests is no participant any more.
+                // A node that was deleted between list and read is not a participant any more.
                 participants.extend(participant);
             }
             Ok(participants)

@@ -1,4 +1,4 @@
-//! Lock paths: what is refused before any I/O, and how a key becomes one path part.
+//! Lock paths: which are refused before any I/O, and how a key becomes one path part.
 
 use std::fmt::Write as _;
 
@@ -63,11 +63,11 @@ fn is_refused(c: char) -> bool {
     )
 }
 
-/// Turns any string into one legal path part, different strings into different parts.
+/// Turns any string into one legal path part, and different strings into different parts.
 ///
-/// ASCII letters, digits, `-`, `_` and characters beyond ASCII stay as they are where ZooKeeper
-/// allows them; everything else becomes `%` and two hex digits for each UTF-8 byte, as in URLs. The
-/// empty string becomes `%`, which nothing else does.
+/// ASCII letters, digits, `-`, `_` and characters beyond ASCII stay unchanged if ZooKeeper allows
+/// them. Everything else becomes `%` and two hex digits for each UTF-8 byte, as in URLs. The empty
+/// string becomes `%`, which no other string does.
 ///
 /// # Examples
 /// ```
@@ -97,7 +97,7 @@ pub fn escape_key(key: &str) -> String {
     part
 }
 
-/// Gives back the key that [`escape_key`] turned into `part`, `None` where it made no such part.
+/// Returns the key that [`escape_key`] turns into `part`, `None` if there is none.
 #[must_use]
 pub fn unescape_key(part: &str) -> Option<String> {
     if part == "%" {

@@ -1,7 +1,7 @@
-//! How threads interleave: the shipped code on shuttle's locks and atomics, in orders by chance with
-//! few preemptions, which find most races soon.
+//! How threads interleave: runs the shipped code on shuttle's mutexes and atomics, in random
+//! orders. The orders have few preemptions, which find most races soon.
 //!
-//! What tokio and `DashMap` lock by themselves counts as one step here.
+//! Each operation that tokio or `DashMap` locks by itself counts as one step here.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,13 +27,13 @@ use crate::owner::{Key, Owner, Present};
 use crate::requests::Target;
 use crate::scripted::{Scripted, Sessions, Stage, T};
 
-/// Orders of each race, and way to choose them.
+/// Orders for each race and each way to choose them.
 const ORDERS: usize = 500;
-/// Preemptions in an order, and one more.
+/// Most preemptions in an order, plus one.
 const DEPTH_MAX: usize = 3;
 
-/// With every number of preemptions: where a race has hardly more steps, the highest is all of them,
-/// and no thread would ever get on undisturbed.
+/// Tries every number of preemptions. If a race has hardly more steps than the highest number,
+/// every step is preempted then, and no thread would ever run undisturbed.
 fn explore(race: impl Fn(&Runtime) + Send + Sync + 'static) {
     let race = Arc::new(race);
     for depth in 1..=DEPTH_MAX {
@@ -76,7 +76,7 @@ fn key() -> Key {
     }
 }
 
-/// Where a node is handed on, a reader of the old holder would be beside another one's writer.
+/// If both happened, a reader of the old holder would hold next to another holder's writer.
 #[test]
 fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
     explore(|runtime| {
@@ -96,7 +96,7 @@ fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
     });
 }
 
-/// Both end with the same hold, or the last guard has given up the lease.
+/// Either both have the same hold, or the last guard has given up the lease.
 #[test]
 fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
     explore(|runtime| {
@@ -132,8 +132,8 @@ fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
     });
 }
 
-/// A contender that takes the keeper for awake, and a keeper that sees no contender, would leave the
-/// session without heartbeats.
+/// If a contender took the keeper for awake while the keeper saw no contender, the session would be
+/// without heartbeats.
 #[test]
 fn contender_is_seen_by_the_keeper_or_wakes_it() {
     explore(|_| {
@@ -177,7 +177,7 @@ fn turn_goes_on_where_its_next_contender_gives_up() {
         let gives_up = thread::spawn(move || drop(waiter));
         drop(turn);
         gives_up.join().unwrap();
-        // It is free.
+        // The turn is free.
         drop(queue.take_for_test());
     });
 }
@@ -198,7 +198,7 @@ fn turn_of_a_lease_that_is_lost_meanwhile_goes_on() {
     });
 }
 
-/// It would be measured as held until it is released, and the loss be counted nowhere.
+/// Otherwise it would be measured as held until its release, and the loss would be counted nowhere.
 #[test]
 fn hold_that_is_lost_as_it_begins_is_over() {
     explore(|runtime| {

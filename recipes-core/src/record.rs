@@ -1,11 +1,11 @@
 //! The data of a lock node: who made it, for people and tools.
 //!
-//! One line, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000
+//! A record is one line, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000
 //! owner=8c1f60e2a95b7d34-17 purpose=nightly%20export`: format and version, then fields in any
-//! order, values escaped as keys are. Readers skip fields that they do not know; `owner` and
-//! `purpose` may be missing. `since` is the wall clock of the process that made the node, in
-//! milliseconds since the Unix epoch. Data of others (Curator writes an address, empty, or gzip;
-//! a revocation request writes `__REVOKE__`) is not this format and is left as it is.
+//! order, with values escaped as keys are. Readers skip unknown fields; `owner` and `purpose` may
+//! be missing. `since` is the wall clock of the process that made the node, in milliseconds since
+//! the Unix epoch. Data of other programs is not in this format and stays as it is: Curator writes
+//! an address, nothing, or gzip, and a revocation request writes `__REVOKE__`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,19 +17,19 @@ use crate::path::{escape_key, unescape_key};
 
 const FORMAT: &str = "recipes/1";
 
-/// What Curator writes into a node to ask its holder to let go; data that starts so would be taken
-/// for a request.
+/// What Curator writes into a node to request that its holder gives the lock up. Equal data would
+/// be taken for a request.
 pub(crate) const REVOKE: &[u8] = b"__REVOKE__";
 
-/// The most that fits into a request beside path and ACL: servers refuse packets of 1 MiB
+/// The most that fits into a request together with path and ACL. Servers refuse packets of 1 MiB
 /// (`jute.maxbuffer`) by closing the connection, which a client cannot tell from a lost one.
 const IDENTITY_BYTES_MAX: usize = 1_000_000;
 
-/// A purpose is read in lists and in every contender's listing of a long queue; a longer text has
-/// its place elsewhere.
+/// A purpose appears in lists and in every contender's listing of a long queue. A longer text
+/// belongs elsewhere.
 const PURPOSE_BYTES_MAX: usize = 256;
 
-/// Who contends, as it stands in the data of a lock node.
+/// A contender, as recorded in the data of its lock node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
@@ -39,17 +39,17 @@ pub struct Identity {
     pub pid: u32,
     /// Name of the application.
     pub application: String,
-    /// Kind of the lock that the node stands for; `None` where the word is not known here.
+    /// Kind of the lock that the node stands for; `None` if the record has no kind known here.
     pub kind: Option<LockKind>,
     /// When the node was made, by the clock of its maker.
     pub since: SystemTime,
-    /// Who re-enters: the [`Owner::id`](crate::Owner::id) that the lock was asked for with, or, where
-    /// none was named, an id of the task that asked, `{process}-task{number}`.
+    /// The logical thread that re-enters: the [`Owner::id`](crate::Owner::id) that the lock was
+    /// requested with. If none was named, an id of the requesting task, `{process}-task{number}`.
     ///
-    /// `None` in nodes that several owners take in turn
-    /// ([`local_handoffs`](crate::LockOptions::local_handoffs)) and of older versions.
+    /// `None` in nodes that several owners use in turn
+    /// ([`local_handoffs`](crate::LockOptions::local_handoffs)) and in nodes of older versions.
     pub owner: Option<String>,
-    /// What the lock is held for, as [`LockOptions::purpose`](crate::LockOptions::purpose) says.
+    /// What the lock is held for, as set by [`LockOptions::purpose`](crate::LockOptions::purpose).
     pub purpose: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl NodeData {
     /// The record of an application on this host.
     pub(crate) fn of(application: &str) -> Self {
         Self::Record {
-            // Once: it is a file, and a node is made in every acquire.
+            // Read once, because it is a file, and every acquire makes a node.
             host: host_name(),
             application: application.to_owned(),
         }
@@ -93,7 +93,7 @@ impl NodeData {
         Ok(Self::Custom(bytes))
     }
 
-    /// The bytes for a node made now, by and for whom.
+    /// The bytes for a node made now, for this owner and purpose.
     #[expect(
         clippy::disallowed_methods,
         reason = "the record says when, to people; nothing is decided by it"
@@ -131,7 +131,7 @@ pub(crate) fn purpose(text: String) -> Result<String, ConfigError> {
 }
 
 impl Identity {
-    /// Reads the data of a lock node, `None` where it is not such a record.
+    /// Reads the data of a lock node, `None` if it is not such a record.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(data).ok()?.split(' ');
@@ -165,7 +165,7 @@ impl Identity {
     }
 }
 
-/// The form that stands in the node.
+/// The form in which the node stores it.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{FORMAT}")?;

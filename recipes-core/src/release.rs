@@ -1,4 +1,4 @@
-//! The end of leases: one alone, or several together.
+//! Releases leases: one alone, or several together.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::cleanup::{Deleted, Deletion, delete_together};
 use crate::error::{LostError, ReleaseError};
 use crate::lease::Lease;
 
-/// Deletes the nodes and says whether the locks were held until then; the first error counts.
+/// Deletes the nodes. Returns the first error, also if a lock was lost before.
 ///
-/// Several of one session go in one transaction, one by one where that is refused.
+/// Several nodes of one epoch are deleted in one transaction, or one by one if that is refused.
 pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     let mut releases = Vec::with_capacity(leases.len());
     for lease in leases {
@@ -22,13 +22,14 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     let released = releases.into_iter().map(|(lease, held, mut deletion)| {
         let deadline = lease.epoch().deadline();
         match together {
-            // One that is gone would have its whole group refused.
+            // Only a held node shares a batch: the ensemble would refuse all of it if a node were
+            // gone.
             Together::No if is_alone && held.is_ok() => deletion.share(lease.epoch()),
             Together::No => deletion.send(lease.epoch()),
             Together::Done | Together::Unknown => {}
         }
         async move {
-            // A lost lease has nothing to wait for: the deletion goes on by itself.
+            // The release of a lost lease waits for nothing: its deletion continues by itself.
             held?;
             let deleted = match together {
                 Together::Done => Some(Deleted::ByUs),
@@ -42,7 +43,7 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     join_all(released).await.into_iter().collect()
 }
 
-/// Whether several nodes were deleted in one transaction.
+/// The outcome of deleting several nodes in one transaction.
 #[derive(Clone, Copy)]
 enum Together {
     Done,

@@ -30,9 +30,9 @@ use crate::vacancy::Watched;
 pub(crate) struct Target {
     pub(crate) lock: Arc<LockPath>,
     pub(crate) kind: LockKind,
-    /// The writer that a reader of the same owner goes beside.
+    /// The writer that a reader of the same owner goes next to.
     pub(crate) beside: Option<Arc<LeaseState>>,
-    /// Who asks, where the node is nobody else's: its record says so.
+    /// The owner, for the node's record. `None` if several owners share the node.
     pub(crate) owner: Option<Contending>,
 }
 
@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// What to create, and what must exist for that.
+    /// The node to create, and a check that must hold for it, if any.
     pub(crate) fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
         let Some(writer) = &self.beside else {
             let name = node_name::requested(uuid, self.kind);
@@ -78,7 +78,7 @@ pub(crate) struct Refused {
     pub(crate) source: NodesError,
 }
 
-/// Says which step of which lock an error belongs to.
+/// Attributes an error to a step and a lock.
 fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
     let path = Arc::clone(&lock.path);
     move |source| {
@@ -87,7 +87,7 @@ fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
     }
 }
 
-/// A member and the uuid of the create that is under way for it.
+/// A member and the uuid of its create, which is in flight or of unknown outcome.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) member: usize,
@@ -100,12 +100,12 @@ impl Ask<'_> {
         self.target.place() == Place::Tail
     }
 
-    /// Whether a listing has to tell who is ahead of the node.
+    /// Whether a listing is needed to find the nodes ahead.
     fn needs_listing(&self) -> bool {
         self.queues() && !lock(&self.target.lock.vacancy).is_expected()
     }
 
-    /// Watches the directory, where that may spare the next ones a listing.
+    /// Watches the directory if that may save later acquires a listing.
     fn watch<'n>(&self, nodes: &'n dyn Nodes) -> Option<impl Future<Output = ()> + Send + use<'n>> {
         let known = Arc::clone(&self.target.lock);
         if !self.queues() || !lock(&known.vacancy).wants_watch() {
@@ -122,7 +122,7 @@ impl Ask<'_> {
         })
     }
 
-    /// Decides by the number of the node whether all that was made before it is gone.
+    /// Whether everything created before this node is gone, judged by its sequence number.
     fn judge(&self, name: &str) -> bool {
         let sequence = node_name::sequence(name).filter(|_| self.queues());
         sequence.is_some_and(|it| lock(&self.target.lock.vacancy).judge(it))
@@ -143,7 +143,7 @@ pub(crate) async fn list(nodes: &dyn Nodes, lock: &LockPath) -> Result<Vec<Strin
     }
 }
 
-/// Creates the nodes, all or none, and lists the directories of those that queue in the same flush.
+/// Creates the nodes, all or none. In the same flush, lists the directories of those that need it.
 pub(crate) async fn enter(
     epoch: &Epoch,
     nodes: &dyn Nodes,
@@ -165,7 +165,7 @@ pub(crate) async fn enter(
         let listings = nodes.list_all(&directories);
         let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
         join_all(watches).await;
-        // One that failed is asked for again, when the node is known.
+        // A failed listing is requested again once the node is known.
         let listings = listings.await.unwrap_or_default();
         let MultiError { index, source } = match created.await {
             Ok(created) => {
@@ -216,7 +216,7 @@ fn entries(
     entries.collect()
 }
 
-/// Makes the directories of these locks and what is missing above them.
+/// Creates the directories of these locks, and missing parents.
 pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Result<Event, Refused> {
     for target in targets {
         make_directory(nodes, target)
@@ -226,7 +226,7 @@ pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Resu
     Ok(Event::ParentsMade)
 }
 
-/// From the directory upwards until one can be created, then down again: parents that exist need
+/// Goes up from the directory until one can be created, then down again. So parents that exist need
 /// not be readable.
 async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesError> {
     let options = &target.lock.session.shared.options;
@@ -248,10 +248,10 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
             }
             Err(NodesError::NoNode) => match directory.rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => missing.push(parent),
-                // Not even the root is there: a chroot that does not exist.
+                // Not even the root exists: the chroot is missing.
                 _ => return Err(NodesError::NoNode),
             },
-            // Whoever may not create here may still use what is here.
+            // A session that may not create here may still use an existing directory.
             Err(NodesError::NoAuth) if exists(nodes, directory).await? => drop(missing.pop()),
             Err(error) => return Err(error),
         }
@@ -262,17 +262,17 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
 async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {
     match persist(|| nodes.read(path)).await {
         Ok(found) => Ok(found.is_some()),
-        // It is there, and not for us to read.
+        // It exists, but we may not read it.
         Err(NodesError::NoAuth) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// Looks for the nodes that creates of unknown outcome may have made.
+/// Searches for the nodes that creates of unknown outcome may have made.
 ///
-/// The server that answers may lag behind the one that took the create, the create may be on its way
-/// yet, and a leader that was deposed shows neither: so something is committed first. Without it the
-/// node would not be found, another would be made, and we would wait for ourselves.
+/// A commit comes first. Otherwise the server that answers may lag behind the one that took the
+/// create, the create may still be in flight, or a deposed leader may answer that knows of neither.
+/// We would then miss the node, create another, and wait for ourselves.
 pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event, Refused> {
     if let Some(first) = asks.first() {
         let lock = &first.target.lock;
@@ -297,7 +297,7 @@ async fn search_one(nodes: &dyn Nodes, lock: &LockPath, uuid: Uuid) -> Result<Ve
     Ok(all)
 }
 
-/// Proves that the session lives, behind an outage.
+/// Proves after an outage that the session is alive.
 pub(crate) async fn prove(nodes: &dyn Nodes, lock: &LockPath) -> Result<Event, Refused> {
     persist(|| commit(nodes, &lock.path))
         .await
@@ -333,7 +333,7 @@ pub(crate) async fn blocker(
     let watched = persist(|| nodes.watch(&path))
         .await
         .map_err(at(lock, Step::Watch))?;
-    // Without the data, which may be large, for as long as it waits.
+    // Drops the data, which may be large, before the wait.
     match watched.map(|(.., watch)| watch) {
         None => Ok(Event::BlockerGone(member, name)),
         Some(watch) => match watch.await {
@@ -344,18 +344,18 @@ pub(crate) async fn blocker(
     }
 }
 
-/// What is known about a node of ours that waits.
+/// What is known about our own node while it waits.
 #[derive(Default)]
 pub(crate) struct OwnNode {
     pub(crate) watch: Option<OwnWatch>,
-    /// Somebody has asked for it already.
+    /// A request to give the lock up has been seen.
     pub(crate) is_revoked: bool,
-    /// Nobody else was in its directory when it was made, or has stayed there.
+    /// The listing after its create showed no other node, or would have.
     pub(crate) was_alone: bool,
 }
 
 impl OwnNode {
-    /// What has happened to it, once.
+    /// Returns the event of its watch, once.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<NodeEvent> {
         match self.watch.as_mut()?.poll(cx) {
             Poll::Ready(event) => {
@@ -371,7 +371,7 @@ impl OwnNode {
     }
 }
 
-/// Looks at a node of ours and sets a watch on it, `None` if it is gone.
+/// Reads our own node and watches it; `None` if it is gone.
 pub(crate) async fn own_watch(
     nodes: &dyn Nodes,
     lock: &LockPath,

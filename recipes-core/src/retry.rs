@@ -1,4 +1,4 @@
-//! How requests without a good answer are tried again.
+//! Retries of requests that have no lasting answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::nodes::{NodesError, Reply};
 
 /// Pause after the first failure: enough that a flapping connection does not spin.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-/// Longest pause: what a waiter may add to the recovery of the ensemble.
+/// Longest pause: what a waiter may add to the recovery time of the ensemble.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Growing pauses between tries.
@@ -31,12 +31,12 @@ impl Backoff {
         let over = Instant::now() + self.pause;
         let mut timer = None;
         poll_fn(|cx| {
-            // Whoever goes on with what somebody else began may be on another runtime, and the
-            // timers of the first may not run any more.
+            // A shared attempt may go on in another runtime than it began in, and the timers of the
+            // first may no longer run.
             let here = Handle::current().id();
             let (_, timer) = match timer.take().filter(|(runtime, _)| *runtime == here) {
                 Some(kept) => timer.insert(kept),
-                // Boxed, as few of the many requests that could be repeated ever are.
+                // Boxed, because few of the many requests that could be repeated ever are.
                 None => timer.insert((here, Box::pin(sleep_until(over)))),
             };
             timer.poll_unpin(cx)
@@ -46,10 +46,10 @@ impl Backoff {
     }
 }
 
-/// Sends a request that can be repeated without harm until it has a lasting answer.
+/// Sends a request that is harmless to repeat until it has a lasting answer.
 ///
-/// Ends when the ensemble answers; a caller that waits for the end of the session beside it drops
-/// it then.
+/// It ends when the ensemble answers. A caller that also waits for the end of the session drops it
+/// then.
 pub(crate) async fn persist<'a, T>(
     mut send: impl FnMut() -> Reply<'a, T>,
 ) -> Result<T, NodesError> {

@@ -1,9 +1,9 @@
-//! Requests to give a lock up, as Curator makes and takes them.
+//! Requests to give a lock up, as Curator makes and accepts them.
 //!
-//! Whoever wants the lock replaces the data of the holder's node by `__REVOKE__` (Curator
-//! `Revoker.attemptRevoke`), and the holder, who watches its own node, is free to act on it (Curator
-//! `InterProcessMutex.makeRevocable`). Differs: Curator discards what it reads when it first sets the
-//! watch, and so never learns of a request from before; here every reading of the own node counts.
+//! A process that wants the lock replaces the data of the holder's node by `__REVOKE__` (Curator
+//! `Revoker.attemptRevoke`). The holder watches its own node and is free to act on the request
+//! (Curator `InterProcessMutex.makeRevocable`). Differs: Curator discards what it reads when it
+//! first sets the watch, so it misses earlier requests. Here every read of the own node counts.
 
 use futures::{FutureExt, TryFutureExt};
 
@@ -13,12 +13,12 @@ use crate::record::REVOKE;
 use crate::retry::persist;
 use crate::session::{Session, Unanswered};
 
-/// Whether the data of a node is a request; anything else, though it begins like one, is none.
+/// Whether the data of a node is a request. Only an exact match is, not data that begins like one.
 pub(crate) fn is_request(data: &[u8]) -> bool {
     data == REVOKE
 }
 
-/// Makes a request; false where there is no such node.
+/// Makes a request; `false` if there is no such node.
 pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, RevokeError> {
     let set = || NodeOp::Set {
         path: path.to_owned(),
@@ -27,7 +27,7 @@ pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, Revok
     };
     let written = session.ask(async |epoch| {
         let nodes = epoch.nodes()?;
-        // To ask twice is to ask once.
+        // A repeated request has no further effect.
         persist(|| nodes.multi(vec![set()]).map_err(|it| it.source).boxed()).await
     });
     let path = || path.to_owned();

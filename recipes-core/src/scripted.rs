@@ -1,5 +1,5 @@
-//! An ensemble whose every answer is given by the test, for what depends on when and over which
-//! connection an answer comes.
+//! An ensemble whose every answer the test gives. It is for behaviour that depends on when, and
+//! over which connection, an answer comes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,7 +34,7 @@ pub(crate) const T: Duration = Duration::from_secs(12);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 
-/// Answers a request; one that is dropped answers never.
+/// Answers a request. If it is dropped, the request is never answered.
 pub(crate) type Answer<T, E = NodesError> = oneshot::Sender<Result<T, E>>;
 
 pub(crate) type Read = Option<(Vec<u8>, NodeStat)>;
@@ -74,9 +74,9 @@ pub(crate) struct Scripted {
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
     asleep: Arc<Mutex<Duration>>,
-    /// How often the client was told of another connection.
+    /// How many times the client was notified of another connection.
     pub(crate) reconnections: Mutex<u32>,
-    /// The machine sleeps for so long while a request is being sent.
+    /// How long the machine sleeps while a request is being sent.
     pub(crate) asleep_while_sending: Mutex<Duration>,
 }
 
@@ -92,12 +92,12 @@ impl Scripted {
         })
     }
 
-    /// The request that was sent first of those that nobody has seen.
+    /// The oldest request that the test has not taken yet.
     pub(crate) fn asked(&self) -> Option<Asked> {
         lock(&self.asked).pop_front()
     }
 
-    /// Everything that nobody has seen, to compare with.
+    /// All requests that the test has not taken yet, to compare with.
     pub(crate) fn log(&self) -> Vec<String> {
         let asked = std::mem::take(&mut *lock(&self.asked));
         asked.iter().map(|it| format!("{it:?}")).collect()
@@ -127,7 +127,7 @@ impl Scripted {
         self.connection.send_replace(connection);
     }
 
-    /// The connection breaks, and there is another.
+    /// Breaks the connection and makes another.
     pub(crate) fn reconnect(&self) {
         self.connection_is(Connection::Disconnected);
         self.connection_is(Connection::Connected);
@@ -155,7 +155,7 @@ impl Scripted {
     }
 }
 
-/// Whether it is the committed kind of heartbeat.
+/// Whether this is the committed kind of heartbeat.
 pub(crate) fn is_beat(operations: &[NodeOp]) -> bool {
     matches!(operations, [NodeOp::Check { path, .. }] if path == "/")
 }
@@ -219,7 +219,7 @@ impl Nodes for Scripted {
     }
 }
 
-/// Opens sessions that there are, the first after a while.
+/// Opens the given sessions one after the other, each after a pause.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     nodes: Mutex<VecDeque<Arc<Scripted>>>,
@@ -272,7 +272,7 @@ pub(crate) struct Stage {
     pub(crate) session: Session,
     pub(crate) epoch: Arc<Epoch>,
     pub(crate) nodes: Arc<Scripted>,
-    /// When the session was asked for.
+    /// When the session was requested.
     pub(crate) start: Instant,
 }
 
@@ -287,7 +287,7 @@ impl Stage {
         Self::on(nodes, backend).await
     }
 
-    /// With the ZooKeeper session that comes next, once that of the stage is over.
+    /// A stage, and the ZooKeeper session that comes once that of the stage is over.
     pub(crate) async fn with_next() -> (Self, Arc<Scripted>) {
         let (nodes, next) = (Scripted::new(Some(T)), Scripted::new(Some(T)));
         let backend = Sessions::in_turn(&nodes, &next);
@@ -339,7 +339,7 @@ impl Stage {
         Lease::new(&self.epoch, lock, made, basis)
     }
 
-    /// The next request, of which there must be one once everybody has had their turn.
+    /// The next request, once every task has run. There must be one.
     pub(crate) async fn asked(&self) -> Asked {
         settle().await;
         self.nodes.asked().unwrap()
@@ -365,14 +365,14 @@ impl Stage {
     }
 }
 
-/// Lets everything happen that waits for nothing.
+/// Lets every task run until it waits for something.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Moves the clock, and lets nobody run who waits for it.
+/// Moves the clock, without running the tasks that wait for it.
 pub(crate) fn jump(time: Duration) {
     let moved = tokio::time::advance(time).now_or_never();
     assert!(moved.is_none(), "the clock moves at the first poll");
@@ -384,7 +384,7 @@ pub(crate) fn node(czxid: i64, data: &[u8]) -> (Vec<u8>, NodeStat) {
     (data.to_vec(), stat)
 }
 
-/// A watch, and whoever tells it what happened.
+/// A watch, and the sender of its event.
 pub(crate) fn node_watch() -> (oneshot::Sender<NodeEvent>, NodeWatch) {
     let (event, heard) = oneshot::channel();
     let watch = async move {

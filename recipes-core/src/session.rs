@@ -23,15 +23,15 @@ use crate::watch_budget::{WatchBudget, WatchPermit};
 
 /// A connection to a ZooKeeper ensemble that locks are taken through.
 ///
-/// Cheap to clone; all clones are one session. When the ensemble expires the ZooKeeper session
-/// behind it, another is opened (the next *epoch*): locks that were held are lost, contenders
-/// queue up again within their deadline.
+/// Cheap to clone; all clones are one session. If the ensemble expires the ZooKeeper session, the
+/// session opens another (the next *epoch*). Locks that were held are then lost, and contenders
+/// queue again within their deadlines.
 ///
 /// # Guarantees
-/// - When the last handle, lock and guard is dropped, the ZooKeeper session is closed and every
-///   node of it removed. [`close`](Self::close) before `main` ends, since a runtime that is shut
-///   down first leaves them until the session times out.
-/// - Once the runtime that opened it is gone every call fails as after a close, and none hangs.
+/// - When the last handle, lock and guard are dropped, the ZooKeeper session is closed and all its
+///   nodes are removed. Call [`close`](Self::close) before `main` ends: if the runtime is shut down
+///   first, the nodes stay until the session times out.
+/// - Once the runtime that opened the session is gone, calls fail as after a close. None hangs.
 ///
 /// # Examples
 /// ```no_run
@@ -64,13 +64,13 @@ pub(crate) struct Shared {
 pub(crate) enum Phase {
     /// Opening a ZooKeeper session, the first or another.
     Connecting,
-    /// One is open.
+    /// A ZooKeeper session is open.
     Open(Arc<Epoch>),
-    /// Being closed; only the clean-up goes on.
+    /// Being closed; only the clean-up still runs.
     Closing(Arc<Epoch>),
     /// Closed, by us.
     Closed,
-    /// Over for good; the ensemble would not have another.
+    /// Over for good; no other ZooKeeper session will be opened.
     Ended(NodesError),
 }
 
@@ -83,7 +83,7 @@ impl Phase {
         }
     }
 
-    /// What an acquire is told where no epoch can be had any more.
+    /// The error of an acquire, if no epoch will be available any more.
     fn refusal(&self, path: &str) -> Option<AcquireError> {
         let path = || path.to_owned();
         match self {
@@ -112,13 +112,13 @@ pub enum SessionHealth {
     Connecting,
     /// Open and connected.
     Connected,
-    /// Open and disconnected: guards are suspended and lost if it lasts.
+    /// Open and disconnected. Guards are suspended, and lost if this lasts.
     Disconnected,
     /// Closed, or ended for good: every call fails.
     Closed,
     /// The store's transaction numbers went back, so it has lost data. This session has ended and
-    /// grants nothing more: its fencing tokens would be lower than those that were given before. Make
-    /// sure that what refuses old tokens takes new ones, then open another session.
+    /// grants nothing more, because its fencing tokens would be lower than earlier ones. Make sure
+    /// that resources that refuse old tokens accept new ones, then open another session.
     StoreForgot,
 }
 
@@ -139,13 +139,14 @@ impl Session {
         SessionBuilder::default()
     }
 
-    /// Takes locks through a client that exists already.
+    /// Takes locks through an existing client. Must be called on a tokio runtime.
     ///
-    /// Nobody but the maker of a client can make another like it, so this session has one epoch:
-    /// after expiry every acquire fails with [`AcquireError::SessionEnded`]. Nor does the client tell
-    /// its servers, so `TCP_NODELAY` is not set on its connection, as it is on those of
-    /// [`connect`](Self::connect): an acquire may take two round trips instead of one. Must be
-    /// called on a tokio runtime.
+    /// The session cannot make another client like it, so it has one epoch. After expiry every
+    /// acquire fails with [`AcquireError::SessionEnded`].
+    ///
+    /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
+    /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
+    /// of one.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
         Self::builder().start(Arc::new(ExistingClient::new(client)))
@@ -181,11 +182,12 @@ impl Session {
         }
     }
 
-    /// Leave to watch a lock directory whose path takes so many bytes, if there is some left.
+    /// Reserves `bytes` of the watch budget, for the path of a lock directory. `None` if the budget
+    /// is used up, or if the service made the client.
     pub(crate) fn may_watch(&self, bytes: usize) -> Option<WatchPermit> {
         let shared = &self.shared;
-        // Not where the client is somebody else's: servers of 3.6 to 3.8 take our watch in the place of
-        // a persistent one that it may have there (ZOOKEEPER-4466).
+        // Not if the service made the client: servers of 3.6 to 3.8 replace a persistent watch that
+        // it may have there with ours (ZOOKEEPER-4466).
         let is_ours = shared.backend.reconnects();
         is_ours.then(|| shared.directory_watches.take(bytes))?
     }
@@ -196,7 +198,7 @@ impl Session {
         health(&self.shared.phase)
     }
 
-    /// Follows the health of the session from now on; keeps nothing alive.
+    /// Follows the health of the session from now on. Does not keep the session open.
     #[must_use]
     pub fn watch_health(&self) -> HealthWatcher {
         HealthWatcher {
@@ -205,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Counts the ZooKeeper sessions that were opened: 1 for the first, 0 before it.
+    /// Counts the ZooKeeper sessions that were opened: 1 for the first, 0 while none is open.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.shared
@@ -225,11 +227,11 @@ impl Session {
             .map(|epoch| epoch.session_id)
     }
 
-    /// Reads a node, `None` where it does not exist.
+    /// Reads a node's data and stat; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`QueryError::SessionClosed`]; [`QueryError::Failed`] where the ensemble refuses, or does
-    /// not answer within the session's connect timeout.
+    /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
+    /// if the ensemble refuses, or does not answer within the session's connect timeout.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -241,14 +243,14 @@ impl Session {
         .await
     }
 
-    /// Closes the session: contenders end with [`AcquireError::SessionClosed`], live guards are
-    /// lost, pending clean-ups are finished within the connect timeout, and the ensemble removes
-    /// what is left. Closing again does nothing.
+    /// Closes the session. Contenders end with [`AcquireError::SessionClosed`], and live guards are
+    /// lost. Pending clean-ups are finished within the connect timeout, and the ensemble removes
+    /// the remaining nodes. Closing again does nothing.
     ///
     /// # Cancel safety
-    /// Goes on in the background when dropped.
+    /// The close goes on in the background if the future is dropped.
     pub async fn close(&self) {
-        // The keeper is gone if nobody listens.
+        // Without a receiver the keeper is gone already.
         let _ = self.shared.close.send(true);
         let mut phase = self.shared.phase.clone();
         let is_over = |phase: &Phase| matches!(phase, Phase::Closed | Phase::Ended(_));
@@ -263,14 +265,14 @@ impl Session {
                 Phase::Open(epoch) if !matches!(epoch.link(), Link::Ended(_)) => {
                     return Ok(Arc::clone(epoch));
                 }
-                // An open one that is over: its keeper is about to say what comes next.
+                // An open epoch that is over: its keeper is about to publish the next phase.
                 phase => phase.refusal(path).map_or(Ok(()), Err)?,
             }
             Self::next_phase(&mut phase, path).await?;
         }
     }
 
-    /// Completes when no epoch can be had any more.
+    /// Completes when no epoch will be available any more.
     pub(crate) async fn over(&self, path: &str) -> AcquireError {
         let mut phase = self.shared.phase.clone();
         loop {
@@ -289,7 +291,7 @@ impl Session {
         phase: &mut watch::Receiver<Phase>,
         path: &str,
     ) -> Result<(), AcquireError> {
-        // The keeper is gone with its runtime.
+        // An error means that the keeper is gone with its runtime.
         let closed = |_| AcquireError::SessionClosed {
             path: path.to_owned(),
         };
@@ -380,8 +382,8 @@ pub struct HealthWatcher {
 }
 
 impl HealthWatcher {
-    /// Waits until the health differs from what this watcher saw last; short blips in between may
-    /// be missed. Never completes after [`SessionHealth::Closed`] or [`SessionHealth::StoreForgot`].
+    /// Waits until the health differs from what this watcher saw last. It may miss short blips in
+    /// between. Never completes after [`SessionHealth::Closed`] or [`SessionHealth::StoreForgot`].
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -408,7 +410,7 @@ impl HealthWatcher {
             };
             tokio::select! {
                 biased;
-                // An error means that the session is gone, which `health` tells.
+                // An error means that the session is gone, which `health` reports.
                 _ = self.phase.changed() => {}
                 () = link_changed => {}
             }

@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-/// A number that rises with every grant of a lock, by which a store refuses a late writer.
+/// A number that rises with every conflicting grant of a lock, so that a store can refuse a late
+/// writer.
 ///
 /// It is the transaction id (`czxid`) that created the lock node. Send it with every write to the
-/// store that the lock protects and let the store refuse a token lower than the highest it has
-/// seen: then a holder that was paused beyond its session and does not know it yet cannot do harm.
-/// The store must see the token with the *first* access under the lock, a read too: a late writer
-/// may otherwise get in between the next holder's read and its write.
+/// store that the lock protects, and let that store refuse a token lower than the highest it has
+/// seen. Then a holder that was paused beyond its session, and does not know it yet, can do no
+/// harm. The store must see the token with the *first* access under the lock, even a read.
+/// Otherwise a late writer may get in between the next holder's read and its write.
 ///
 /// # Guarantees
-/// Over conflicting grants of one lock tokens strictly rise, whatever happens to clocks, processes
-/// and the network, also when the lock directory was removed and made again (sequence numbers
-/// restart then, which is why they are no tokens). Tokens of different locks are comparable, since
-/// one ensemble counts all its transactions. They fall only if the ensemble loses its data.
+/// Tokens of conflicting grants of one lock strictly rise, whatever happens to clocks, processes
+/// and the network. That includes a lock directory that was removed and re-created: sequence
+/// numbers restart then, which is why they are no tokens. Tokens of different locks are comparable,
+/// because one ensemble counts all its transactions. They fall only if the ensemble loses its data.
 ///
 /// # Hand-offs within a process
 /// With [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs) several grants in a row
-/// rest on one node: they share the transaction id, and [`handoff`](Self::handoff) counts them. The
-/// token orders by both. A store that must refuse a late write of an *earlier grant in the same
-/// process* (one that was sent, was held up on its way, and arrives after the next grant's) needs
-/// both; for a store that is to refuse other processes, [`as_i64`](Self::as_i64) is enough, and
-/// without local hand-offs it always is.
+/// rest on one node. They share the transaction id, and [`handoff`](Self::handoff) counts them. The
+/// token orders by both. A store needs both to refuse a late write of an *earlier grant in the same
+/// process*: one that was sent, was held up in flight, and arrives after the next grant's. To
+/// refuse other processes, or without local hand-offs, [`as_i64`](Self::as_i64) is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken {
     czxid: i64,
@@ -41,14 +41,14 @@ impl FencingToken {
         Self { handoff, ..self }
     }
 
-    /// The token as a number, for a store that keeps the highest one; the same for all grants that
-    /// rest on one node.
+    /// The token as a number, for a store that keeps the highest one. All grants that rest on one
+    /// node have the same.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.czxid
     }
 
-    /// How often the node had been handed on within its process before this grant; 0 without
+    /// How many times the node had been handed on within its process before this grant; 0 without
     /// [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs).
     #[must_use]
     pub const fn handoff(self) -> u32 {
@@ -56,7 +56,7 @@ impl FencingToken {
     }
 }
 
-/// The number, and behind a point the hand-off where there was one.
+/// The number, followed by a point and the hand-off if there was one.
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.handoff {

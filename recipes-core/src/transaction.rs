@@ -12,7 +12,7 @@ use crate::nodes::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, 
 /// A ZooKeeper transaction bound to a guard, from [`LockGuard::transaction`].
 ///
 /// The ensemble checks that the lock's node exists in the same step in which it carries out the
-/// operations: a holder that lost the lock without knowing it changes nothing.
+/// operations. So a holder that lost the lock without knowing it changes nothing.
 ///
 /// # Examples
 /// ```no_run
@@ -30,15 +30,15 @@ pub struct Transaction<'a> {
     operations: Vec<NodeOp>,
 }
 
-/// What one operation of a [`Transaction`] did.
+/// The result of one operation of a [`Transaction`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransactionResult {
-    /// A node was created; its path.
+    /// A node was created. This is its path.
     Created(String),
     /// A node was deleted.
     Deleted,
-    /// Data was replaced; the new stat.
+    /// Data was replaced. This is the new stat.
     Set(NodeStat),
     /// A version was as expected.
     Checked,
@@ -70,7 +70,7 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Replaces the data of a node that has this version, or any.
+    /// Replaces the data of a node that has this version; `None` accepts any.
     pub fn set(
         mut self,
         path: impl Into<String>,
@@ -86,7 +86,7 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Deletes a node that has this version, or any.
+    /// Deletes a node that has this version; `None` accepts any.
     pub fn delete(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
         self.operations.push(NodeOp::Delete {
             path: path.into(),
@@ -95,7 +95,7 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Requires that a node has this version, or exists.
+    /// Requires that a node has this version; `None` only requires that it exists.
     pub fn check(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
         self.operations.push(NodeOp::Check {
             path: path.into(),
@@ -104,13 +104,12 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Carries out all operations while the lock is held, or none. The guard of a set must be of one
-    /// session.
+    /// Carries out all operations while the lock is held, or none. A set must be of one session.
     ///
     /// # Errors
-    /// As [`TransactionError`] says. Only [`TransactionError::Unknown`] may have changed something,
-    /// then all of it. It ends with the lock: without an answer of the ensemble after half the
-    /// session timeout at the latest.
+    /// See [`TransactionError`]. Only after [`TransactionError::Unknown`] may something have
+    /// changed, and then all of it. The call ends when the lock is lost: without an answer of the
+    /// ensemble, after half the session timeout at the latest.
     ///
     /// # Cancel safety
     /// The transaction may or may not be carried out when the future is dropped.
@@ -140,10 +139,10 @@ impl<'a> Transaction<'a> {
         let committed = tokio::select! {
             biased;
             committed = nodes.multi(guarded) => committed,
-            // It may have been carried out before the lock was lost, or will be refused.
+            // It was carried out before the lock was lost, or it will be refused.
             _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
         };
-        // Without an answer it may still be on its way, and commit when somebody else holds the node.
+        // Without an answer it may be in flight, and commit when the next contender holds the node.
         let is_open = matches!(&committed, Err(error) if error.source.is_unanswered());
         if !is_open {
             leases.iter().for_each(|lease| lease.settled());

@@ -1,12 +1,13 @@
-//! What a session knows about a lock directory that nobody else has used lately.
+//! What a session knows about a lock directory that no other session has used lately.
 //!
-//! A directory counts the nodes that are made in it, whoever makes them, and a sequential node is
-//! named by that count. So where all that was made before our node `n` is gone, and `n` as well, a
-//! node `n + 1` has nobody before it: nothing was made in between. It needs no listing to be granted.
+//! A directory counts the creates in it, of all clients, and the count is the number in a
+//! sequential node's name. Suppose that our node `n` and everything created before it are gone.
+//! Then nothing is ahead of a node `n + 1` of ours, because nothing was created in between. It
+//! needs no listing to be granted.
 //!
-//! The count starts anew in a directory that is deleted and made again. A watch on the directory
-//! that is older than `n` tells: a session hears of what it watches before it is answered anything
-//! that was done behind it.
+//! A directory that is deleted and re-created counts from 0. A watch on the directory that is older
+//! than `n` reports this: a session is notified of what it watches before it is answered anything
+//! that was done later.
 
 use std::fmt;
 
@@ -17,11 +18,11 @@ use tokio::task::unconstrained;
 use crate::nodes::{Connection, NodeStat, NodeWatch};
 use crate::watch_budget::WatchPermit;
 
-/// So many of our nodes must have come one behind the other before the next one does without a
-/// listing. Where that fails, because somebody came in between, it costs a round trip more.
+/// This many of our nodes must have followed each other directly before the next one does without a
+/// listing. A wrong guess, because another client came in between, costs one more round trip.
 const RUN_MIN: u8 = 8;
 
-/// A node of ours that is gone, as is all that was made before it in its directory.
+/// A node of ours that is gone, as is everything created before it in its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sole {
     pub(crate) czxid: i64,
@@ -29,16 +30,16 @@ pub(crate) struct Sole {
 }
 
 /// Our last nodes in a directory, and what follows from them. Pure; `directory` is the `czxid` of
-/// the directory that is watched, if one is.
+/// the watched directory, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Known {
     last: Option<Sole>,
-    /// How many came one behind the other.
+    /// How many nodes in a row followed each other directly.
     run: u8,
 }
 
 impl Known {
-    /// Whether the next node will be alone, as it seems.
+    /// Whether the next node is expected to be alone.
     fn is_expected(&self, directory: Option<i64>) -> bool {
         self.run >= RUN_MIN && self.in_directory(directory).is_some()
     }
@@ -48,8 +49,8 @@ impl Known {
         self.run >= RUN_MIN && directory.is_none()
     }
 
-    /// Whether all that was made before a node is gone, by its number. A guess that fails is not
-    /// repeated soon.
+    /// Whether everything created before a node is gone, judged by its number. After a wrong guess
+    /// the next one has to wait for a new run.
     fn judge(&mut self, directory: Option<i64>, sequence: i32) -> bool {
         let last = self.in_directory(directory);
         let is_alone = last.is_some_and(|it| it.is_followed_by(sequence));
@@ -59,7 +60,7 @@ impl Known {
         is_alone
     }
 
-    /// The last node, if it was in that directory: one that is older was in one of the past.
+    /// The last node, if it was in that directory. An older node was in an earlier one.
     fn in_directory(&self, directory: Option<i64>) -> Option<Sole> {
         self.last
             .filter(|it| directory.is_some_and(|directory| directory < it.czxid))
@@ -78,29 +79,29 @@ impl Known {
 
 impl Sole {
     fn is_followed_by(self, sequence: i32) -> bool {
-        // Servers since 3.6 count no further than to the last number, and give it again and again.
+        // Servers since 3.6 stop counting at the last number, and return it again and again.
         sequence < i32::MAX && self.sequence.checked_add(1) == Some(sequence)
     }
 }
 
-/// What is known of one lock directory.
+/// What a session knows of one lock directory.
 #[derive(Default)]
 pub(crate) struct Vacancy {
     known: Known,
     watched: Option<Watched>,
 }
 
-/// A directory that is the same for as long as nothing is heard.
+/// A directory that is the same one as long as nothing is reported.
 pub(crate) struct Watched {
     czxid: i64,
     watch: NodeWatch,
-    /// That the client sets its watches again on another connection is not relied upon.
+    /// Any change ends the watch: we do not rely on the client to set it again after a reconnect.
     connection: BoxStream<'static, Connection>,
     _budget: WatchPermit,
 }
 
 impl Vacancy {
-    /// Whether the next node will be alone, as it seems: then it needs no listing.
+    /// Whether the next node is expected to be alone: then it needs no listing.
     pub(crate) fn is_expected(&mut self) -> bool {
         let directory = self.directory();
         self.known.is_expected(directory)
@@ -112,7 +113,7 @@ impl Vacancy {
         self.known.wants_watch(directory)
     }
 
-    /// Notes the watch that was wanted, `None` where there is none to be had now.
+    /// Notes the watch that was wanted, `None` if it cannot be had now. That starts a new run.
     pub(crate) fn watch(&mut self, watched: Option<Watched>) {
         if watched.is_none() {
             self.known.run = 0;
@@ -120,22 +121,22 @@ impl Vacancy {
         self.watched = watched;
     }
 
-    /// Whether all that was made before a node of ours is gone, by its number. To be asked behind
-    /// the reply to its create.
+    /// Whether everything created before our new node is gone, judged by its number. Call only
+    /// after its create was answered.
     pub(crate) fn judge(&mut self, sequence: i32) -> bool {
         let directory = self.directory();
         self.known.judge(directory, sequence)
     }
 
-    /// Notes a node that is gone.
+    /// Notes a node of ours that is gone.
     pub(crate) fn left(&mut self, sole: Sole) {
         self.known.left(sole);
     }
 
-    /// The directory that is watched, if nothing was heard since.
+    /// The watched directory, if nothing was reported since.
     fn directory(&mut self) -> Option<i64> {
         let watched = self.watched.as_mut()?;
-        // Also where the task has had its share of the runtime: what has arrived must be seen.
+        // Unconstrained: what has arrived must be seen, even when the task's budget is used up.
         let change = unconstrained(watched.connection.next()).now_or_never();
         let event = unconstrained(&mut watched.watch).now_or_never();
         if change.is_some() || event.is_some() {
@@ -154,7 +155,7 @@ impl fmt::Debug for Vacancy {
 }
 
 impl Watched {
-    /// `connection` is from before the request for the watch.
+    /// `connection` must be subscribed to before the watch is requested.
     pub(crate) fn new(
         (_, stat, watch): (Vec<u8>, NodeStat, NodeWatch),
         connection: BoxStream<'static, Connection>,
@@ -181,7 +182,7 @@ mod tests {
     use crate::nodes::NodeEvent;
     use crate::watch_budget::WatchBudget;
 
-    /// When the directory was made.
+    /// The transaction that created the directory.
     const MADE: i64 = 10;
 
     fn sole(sequence: i32) -> Sole {
@@ -201,13 +202,13 @@ mod tests {
         watched(MADE, future::pending().boxed())
     }
 
-    /// A watch, and what makes it fire.
+    /// A watch, and the sender that makes it fire.
     fn ready() -> (Watched, oneshot::Sender<NodeEvent>) {
         let (fire, fired) = oneshot::channel();
         (watched(MADE, async { fired.await.unwrap() }.boxed()), fire)
     }
 
-    /// Known well enough, with `last` the last node.
+    /// A vacancy that expects the next node to be alone, if watched; `last` is its last node.
     fn known(last: i32, watched: Option<Watched>) -> Vacancy {
         let mut vacancy = Vacancy::default();
         let first = last - i32::from(RUN_MIN);
@@ -257,11 +258,11 @@ mod tests {
 
     #[test]
     fn what_was_in_a_directory_of_the_past_says_nothing() {
-        // The watch is on one that was made when the last node was gone.
+        // The watch is on a directory that was created after the last node was gone.
         let anew = watched(sole(20).czxid + 1, future::pending().boxed());
         let mut vacancy = known(20, Some(anew));
         assert!(!vacancy.is_expected() && !vacancy.judge(21));
-        // What is told late is about the one before.
+        // A node that is reported late was in the previous directory.
         let mut vacancy = known(20, Some(silent()));
         vacancy.left(Sole {
             czxid: MADE - 1,

@@ -4,18 +4,18 @@ use std::cmp::Ordering;
 
 use crate::node_name::LockKind;
 
-/// What a server appends to a name, as long as its counter is not negative.
+/// How many digits a server appends to a name, as long as its counter is not negative.
 const SEQUENCE_DIGITS: usize = 10;
 
-/// A child and what it is ordered by, read from its name once.
+/// A child and its sort key, read from its name once.
 ///
 /// Ordered as Curator's `LockInternalsSorter` does for this kind of lock: by key, as Java strings.
-/// Equal keys are legitimate only for a writer and its own downgraded reader; there Curator keeps
-/// the server's order, we put the writer first, then go by name. Only ranks of one kind of lock may
-/// be compared.
+/// Equal keys are legitimate only for a writer and its own downgraded reader. Curator keeps the
+/// server's order there; we put the writer first, then go by name. Only ranks of one kind of lock
+/// may be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank<'a> {
-    /// The text behind the last marker, the whole name where there is none.
+    /// The text after the last marker, or the whole name if there is none.
     key: &'a str,
     pub(crate) name: &'a str,
 }
@@ -47,9 +47,9 @@ pub(crate) fn is_writer(name: &str) -> bool {
     name.contains(LockKind::Write.marker())
 }
 
-/// Whether a child comes before every contender that joins from now on.
+/// Whether a child sorts ahead of every contender that joins from now on.
 pub(crate) fn precedes_newcomers(kind: LockKind, name: &str) -> bool {
-    // Newcomers' keys start with a digit, and ':' is the character behind '9'.
+    // Newcomers' keys start with a digit, and ':' is the character after '9'.
     compare_as_java(key(kind, name), ":") == Ordering::Less
 }
 
@@ -69,10 +69,10 @@ fn key(kind: LockKind, name: &str) -> &str {
     }
 }
 
-/// The key of a name as Curator and we make it, without a search: behind a dash, a marker of this
-/// kind of lock, and ten digits.
+/// The key of a name as Curator and we make it, found without a search: ten digits after a dash and
+/// a marker of this kind of lock.
 ///
-/// No marker ends in a digit, so that one is the last; and the dash keeps a `__READ__` before it
+/// No marker ends in a digit, so that marker is the last one. The dash keeps a `__READ__` before it
 /// from reaching into a `__WRIT__`.
 fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
     let (rest, sequence) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_basic_plane_are_compared_as_java_does() {
-        // U+1F600 is D83D DE00 in UTF-16, before U+FF5E; in UTF-8 it comes behind.
+        // U+1F600 is D83D DE00 in UTF-16, which sorts before U+FF5E. In UTF-8 it sorts after it.
         assert_eq!(
             sorted(LockKind::Mutex, ["\u{ff5e}", "\u{1f600}"]),
             ["\u{1f600}", "\u{ff5e}"]

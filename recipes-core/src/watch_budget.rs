@@ -1,9 +1,9 @@
-//! How much a session may watch.
+//! Limits how much a session watches.
 //!
-//! After a reconnect the client sets its watches again, and where their paths are longer together than
-//! 128 KiB it fails to, over and over until the session expires (zookeeper-client 0.11.2: the
-//! requests that it splits them into share one number). So what can do without a watch has a
-//! limit, and leaves the rest to those who wait.
+//! After a reconnect the client sets its watches again. If their paths take more than 128 KiB
+//! together, it fails to, again and again until the session expires (zookeeper-client 0.11.2: the
+//! requests that it splits them into share one number). So holders and directories, which can do
+//! without a watch, have limited budgets. The rest is left for waiters, which cannot.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub(crate) struct WatchBudget(Arc<Semaphore>);
 
-/// A part of it, given back when dropped.
+/// A part of a budget, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct WatchPermit(#[expect(dead_code, reason = "dropped")] OwnedSemaphorePermit);
 
 impl WatchBudget {
-    /// For directories, which only spares listings.
+    /// For lock directories, whose watches only save listings.
     pub(crate) fn of_directories() -> Self {
         Self::new(32 * 1024)
     }
 
-    /// For the nodes of holders, which are looked at now and then where they are not watched.
+    /// For the nodes of holders, which are read periodically if they are not watched.
     pub(crate) fn of_holders() -> Self {
         Self::new(48 * 1024)
     }
@@ -32,7 +32,7 @@ impl WatchBudget {
         Self(Arc::new(Semaphore::new(bytes)))
     }
 
-    /// Leave to watch a node whose path takes so many bytes on the server, if so much is left.
+    /// Reserves `bytes`, the length of a node's path on the server. `None` if less is left.
     pub(crate) fn take(&self, bytes: usize) -> Option<WatchPermit> {
         let bytes = u32::try_from(bytes).ok()?;
         let permit = Arc::clone(&self.0).try_acquire_many_owned(bytes).ok()?;

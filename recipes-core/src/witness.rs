@@ -1,4 +1,4 @@
-//! [`Nodes`] that notes what every answer proves.
+//! [`Nodes`] with a record of what every answer proves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,7 +31,7 @@ impl HighestNumber {
     }
 
     fn see_created(&self, created: &Created) {
-        // Servers that do not tell the number show it with the node.
+        // Servers that do not return the number show it when the node is read.
         self.see(created.czxid.unwrap_or_default());
     }
 
@@ -46,7 +46,7 @@ pub(crate) struct Ledger {
     pub(crate) clock: Clock,
     pub(crate) evidence: Mutex<Evidence>,
     pub(crate) highest: Arc<HighestNumber>,
-    /// Told when a lapse was noticed.
+    /// Notified when a lapse is noticed.
     pub(crate) lapsed: Arc<Notify>,
 }
 
@@ -62,8 +62,8 @@ impl Ledger {
 }
 
 /// What the answer to a write proves. A refusal by the tree is committed as well, in its place
-/// among the transactions (`PrepRequestProcessor` makes it an error transaction); one by a server
-/// that did not ask the leader is not.
+/// among the transactions (`PrepRequestProcessor` makes it an error transaction). A refusal by a
+/// server that did not forward the request to the leader is not.
 fn proof_of_write(error: Option<&NodesError>) -> Option<Proof> {
     match error {
         None
@@ -77,8 +77,8 @@ fn proof_of_write(error: Option<&NodesError>) -> Option<Proof> {
     }
 }
 
-/// The operations of one session, with a record of what its answers prove: every request is in it,
-/// whoever sends it.
+/// The operations of one session, with a record of what its answers prove. Every request of the
+/// session goes through it.
 #[derive(Debug)]
 pub(crate) struct Witness {
     nodes: Arc<dyn Nodes>,
@@ -102,7 +102,7 @@ impl Witness {
         E: Send + 'a,
     {
         let ledger = Arc::clone(&self.ledger);
-        // Before it is sent.
+        // Read before the request is sent.
         let sent = ledger.clock.now();
         let noted = send().inspect(move |answer| {
             ledger.note(proof_of_write(answer.as_ref().err().map(&source)), sent);

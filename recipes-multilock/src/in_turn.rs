@@ -1,11 +1,11 @@
-//! Locks that share no session, or nothing that is known: one after the other.
+//! Acquires locks one after the other: locks of several sessions, or of unknown implementations.
 
 use futures::future::join_all;
 use recipes_core::{AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Wait};
 use tokio::time::Instant;
 use tracing::warn;
 
-/// Acquires in the given order; the first that fails ends it, and those before it are released.
+/// Acquires in the given order. The first failure ends it and releases the locks before it.
 pub(crate) async fn acquire(
     locks: &[Box<dyn DistributedLock>],
     owner: Option<Owner>,
@@ -36,14 +36,14 @@ pub(crate) async fn acquire(
     Ok(LockGuard::join(held))
 }
 
-/// Releases the last one first, all at once.
+/// Releases all at the same time. The last lock is the first whose release is sent.
 async fn roll_back(held: Vec<LockGuard>) -> Vec<ReleaseError> {
     let releases = held.into_iter().rev().map(LockGuard::release);
     let released = join_all(releases).await;
     released.into_iter().filter_map(Result::err).collect()
 }
 
-/// The member was given what was left of the time; the caller knows of all of it.
+/// The member got only the time that was left, so the error gets the timeout of the whole set.
 fn of_the_whole(error: AcquireError, wait: Wait) -> AcquireError {
     match (error, wait) {
         (AcquireError::TimedOut { path, .. }, Wait::AtMost(waited)) => {

@@ -1,4 +1,4 @@
-//! The set and its guard.
+//! The multi-lock and its guard.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +16,17 @@ use crate::member::Member;
 
 /// Several locks that are held together or not at all.
 ///
-/// A cheap handle. Members may mix mutexes, readers and writers of one session, each path once.
-/// Whatever fails, nothing stays held: a refused or lost member, a time-out, a dropped future.
+/// A cheap handle. Members may mix mutexes, readers and writers of one session, with each path
+/// once. However an acquire fails, nothing stays held: after a refused or lost member, a timeout,
+/// or a dropped future.
 ///
 /// # Guarantees
-/// - While it waits for a member, it holds only those before it in the order of their paths, and
-///   has no node behind it, but for what its owner held before. So sets of owners who hold nothing,
-///   and others who take locks in the order of their paths, never wait for each other in a circle.
-/// - Uncontended it costs one transaction and the listings in the same flush, and one transaction to
-///   release.
+/// - While the set waits for a member, it holds only those before it in the order of their paths,
+///   and has no node in any later one, except for what its owner held before. So sets of owners who
+///   hold nothing, and contenders that take single locks in the order of their paths, never wait
+///   for each other in a circle.
+/// - An uncontended acquire costs one transaction, with the listings in the same flush; a release
+///   costs one transaction.
 ///
 /// # Examples
 /// ```
@@ -43,8 +45,8 @@ use crate::member::Member;
 /// # }
 /// ```
 ///
-/// Curator `InterProcessMultiLock`; differs: one deadline for the whole set, no order to keep in
-/// mind, the first error ends it and is kept.
+/// Curator `InterProcessMultiLock`; differs: one timeout for the whole set, no order for the caller
+/// to keep, and the first error ends the acquire and is returned.
 #[doc(alias = "InterProcessMultiLock")]
 #[derive(Clone, Debug)]
 pub struct MultiLock {
@@ -54,7 +56,7 @@ pub struct MultiLock {
 
 #[derive(Clone)]
 enum Locks {
-    /// Of one session: acquired by the one driver.
+    /// Locks of one session, which the driver acquires as one attempt.
     Together {
         in_order: Arc<[LockInternals]>,
         as_given: Arc<[LockInternals]>,
@@ -78,12 +80,11 @@ impl fmt::Debug for Locks {
 }
 
 impl MultiLock {
-    /// Makes the set of these locks, which are waited for in the order of their paths; sends
-    /// nothing.
+    /// Makes the set of these locks. It waits for them in the order of their paths. Sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] for a path that is there twice, in
-    /// whatever kind; otherwise as the locks themselves.
+    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path is there twice, in the
+    /// same or in different kinds; otherwise the errors of the single locks.
     pub fn new(
         session: &Session,
         members: impl IntoIterator<Item = Member>,
@@ -101,10 +102,11 @@ impl MultiLock {
         Ok(Self { locks, name })
     }
 
-    /// Waits for the members in the order in which they were given, for fleets that have agreed
-    /// on another order than that of the paths.
+    /// Waits for the members in the order in which they were given. This is for fleets that have
+    /// agreed on another order than that of the paths.
     ///
-    /// All who lock several of these paths must keep to it; otherwise they can wait for each other.
+    /// All contenders that take several of these locks must keep to that order. Otherwise they can
+    /// wait for each other.
     #[must_use]
     pub fn in_given_order(self) -> Self {
         match self.locks {
@@ -119,14 +121,15 @@ impl MultiLock {
         }
     }
 
-    /// Makes a set of any locks, of several sessions too, that are acquired one after the other in
-    /// this order; sends nothing.
+    /// Makes a set of any locks, even of several sessions. They are acquired one after the other in
+    /// this order. Sends nothing.
     ///
-    /// The first that fails ends it: those before it are released in reverse order. All who lock
-    /// several of these must keep to the order; otherwise they can wait for each other.
+    /// The first failure ends an acquire, and the locks acquired before are released in reverse
+    /// order. All contenders that take several of these locks must keep to the order. Otherwise
+    /// they can wait for each other.
     ///
     /// # Errors
-    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] for a path of one session that is
+    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path of one session is
     /// there twice.
     pub fn from_locks(locks: Vec<Box<dyn DistributedLock>>) -> Result<Self, ConfigError> {
         let internals: Vec<_> = locks.iter().flat_map(|lock| lock.internals()).collect();
@@ -136,12 +139,12 @@ impl MultiLock {
         Ok(Self { locks, name })
     }
 
-    /// Acquires all, waiting as long as it takes.
+    /// Acquires all members, and waits as long as it takes.
     ///
-    /// What the owner holds already is re-entered.
+    /// Members that the owner holds already are re-entered.
     ///
     /// # Errors
-    /// [`AcquireError`], where waiting on cannot succeed. Nothing stays held or queued.
+    /// [`AcquireError`], if waiting on cannot succeed. Nothing stays held or queued.
     ///
     /// # Cancel safety
     /// Dropping the future releases what was acquired and gives up the places in the queues.
@@ -161,7 +164,7 @@ impl MultiLock {
         self.acquire_by(Some(owner), Wait::Forever).await
     }
 
-    /// Acquires all within a time, which covers all members and steps.
+    /// Acquires all within a timeout, which covers all members and steps.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`], and as [`acquire`](Self::acquire).
@@ -172,7 +175,7 @@ impl MultiLock {
         self.acquire_by(None, Wait::AtMost(timeout)).await
     }
 
-    /// Acquires all for an owner within a time, as [`acquire_timeout`](Self::acquire_timeout).
+    /// Acquires all for an owner within a timeout, as [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Errors
     /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_as`](Self::acquire_as).
@@ -187,7 +190,8 @@ impl MultiLock {
         self.acquire_by(Some(owner), Wait::AtMost(timeout)).await
     }
 
-    /// Acquires all if no member is held or awaited by others in a way that conflicts, else `None`.
+    /// Acquires all if no member has a conflicting contender in its queue, otherwise returns
+    /// `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); [`AcquireError::TimedOut`] if the ensemble does not answer
@@ -199,7 +203,7 @@ impl MultiLock {
         self.try_acquire_by(None).await
     }
 
-    /// Acquires all for an owner without waiting for others, as [`try_acquire`](Self::try_acquire).
+    /// Acquires all for an owner without waiting, as [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire) and [`acquire_as`](Self::acquire_as).
@@ -210,7 +214,7 @@ impl MultiLock {
         self.try_acquire_by(Some(owner)).await
     }
 
-    /// Tells whether an owner of this process holds each member through its session.
+    /// Whether an owner of this process holds each member through its session.
     #[doc(alias = "isAcquiredInThisProcess")]
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
@@ -267,8 +271,8 @@ recipes_core::lock_guard! {
     /// Proof that all members of a [`MultiLock`](crate::MultiLock) are held.
     ///
     /// The set is lost as soon as one member is: [`lost`](LockGuard::lost) names it, and
-    /// [`members`](LockGuard::members) tells path, token and state of each. Everything that guards
-    /// of all locks can do comes by dereference to [`LockGuard`]; a
-    /// [`transaction`](LockGuard::transaction) commits only while all are held.
+    /// [`members`](LockGuard::members) lists path, token and state of each. The guard dereferences
+    /// to [`LockGuard`], which has the methods of all guards. A
+    /// [`transaction`](LockGuard::transaction) commits only while all members are held.
     pub struct MultiGuard
 }

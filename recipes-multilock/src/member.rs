@@ -1,4 +1,4 @@
-//! What a set is made of.
+//! The members of a set.
 
 use recipes_core::{ConfigError, LockInternals, LockKind, LockOptions, Session};
 
@@ -12,17 +12,17 @@ pub struct Member {
 }
 
 impl Member {
-    /// The mutex of a path.
+    /// Returns the mutex of a path.
     pub fn mutex(path: impl Into<String>) -> Self {
         Self::new(path.into(), LockKind::Mutex)
     }
 
-    /// The read/write lock of a path, for reading.
+    /// Returns the read/write lock of a path, held for reading.
     pub fn read(path: impl Into<String>) -> Self {
         Self::new(path.into(), LockKind::Read)
     }
 
-    /// The read/write lock of a path, for writing.
+    /// Returns the read/write lock of a path, held for writing.
     pub fn write(path: impl Into<String>) -> Self {
         Self::new(path.into(), LockKind::Write)
     }

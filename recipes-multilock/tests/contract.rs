@@ -1,4 +1,4 @@
-//! Sets keep the contract of all locks, whichever way they are acquired.
+//! Multi-locks fulfil the contract of all locks, whichever way they acquire their members.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -11,22 +11,23 @@ use recipes_core::{
 
 use crate::guard::MutexGuard;
 
-/// A reentrant mutex over all processes that use its path, Java services with Curator among them.
+/// A reentrant mutex over all processes that use its path, including Java services with Curator.
 ///
 /// A cheap handle: clones, and other handles on the same path of the same session, are the same
-/// lock. Who re-enters is the [`Owner`]: inside [`Owner::scope`] every acquire belongs to that
-/// owner and re-enters what it holds; outside, every acquire excludes every other, in the same task
-/// too.
+/// lock. An [`Owner`] re-enters it: every acquire inside [`Owner::scope`] belongs to that owner and
+/// re-enters what the owner holds. Outside of it, every acquire excludes every other, even in the
+/// same task.
 ///
-/// A guard that is not kept releases on the spot: `let _ = mutex.acquire().await?` and
-/// `if mutex.try_acquire().await?.is_some()` protect nothing. Name the guard.
+/// A guard that is not kept releases on the spot: `let _ = mutex.acquire().await?` and `if
+/// mutex.try_acquire().await?.is_some()` protect nothing. Name the guard.
 ///
 /// # Guarantees
-/// - One holder at a time, and the holder learns of a lost lock before another gets it, while
-///   clocks run at sane rates and processes are not paused. Where they may be, use
-///   [`MutexGuard::fencing_token`] or [`LockGuard::transaction`], which hold always.
+/// - There is one holder at a time, and the holder learns of a lost lock before another contender
+///   gets it. This holds while clocks run at sane rates and processes are not paused. If they may
+///   be, use [`MutexGuard::fencing_token`] or [`LockGuard::transaction`], which always hold.
 /// - First come, first served over all processes.
-/// - A release wakes the next contender, and the one behind it to prepare. A crashed process frees its locks by its session timeout.
+/// - A release wakes the next contender, and the one after it, so that it can prepare. The locks of
+///   a crashed process are free within its session timeout.
 ///
 /// # Examples
 /// ```
@@ -42,14 +43,15 @@ use crate::guard::MutexGuard;
 /// # }
 /// ```
 ///
-/// Curator `InterProcessMutex`; differs: no thread ownership, loss is told, tokens.
+/// Curator `InterProcessMutex`; differs: no thread ownership, holders are notified of a loss,
+/// tokens.
 #[derive(Clone, Debug)]
 pub struct InterProcessMutex {
     lock: LockInternals,
 }
 
 impl InterProcessMutex {
-    /// Makes the mutex of a path, `/` and names below; sends nothing.
+    /// Makes the mutex of an absolute path such as `/locks/orders`; sends nothing.
     ///
     /// # Errors
     /// [`ConfigError::InvalidPath`] names what is wrong with the path.
@@ -77,14 +79,14 @@ impl InterProcessMutex {
         self.lock.path()
     }
 
-    /// Acquires, waiting as long as it takes: through lost connections, and through the end of the
-    /// ZooKeeper session by queueing up again in the next.
+    /// Acquires, and waits as long as it takes: through lost connections, and through the end of
+    /// the ZooKeeper session, by queueing up again in the next one.
     ///
     /// # Errors
-    /// [`AcquireError`], where waiting on cannot succeed. Nothing of ours stays in the queue.
+    /// [`AcquireError`], if waiting on cannot succeed. No node of the attempt stays in the queue.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the place in the queue; the node is deleted in the background.
+    /// Dropping the future gives up the place in the queue. The node is deleted in the background.
     pub async fn acquire(&self) -> Result<MutexGuard, AcquireError> {
         self.acquire_by(None, Wait::Forever).await
     }
@@ -101,10 +103,10 @@ impl InterProcessMutex {
         self.acquire_by(Some(owner), Wait::Forever).await
     }
 
-    /// Acquires within a time, which covers all steps; [`Duration::MAX`] waits for ever.
+    /// Acquires within a timeout, which covers all steps; [`Duration::MAX`] waits for ever.
     ///
-    /// [`Duration::ZERO`] takes a free lock, asking the ensemble for at most the session's connect
-    /// timeout, and writes nothing where it is busy.
+    /// [`Duration::ZERO`] takes a free lock. It waits at most the session's connect timeout for the
+    /// ensemble's answers, and writes nothing if the lock is busy.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`], and as [`acquire`](Self::acquire).
@@ -115,7 +117,7 @@ impl InterProcessMutex {
         self.acquire_by(None, Wait::AtMost(timeout)).await
     }
 
-    /// Acquires for an owner within a time, as [`acquire_timeout`](Self::acquire_timeout).
+    /// Acquires for an owner within a timeout, as [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Errors
     /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_as`](Self::acquire_as).
@@ -130,7 +132,7 @@ impl InterProcessMutex {
         self.acquire_by(Some(owner), Wait::AtMost(timeout)).await
     }
 
-    /// Acquires if nobody else is in the queue, `None` if somebody is.
+    /// Acquires if no other contender is in the queue, otherwise returns `None`.
     ///
     /// A busy lock costs one read and no write.
     ///
@@ -144,7 +146,8 @@ impl InterProcessMutex {
         self.try_acquire_by(None).await
     }
 
-    /// Acquires for an owner if nobody else is in the queue, as [`try_acquire`](Self::try_acquire).
+    /// Acquires for an owner if no other contender is in the queue, as
+    /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire) and [`acquire_as`](Self::acquire_as).
@@ -155,20 +158,20 @@ impl InterProcessMutex {
         self.try_acquire_by(Some(owner)).await
     }
 
-    /// Tells whether an owner of this process holds the lock through this session.
+    /// Whether an owner of this process holds the lock through this session.
     #[doc(alias = "isAcquiredInThisProcess")]
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
         self.lock.is_acquired_in_this_process()
     }
 
-    /// Lists who holds (first) and who waits, in the order of admission, over all processes.
+    /// Lists the holder and the waiters, in the order of admission, over all processes.
     ///
     /// # Errors
     /// [`QueryError`]; nothing is changed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
     pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.lock.participants().await

@@ -1,4 +1,4 @@
-//! The mutex keeps the contract of all locks.
+//! The mutex fulfils the contract of all locks.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

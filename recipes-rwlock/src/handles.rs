@@ -13,7 +13,7 @@ macro_rules! half {
         }
 
         impl $name {
-            /// Tells whether an owner of this process holds this half through this session.
+            /// Whether an owner of this process holds this half through this session.
             #[doc(alias = "isAcquiredInThisProcess")]
             #[must_use]
             pub fn is_acquired_in_this_process(&self) -> bool {
@@ -42,13 +42,13 @@ macro_rules! half {
 }
 
 half! {
-    /// The half of an [`InterProcessReadWriteLock`](crate::InterProcessReadWriteLock) that readers
-    /// share.
+    /// The half of an [`InterProcessReadWriteLock`](crate::InterProcessReadWriteLock) that several
+    /// readers may hold.
     ReadLock
 }
 
 half! {
     /// The half of an [`InterProcessReadWriteLock`](crate::InterProcessReadWriteLock) that one
-    /// writer has for itself.
+    /// writer holds alone.
     WriteLock
 }

@@ -1,6 +1,6 @@
 //! Distributed read/write lock on ZooKeeper.
 //!
-//! Users depend on `zookeeper-recipes`, which re-exports it.
+//! Users depend on `zookeeper-recipes`, which re-exports this crate.
 
 mod guards;
 mod handles;

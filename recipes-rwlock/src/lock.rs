@@ -1,4 +1,4 @@
-//! The lock handle.
+//! The read/write lock handle.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use recipes_core::{
 use crate::guards::{ReadGuard, WriteGuard};
 use crate::handles::{ReadLock, WriteLock};
 
-/// A lock over all processes that use its path, which many may hold for reading or one for writing.
+/// A lock over all processes that use its path: many owners may read, or one may write.
 ///
 /// A cheap handle: clones, and other handles on the same path of the same session, are the same
-/// lock. Who re-enters is the [`Owner`], as with a mutex. An owner that writes may read; one that
-/// only reads and asks to write would wait for itself, and is refused at once.
+/// lock. An [`Owner`] re-enters it, as with a mutex. An owner that writes may also read. An owner
+/// that only reads and requests the write lock would wait for itself, so that call fails at once.
 ///
 /// A guard that is not kept releases on the spot: `let _ = lock.read().await?` protects nothing.
 ///
 /// # Guarantees
-/// - First come, first served: a reader waits for the writers before it, a writer for everybody
-///   before it. Readers without pause keep a writer waiting for those before it, not longer.
+/// - First come, first served: a reader waits for all writers ahead of it, a writer for all
+///   contenders ahead of it. So a stream of readers does not starve a writer.
 /// - A releasing writer admits all readers up to the next writer at once, with one network round
 ///   trip for each.
-/// - Everything else that is guaranteed of
-///   the mutex.
+/// - All other guarantees of the mutex.
 ///
 /// # Examples
 /// ```
@@ -42,8 +41,8 @@ use crate::handles::{ReadLock, WriteLock};
 /// # }
 /// ```
 ///
-/// Curator `InterProcessReadWriteLock`; differs: no thread ownership, loss is told, tokens,
-/// downgrades that keep writers out, upgrades that fail instead of waiting for ever.
+/// Curator `InterProcessReadWriteLock`; differs: no thread ownership, holders are notified of a
+/// loss, tokens, downgrades that keep writers out, upgrades that fail instead of waiting for ever.
 #[derive(Clone, Debug)]
 pub struct InterProcessReadWriteLock {
     read: LockInternals,
@@ -51,7 +50,7 @@ pub struct InterProcessReadWriteLock {
 }
 
 impl InterProcessReadWriteLock {
-    /// Makes the lock of a path, `/` and names below; sends nothing.
+    /// Makes the lock of an absolute path such as `/locks/settings`; sends nothing.
     ///
     /// # Errors
     /// [`ConfigError::InvalidPath`] names what is wrong with the path;
@@ -82,15 +81,15 @@ impl InterProcessReadWriteLock {
         self.read.path()
     }
 
-    /// Acquires for reading, waiting as long as it takes.
+    /// Acquires for reading, and waits as long as it takes.
     ///
-    /// An owner that writes gets it at once, in the writer's place of the queue.
+    /// An owner that writes gets the read lock at once, in the writer's place in the queue.
     ///
     /// # Errors
-    /// [`AcquireError`], where waiting on cannot succeed. Nothing of ours stays in the queue.
+    /// [`AcquireError`], if waiting on cannot succeed. No node of the attempt stays in the queue.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the place in the queue; the node is deleted in the background.
+    /// Dropping the future gives up the place in the queue. The node is deleted in the background.
     pub async fn read(&self) -> Result<ReadGuard, AcquireError> {
         self.read_by(None, Wait::Forever).await
     }
@@ -107,7 +106,7 @@ impl InterProcessReadWriteLock {
         self.read_by(Some(owner), Wait::Forever).await
     }
 
-    /// Acquires for reading within a time, which covers all steps.
+    /// Acquires for reading within a timeout, which covers all steps.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`], and as [`read`](Self::read).
@@ -118,7 +117,7 @@ impl InterProcessReadWriteLock {
         self.read_by(None, Wait::AtMost(timeout)).await
     }
 
-    /// Acquires for reading for an owner within a time, as [`read_timeout`](Self::read_timeout).
+    /// Acquires for reading for an owner within a timeout, as [`read_timeout`](Self::read_timeout).
     ///
     /// # Errors
     /// As [`read_timeout`](Self::read_timeout) and [`read_as`](Self::read_as).
@@ -133,7 +132,7 @@ impl InterProcessReadWriteLock {
         self.read_by(Some(owner), Wait::AtMost(timeout)).await
     }
 
-    /// Acquires for reading if no writer is in the queue, `None` if one is.
+    /// Acquires for reading if no other writer is in the queue, otherwise returns `None`.
     ///
     /// A busy lock costs one read and no write.
     ///
@@ -159,7 +158,7 @@ impl InterProcessReadWriteLock {
         self.try_read_by(Some(owner)).await
     }
 
-    /// Acquires for writing, waiting as long as it takes.
+    /// Acquires for writing, and waits as long as it takes.
     ///
     /// # Errors
     /// [`AcquireError::WouldDeadlock`] if the owner holds the lock for reading only; otherwise as
@@ -183,7 +182,7 @@ impl InterProcessReadWriteLock {
         self.write_by(Some(owner), Wait::Forever).await
     }
 
-    /// Acquires for writing within a time, which covers all steps.
+    /// Acquires for writing within a timeout, which covers all steps.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`], and as [`write`](Self::write).
@@ -194,7 +193,8 @@ impl InterProcessReadWriteLock {
         self.write_by(None, Wait::AtMost(timeout)).await
     }
 
-    /// Acquires for writing for an owner within a time, as [`write_timeout`](Self::write_timeout).
+    /// Acquires for writing for an owner within a timeout, as
+    /// [`write_timeout`](Self::write_timeout).
     ///
     /// # Errors
     /// As [`write_timeout`](Self::write_timeout) and [`write_as`](Self::write_as).
@@ -209,7 +209,7 @@ impl InterProcessReadWriteLock {
         self.write_by(Some(owner), Wait::AtMost(timeout)).await
     }
 
-    /// Acquires for writing if nobody else is in the queue, `None` if somebody is.
+    /// Acquires for writing if no other contender is in the queue, otherwise returns `None`.
     ///
     /// A busy lock costs one read and no write.
     ///
@@ -223,7 +223,7 @@ impl InterProcessReadWriteLock {
         self.try_write_by(None).await
     }
 
-    /// Acquires for writing for an owner if nobody else is in the queue, as
+    /// Acquires for writing for an owner if no other contender is in the queue, as
     /// [`try_write`](Self::try_write).
     ///
     /// # Errors
@@ -235,25 +235,25 @@ impl InterProcessReadWriteLock {
         self.try_write_by(Some(owner)).await
     }
 
-    /// Lists who reads and who waits to, in the order of admission, over all processes.
+    /// Lists the readers that hold or wait, in the order of admission, over all processes.
     ///
     /// # Errors
     /// [`QueryError`]; nothing is changed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
     pub async fn read_participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.read.participants().await
     }
 
-    /// Lists who writes and who waits to, in the order of admission, over all processes.
+    /// Lists the writers that hold or wait, in the order of admission, over all processes.
     ///
     /// # Errors
     /// [`QueryError`]; nothing is changed.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
     pub async fn write_participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.write.participants().await

@@ -1,4 +1,4 @@
-//! The half for writing keeps the contract of all locks.
+//! The write half of a read/write lock fulfils the contract of all locks.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

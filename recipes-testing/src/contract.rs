@@ -1,8 +1,8 @@
-//! What every exclusive, reentrant lock must do, whatever it is made of.
+//! The contract that every exclusive, reentrant lock must pass, however it is built.
 //!
-//! In the manner of Curator's `TestInterProcessMutexBase`, which all its locks are put to; the
-//! tests that come from there name theirs. [`lock_contract!`](crate::lock_contract) makes tests of
-//! the functions here.
+//! It follows Curator's `TestInterProcessMutexBase`, which Curator runs against all its locks.
+//! Tests that come from there name the original. [`lock_contract!`](crate::lock_contract) makes
+//! tests of the functions here.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -22,12 +22,12 @@ use recipes_core::{
 
 use crate::test_ensemble::TestEnsemble;
 
-/// Long enough for anything that happens at all.
+/// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Short enough for what must not happen.
+/// How long a test waits to see that something does not happen.
 const IMPATIENCE: Duration = Duration::from_millis(50);
 
-/// A kind of lock that is put to the contract.
+/// A kind of lock that must pass the contract.
 #[derive(Clone, Copy, Debug)]
 pub struct LockUnderTest {
     /// Makes a handle; all handles are of one lock.
@@ -43,12 +43,13 @@ impl LockUnderTest {
         }
     }
 
-    /// Where to look for a contender that may hold some of the locks of a set and wait for one.
+    /// The directory of the first lock. A contender that holds some locks of a set may be waiting
+    /// here.
     fn first_directory(&self) -> &'static str {
         self.directories.first().copied().unwrap_or("/")
     }
 
-    /// Whether somebody in another session would have to wait.
+    /// Whether a contender in another session would have to wait.
     async fn is_held(&self, elsewhere: &Session) -> bool {
         (self.make)(elsewhere)
             .try_acquire()
@@ -81,7 +82,7 @@ pub async fn guard_holds_until_it_is_released(ensemble: TestEnsemble, lock: Lock
     lock.await_contenders(&ensemble, 0).await;
 }
 
-/// A guard that goes out of scope, by return or by panic, releases.
+/// A guard that goes out of scope, by return or by panic, releases the lock.
 pub async fn guard_that_is_dropped_releases(ensemble: TestEnsemble, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let handle = (lock.make)(&here);
@@ -127,7 +128,7 @@ pub async fn waiter_gets_the_lock_of_an_expired_session(
     ensemble.await_children(lock.first_directory(), 2).await;
     ensemble.expire(&session).await;
     let granted = waiter.await.unwrap();
-    // The holder has not released, and learns that it need not.
+    // The holder has not released, and is notified that the lock is lost.
     guard.lost().await;
     assert!(!guard.is_valid());
     assert!(granted.is_valid());
@@ -164,7 +165,7 @@ pub async fn lock_works_below_a_chroot(ensemble: TestEnsemble, lock: LockUnderTe
             .await_children(&format!("/chroot{directory}"), 1)
             .await;
     }
-    // Another lock, although its path is the same.
+    // The path is the same, but it is another lock.
     assert!(!lock.is_held(&outside).await);
     guard.release().await.unwrap();
 }
@@ -250,7 +251,7 @@ pub async fn release_in_one_session_is_a_grant_in_another(
     lock.await_contenders(&ensemble, 0).await;
 }
 
-/// What times out and what is dropped leaves the queue to the others.
+/// Waiters that time out or are dropped leave the queue to the others.
 pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let guard = acquired(&*(lock.make)(&here)).await;

@@ -1,21 +1,22 @@
-//! What contenders in any number of processes did and saw, and whether the locks kept their word.
+//! What contenders in any number of processes did and saw, and whether the locks kept their
+//! promises.
 //!
-//! A process writes each event as one line of its [`Journal`]; the lines of all processes together
-//! are a [`History`], and [`History::check`] judges it in linear time, after sorting.
+//! A process writes each event as one line of its [`Journal`]. The lines of all processes together
+//! are a [`History`]. [`History::check`] judges it in linear time, after sorting.
 //!
-//! | rule | what may not be |
+//! | rule | what must not happen |
 //! |---|---|
 //! | [`Rule::Exclusion`] | two conflicting guards were certainly valid at one time |
-//! | [`Rule::Told`] | a holder was told of its loss after another was granted |
+//! | [`Rule::Told`] | a holder was notified of its loss after another was granted |
 //! | [`Rule::Order`] | a grant before that of an older conflicting node |
 //! | [`Rule::Token`] | a token that does not rise over conflicting grants |
-//! | [`Rule::Orphan`] | a lock node is left when all is over |
-//! | [`Rule::Wake`] | a live contender waits with nobody ahead |
+//! | [`Rule::Orphan`] | a lock node is left at the end |
+//! | [`Rule::Wake`] | a live contender waits with no node ahead |
 //!
-//! Nothing is taken for granted that a pause of the process could make untrue: an event is stamped
-//! *before* the guard is asked whether it is valid and written after the answer was yes, and
-//! validity is lost for good, so the guard certainly was valid at that stamp. [`History::confirm`]
-//! compares all of it with the server's own account, its [`TransactionLog`](crate::TransactionLog).
+//! Nothing is assumed that a pause of the process could make untrue. An event is stamped *before*
+//! the guard is asked whether it is valid, and written after the answer was yes. A guard never
+//! becomes valid again, so it certainly was valid at that stamp. [`History::confirm`] compares all
+//! of it with the server's own log, its [`TransactionLog`](crate::TransactionLog).
 //!
 //! # Examples
 //! ```

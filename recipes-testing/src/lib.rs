@@ -1,10 +1,10 @@
 //! Test doubles and real servers for `zookeeper-recipes` and the services that use it.
 //!
-//! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java, and is the
-//! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start the
-//! real thing on loopback, in about a second, for everything that a double cannot prove.
+//! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java. It is the
+//! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real
+//! servers on loopback, in about a second, for everything that a double cannot prove.
 //! [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
-//! of Apache Curator beside ours.
+//! of Apache Curator, to contend with ours.
 
 pub mod contract;
 pub mod history;

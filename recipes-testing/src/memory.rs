@@ -3,17 +3,17 @@
 //! | file | noun |
 //! |---|---|
 //! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
-//! | `outages` | the handle's hands on leaders, disks and machines |
+//! | `outages` | what a test does to leaders, disks and machines |
 //! | `backend`, `nodes`, `reply`, `watch_future` | the seam that the locks use |
 //! | `shared`, `state`, `requests`, `flights`, `sessions` | the one lock, what it protects, what changes it |
-//! | `arrivals`, `deposed` | requests on their way; a leader that is none any more |
+//! | `arrivals`, `deposed` | requests in flight; a leader that was deposed |
 //! | `record`, `watches`, `call` | one session, its watches, its requests |
 //! | `tree`, `transaction`, `history`, `node_path`, `access` | the znodes |
 //! | `faults`, `random` | what goes wrong, and the only source of randomness |
 //!
-//! Two rules keep it simple. All state is behind one mutex that is never held across an await, and
-//! wakers run after it is released. Futures hold only numbers (of a request, of a watch), so that
-//! dropping one never happens under the mutex.
+//! Two rules keep it simple. All state is behind one mutex, which is never held across an await;
+//! wakers run after it is released. Futures hold only numbers (of a request, of a watch), so none
+//! is ever dropped under the mutex.
 
 mod access;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! Real Curator in a JVM of its own, to contend with.
+//! Real Curator in a JVM of its own, so that tests can contend with it.
 
 mod error;
 mod grants;
@@ -15,15 +15,15 @@ pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
 use process::{ANSWER_MAX, Process};
 use wire::{Command, Values};
 
-/// The thread whose commands run at once and side by side.
+/// The thread whose commands run at once and concurrently.
 const MAIN: &str = "main";
 
 /// A JVM that runs the recipes of Apache Curator on request.
 ///
-/// Clients, locks and threads are named by the test. A *thread* is a Java thread: it owns the
-/// locks that it acquires, as everywhere in Curator, and runs its commands in order.
+/// The test names clients, locks and threads. A *thread* is a Java thread: it owns the locks that
+/// it acquires, as everywhere in Curator, and runs its commands in order.
 ///
-/// Time is the machine's: with a paused clock of tokio every answer would come too late.
+/// It runs on the machine's clock. With a paused tokio clock every answer would come too late.
 ///
 /// # Guarantees
 ///
@@ -37,10 +37,10 @@ const MAIN: &str = "main";
 ///
 /// # Errors
 ///
-/// All methods fail alike: [`PeerError::Refused`] with the Java exception, and otherwise when the
-/// JVM ends ([`PeerError::Exited`]) or does not answer ([`PeerError::NoAnswer`], after a minute,
-/// where the command is not one that waits for a lock). To ask a thread for anything while it
-/// waits in an acquire ends so, too: its commands run in order.
+/// All methods fail alike. [`PeerError::Refused`] carries the Java exception. [`PeerError::Exited`]
+/// means that the JVM ended. [`PeerError::NoAnswer`] means that it did not answer within a minute,
+/// unless the command waits for a lock. A command to a thread that waits in an acquire also ends
+/// so, because a thread runs its commands in order.
 #[derive(Debug)]
 pub struct CuratorPeer {
     process: Process,
@@ -52,13 +52,13 @@ pub struct CuratorPeer {
 pub struct PeerStat {
     /// Transaction that created the node.
     pub czxid: i64,
-    /// Session that the node ends with, 0 for none.
+    /// Session that the node is deleted with, 0 for none.
     pub ephemeral_owner: i64,
-    /// How often children were created and deleted.
+    /// Number of creations and deletions of children.
     pub cversion: i32,
 }
 
-/// How much, and of which kind, the threads of [`CuratorPeer::contend_read_write`] do.
+/// The load of [`CuratorPeer::contend_read_write`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadWriteMix {
     /// Grants over all threads together.
@@ -141,8 +141,8 @@ impl CuratorPeer {
             .hexadecimal()
     }
 
-    /// Connects a new client that tries each request again for so long, where others give up after
-    /// five times in some seconds; returns its session id.
+    /// Connects a new client that retries each request for this long. Other clients give up after
+    /// five tries in some seconds. Returns its session id.
     pub async fn open_with_patience(
         &self,
         client: &str,
@@ -155,15 +155,15 @@ impl CuratorPeer {
         self.ask(open.number(millis(patience))).await?.hexadecimal()
     }
 
-    /// Returns the id of the client's present session: Curator makes a new one after an expiry.
+    /// Returns the id of the client's present session. Curator opens a new one after an expiry.
     pub async fn session(&self, client: &str) -> Result<i64, PeerError> {
         self.ask(Command::new(MAIN, "session").word(client))
             .await?
             .hexadecimal()
     }
 
-    /// Returns what Curator told the client's listeners last: a name of Java's `ConnectionState`,
-    /// as in `LOST`.
+    /// Returns the last state that Curator reported to the client's listeners: a name of Java's
+    /// `ConnectionState`, as in `LOST`.
     pub async fn state(&self, client: &str) -> Result<String, PeerError> {
         self.ask(Command::new(MAIN, "state").word(client))
             .await?
@@ -212,11 +212,12 @@ impl CuratorPeer {
         self.tell(members.iter().fold(multi, Command::word)).await
     }
 
-    /// Acquires the lock for the thread, and tells whether it was granted within the timeout.
+    /// Acquires the lock for the thread. Returns whether it was granted within the timeout; `None`
+    /// waits without end.
     ///
-    /// The command is sent by this call, not when the future is polled: a test makes the call,
-    /// waits until the node is in the queue ([`CuratorPeer::await_children`]), and awaits the
-    /// answer whenever it likes. `None` waits without end.
+    /// The command is sent by this call, not when the future is polled. So a test can make the
+    /// call, wait until the node is in the queue ([`CuratorPeer::await_children`]), and await the
+    /// answer later.
     pub fn acquire(
         &self,
         thread: &str,
@@ -231,12 +232,12 @@ impl CuratorPeer {
         async move { pending.values().await?.parsed() }
     }
 
-    /// Releases what the thread acquired.
+    /// Releases the thread's lock.
     pub async fn release(&self, thread: &str, lock: &str) -> Result<(), PeerError> {
         self.tell(Command::new(thread, "release").word(lock)).await
     }
 
-    /// Interrupts the thread: an acquire that it waits in fails with `InterruptedException`.
+    /// Interrupts the thread: an acquire in which it waits fails with `InterruptedException`.
     pub async fn interrupt(&self, thread: &str) -> Result<(), PeerError> {
         self.tell(Command::new(MAIN, "interrupt").word(thread))
             .await
@@ -254,7 +255,7 @@ impl CuratorPeer {
         }
     }
 
-    /// Tells `isAcquiredInThisProcess`, which is Curator's belief and not the server's.
+    /// Returns `isAcquiredInThisProcess`, which is Curator's belief and not the server's.
     pub async fn held(&self, lock: &str) -> Result<bool, PeerError> {
         self.ask(Command::new(MAIN, "held").word(lock))
             .await?
@@ -273,7 +274,7 @@ impl CuratorPeer {
         self.tell(Command::new(MAIN, "revocable").word(lock)).await
     }
 
-    /// Waits for a request to give the lock up, and takes it; false if none came in time.
+    /// Waits for a request to give the lock up, and consumes it. False if none came in time.
     pub async fn revocation_requested(
         &self,
         lock: &str,
@@ -377,9 +378,10 @@ impl CuratorPeer {
 
     /// Lets `threads` Java threads share `rounds` grants of the mutex at `path`.
     ///
-    /// Inside the lock each reads the decimal number in the node `counter`, which must exist, and
-    /// writes it back plus one, without a version. Judge the grants with [`check_grants`]. Sent by
-    /// this call, as [`CuratorPeer::acquire`] is; an acquire of over a minute is an error.
+    /// While it holds the lock, each thread reads the decimal number in the node `counter`, which
+    /// must exist, and writes it back plus one, without a version. Judge the grants with
+    /// [`check_grants`]. The command is sent by this call, as in [`CuratorPeer::acquire`]. An
+    /// acquire of over a minute is an error.
     pub fn contend(
         &self,
         client: &str,
@@ -398,8 +400,8 @@ impl CuratorPeer {
 
     /// Lets Java threads read and write under the read-write lock at `path`.
     ///
-    /// Writers raise the decimal number in each of the two `counters`; a reader or writer that
-    /// finds them different fails with `IllegalStateException`. Otherwise as
+    /// Writers raise the decimal number in each of the two `counters`. A reader or writer that
+    /// finds them different fails with `IllegalStateException`. Otherwise it works as
     /// [`CuratorPeer::contend`].
     pub fn contend_read_write(
         &self,
@@ -428,7 +430,7 @@ impl CuratorPeer {
         self.ask_within(command, Duration::ZERO).await
     }
 
-    /// Asks for something that may take `wait` longer than a plain command.
+    /// Sends a command that may take `wait` longer than a plain one.
     async fn ask_within(&self, command: Command, wait: Duration) -> Result<Values, PeerError> {
         self.process
             .send(command)
@@ -441,7 +443,7 @@ impl CuratorPeer {
     }
 }
 
-/// In Java's `int`: a longer time is as good as for ever.
+/// As Java's `int`. A longer time is as good as for ever.
 fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis())
         .unwrap_or(u32::MAX)

@@ -2,10 +2,10 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `rule` | which frame, and what befalls it |
-//! | `frame`, `journal` | what a frame is, and all that passed |
+//! | `rule` | which frame, and what happens to it |
+//! | `frame`, `journal` | what a frame is, and the log of all that passed |
 //! | `connection`, `pump` | two sockets, and one direction between them |
-//! | `splitter`, `message`, `jute` | bytes to frames to what they say; pure |
+//! | `splitter`, `message`, `jute` | from bytes to frames to their meaning; pure |
 //! | `shared` | what the connections have in common |
 
 mod connection;
@@ -38,11 +38,11 @@ use crate::server::ports;
 /// Ports that are tried before giving up.
 const STARTS_MAX: usize = 10;
 
-/// A TCP proxy on loopback, in front of one ZooKeeper server, that understands the frames it hands
-/// on and does harm at those that a test names.
+/// A TCP proxy on loopback, in front of one ZooKeeper server. It understands the frames that it
+/// forwards, and injects faults at those that a test names.
 ///
-/// It adds nothing of its own until it is told to. What it does not understand it hands on as it
-/// is: four-letter words, TLS. One proxy for each client keeps faults apart.
+/// It changes nothing until a test sets a rule. It forwards unchanged what it does not understand,
+/// such as four-letter words and TLS. One proxy for each client keeps faults apart.
 ///
 /// Faults come in three kinds:
 /// - at a frame: [`on`](Self::on) names it, [`then`](FramePattern::then) breaks the connection
@@ -80,7 +80,7 @@ pub struct FaultProxy {
     port: u16,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
-    /// Takes connections; `None` while they are refused.
+    /// The task that accepts connections; `None` while they are refused.
     acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -88,7 +88,7 @@ impl FaultProxy {
     /// Starts a proxy in front of `upstream`, `host:port`, on a free port of loopback.
     ///
     /// # Errors
-    /// Where the operating system gives no port.
+    /// If the operating system gives no port.
     pub async fn start(upstream: &str) -> io::Result<Self> {
         let mut tries = 1..STARTS_MAX;
         loop {
@@ -103,7 +103,8 @@ impl FaultProxy {
             };
             match proxy.accept_connections().await {
                 Ok(()) => return Ok(proxy),
-                // Somebody was faster, another proxy of a test that starts many perhaps.
+                // Another process took the port first, perhaps another proxy of a test that starts
+                // many.
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrInUse && tries.next().is_some() => {}
                 Err(error) => return Err(error),
@@ -111,13 +112,13 @@ impl FaultProxy {
         }
     }
 
-    /// Where clients connect: `127.0.0.1:<port>`.
+    /// Returns where clients connect: `127.0.0.1:<port>`.
     #[must_use]
     pub fn connect_string(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Names frames of one direction, to be narrowed down.
+    /// Starts a pattern that matches all frames of one direction.
     pub fn on(&self, direction: Direction) -> FramePattern<'_> {
         FramePattern {
             shared: &self.shared,
@@ -131,23 +132,23 @@ impl FaultProxy {
         }
     }
 
-    /// Forgets all rules. A frame that one of them delays or holds stays so.
+    /// Removes all rules. A frame that is delayed or held by one of them stays so.
     pub fn clear_rules(&self) {
         self.shared.rules.clear();
     }
 
-    /// The frames that were dealt with so far, in that order.
+    /// Returns the frames that were dealt with so far, in that order.
     #[must_use]
     pub fn log(&self) -> Vec<Frame> {
         self.shared.journal.frames()
     }
 
-    /// Forgets the frames that were dealt with so far.
+    /// Clears the log of frames.
     pub fn clear_log(&self) {
         self.shared.journal.clear();
     }
 
-    /// How many connections were taken so far; the number of the latest.
+    /// Returns how many connections were accepted so far, which is the number of the latest.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
@@ -156,31 +157,31 @@ impl FaultProxy {
 
 /// Faults of the network and of the server.
 impl FaultProxy {
-    /// Leads connections that are made from now on to another server, `host:port`. Those that exist
-    /// stay; [`cut_all`](Self::cut_all) makes their clients move.
+    /// Connects clients to another server, `host:port`, from now on. Existing connections stay;
+    /// [`cut_all`](Self::cut_all) makes their clients move.
     pub fn retarget(&self, upstream: &str) {
         upstream.clone_into(&mut lock(&self.shared.upstream));
     }
 
-    /// Cuts all connections; new ones are taken.
+    /// Cuts all connections. New ones are accepted.
     pub fn cut_all(&self, how: Cut) {
         self.shared.cut.send_replace(how);
     }
 
-    /// Refuses new connections, as a machine without a server does. Those that exist stay.
+    /// Refuses new connections, as a machine without a server does. Existing ones stay.
     pub async fn refuse_connections(&self) {
         let acceptor = lock(&self.acceptor).take();
         if let Some(acceptor) = acceptor {
             acceptor.abort();
-            // The port is closed when the task is gone; an error says that it was aborted.
+            // The port is closed once the task has ended. An error means that it was aborted.
             drop(acceptor.await);
         }
     }
 
-    /// Takes connections again, on the same port; does nothing if they are taken.
+    /// Accepts connections again, on the same port. Does nothing if they are accepted already.
     ///
     /// # Errors
-    /// Where another process took the port meanwhile.
+    /// If another process took the port meanwhile.
     pub async fn accept_connections(&self) -> io::Result<()> {
         if lock(&self.acceptor).is_some() {
             return Ok(());
@@ -192,16 +193,16 @@ impl FaultProxy {
         Ok(())
     }
 
-    /// From now on nothing of this direction arrives, on present and new connections, also not
-    /// their end; the senders notice nothing. With both directions it is a partition.
+    /// Swallows everything of this direction from now on, on present and new connections, even
+    /// their end. The senders notice nothing. In both directions it is a partition.
     ///
     /// [`restore`](Self::restore) ends it and cuts the connections that lost something.
     pub fn black_hole(&self, direction: Direction) {
         self.set_flow(direction, Flow::Swallows);
     }
 
-    /// From now on nothing of this direction arrives until [`restore`](Self::restore), and then all
-    /// of it, late and in order: a partition that TCP survives.
+    /// Keeps everything of this direction from now on. After [`restore`](Self::restore) all of it
+    /// arrives, late and in order: a partition that TCP survives.
     pub fn stall(&self, direction: Direction) {
         self.set_flow(direction, Flow::Stalls);
     }
@@ -212,8 +213,8 @@ impl FaultProxy {
         self.set_flow(Direction::FromServer, Flow::Passes);
     }
 
-    /// Makes everything that arrives from now on take so long, in each direction; a round trip takes
-    /// twice that. Any number of frames are under way together, in order.
+    /// Delays everything that arrives from now on by this time, in each direction; a round trip
+    /// takes twice that. Any number of frames are in flight together, in order.
     pub fn set_latency(&self, each_way: Duration) {
         self.shared.latency.send_replace(each_way);
     }
@@ -231,10 +232,10 @@ impl Drop for FaultProxy {
     }
 }
 
-/// Some frames of a [`FaultProxy`], and what to do about them.
+/// Some frames of a [`FaultProxy`], to which a rule applies.
 ///
-/// Rules count the frames that match from when they are set. Where several are due at one frame,
-/// the one that was set first counts.
+/// Rules count the matching frames from when they are set. If several are due at one frame, the one
+/// that was set first applies.
 #[derive(Clone, Debug)]
 #[must_use = "a pattern does nothing by itself"]
 pub struct FramePattern<'a> {
@@ -244,44 +245,45 @@ pub struct FramePattern<'a> {
 }
 
 impl FramePattern<'_> {
-    /// Only frames of this kind: requests, and replies to them.
+    /// Matches only frames of this kind: requests, and replies to them.
     pub fn opcode(mut self, opcode: Opcode) -> Self {
         self.pattern.opcode = Some(opcode);
         self
     }
 
-    /// Only frames that name a node whose path contains this. Replies name what their requests do.
+    /// Matches only frames with a path that contains `part`. Replies have the paths of their
+    /// requests.
     pub fn path_contains(mut self, part: &str) -> Self {
         self.pattern.path_part = Some(part.to_owned());
         self
     }
 
-    /// Only frames of this connection; they are counted from 1.
+    /// Matches only frames of this connection, counted from 1.
     pub fn connection(mut self, connection: u64) -> Self {
         self.pattern.connection = Some(connection);
         self
     }
 
-    /// Not the first that matches, but the n-th, counted from 1.
+    /// Matches the n-th such frame instead of the first, counted from 1.
     pub fn nth(mut self, n: usize) -> Self {
         self.turn = Turn::Nth(n);
         self
     }
 
-    /// Every frame that matches; for [`seen`](Self::seen), the first.
+    /// Matches every such frame; for [`seen`](Self::seen), the first.
     pub fn each(mut self) -> Self {
         self.turn = Turn::Each;
         self
     }
 
-    /// Lets a fault befall the frame.
+    /// Applies a fault to the frame.
     #[expect(clippy::must_use_candidate, reason = "the fault is the point of it")]
     pub fn then(self, fault: Fault) -> Injection {
         let rules = &self.shared.rules;
         rules.add(self.pattern, self.turn, Act::Fault(fault))
     }
 
-    /// Holds the frame, and all behind it on its way, until the gate is released.
+    /// Holds the frame, and all that follow it, until the gate is released.
     pub fn hold(self) -> Gate {
         let state = Arc::new(GateState::default());
         let act = Act::Hold(Arc::clone(&state));
@@ -289,8 +291,8 @@ impl FramePattern<'_> {
         Gate { state }
     }
 
-    /// Waits until the frame was dealt with, and returns it; at once if it is in the log. Counts
-    /// from the beginning of the log.
+    /// Waits until the frame was dealt with, and returns it. Returns at once if it is in the log,
+    /// and counts from the beginning of the log.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -302,7 +304,7 @@ impl FramePattern<'_> {
         self.shared.journal.nth(&self.pattern, n).await
     }
 
-    /// How many such frames are in the log.
+    /// Returns how many such frames are in the log.
     #[must_use]
     pub fn count(self) -> usize {
         self.shared.journal.count(&self.pattern)

@@ -7,7 +7,7 @@
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
 //! | `links` | the network between the servers of an ensemble |
-//! | `four_letter` | what a server says about itself |
+//! | `four_letter` | what a server reports about itself |
 //! | `raw_session`, `password` | how a session is ended from outside |
 
 mod builder;

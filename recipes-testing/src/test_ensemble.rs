@@ -1,4 +1,4 @@
-//! What a behaviour is tried on.
+//! The ensembles on which a behaviour is tested, in memory and real.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use zookeeper_client::{CreateMode, Error};
 use crate::memory::MemoryEnsemble;
 use crate::server::ZooKeeperServer;
 
-/// Long enough that a busy machine loses no session; what shall expire is told to. A client that
-/// connects to a server while it starts may get no answer, and tries again after two fifths of this:
-/// a guard, which is good for half of it, has to outlive that and a restart.
+/// Long enough that a busy machine loses no session. Tests expire sessions explicitly. A client
+/// that connects to a server while it starts may get no answer, and tries again after two fifths of
+/// this. A guard, which is valid for half of it, must outlast that and a restart.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a real server is asked about what no watch tells.
+/// How often to poll a real server for what no watch reports.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// An ensemble that a behaviour is tried on: in memory, or a real server.
+/// An ensemble on which a behaviour is tested: in memory, or a real server.
 ///
-/// Most methods are an operator's hands, outside the sessions under test. They panic where the
-/// operator is refused: a test that cannot set its stage has failed.
+/// Most methods act as an operator would, outside the sessions under test. They panic if the
+/// operator is refused, because a test that cannot set its stage has failed.
 ///
 /// Write such tests with [`on_every_ensemble!`](crate::on_every_ensemble).
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum TestEnsemble {
     Real(ZooKeeperServer),
 }
 
-/// Sessions under test, and what happens to them.
+/// Sessions under test, and faults for them.
 impl TestEnsemble {
     /// An ensemble in memory.
     #[must_use]
@@ -45,9 +45,9 @@ impl TestEnsemble {
     /// A real server of its own, which reaps empty containers after 200 ms.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub async fn on_a_real_server() -> Self {
-        // As good as at once, instead of once a minute: what locks must be able to live with.
+        // Nearly at once, instead of once a minute: locks must cope with it.
         let reaps = ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "200");
         Self::Real(must("start a server", reaps.start().await))
     }
@@ -55,25 +55,25 @@ impl TestEnsemble {
     /// Opens a session under test.
     ///
     /// # Panics
-    /// Where it cannot be opened.
+    /// If it cannot be opened.
     pub async fn session(&self) -> Session {
         let options = Session::builder().session_timeout(SESSION_TIMEOUT);
         self.session_with(options).await
     }
 
-    /// Opens a session under test with options; in memory, credentials and time-outs of the
-    /// connection mean nothing.
+    /// Opens a session under test with options. In memory, credentials and timeouts of the
+    /// connection have no effect.
     ///
     /// # Panics
-    /// Where it cannot be opened.
+    /// If it cannot be opened.
     pub async fn session_with(&self, options: SessionBuilder) -> Session {
         self.session_below("", options).await
     }
 
-    /// Opens a session under test that sees the nodes below `chroot` only; on a real server.
+    /// Opens a session under test that sees only the nodes below `chroot`, on a real server.
     ///
     /// # Panics
-    /// Where it cannot be opened, and for a chroot in memory.
+    /// If it cannot be opened, and for a chroot in memory.
     pub async fn session_below(&self, chroot: &str, options: SessionBuilder) -> Session {
         match self {
             Self::Memory(_) if !chroot.is_empty() => panic!("no chroot in memory"),
@@ -85,8 +85,8 @@ impl TestEnsemble {
         }
     }
 
-    /// Ends the ZooKeeper session behind a session under test, as if it had timed out; when this
-    /// returns, the client of a real server knows.
+    /// Ends the ZooKeeper session of a session under test, as if it had timed out. When this
+    /// returns, the client of a real server has been notified.
     ///
     /// # Panics
     /// If there is none.
@@ -98,7 +98,7 @@ impl TestEnsemble {
             Self::Memory(ensemble) => assert!(ensemble.expire(id), "session has ended already"),
             Self::Real(server) => {
                 must("expire a session", server.expire(id).await);
-                // A client that is back before the close is not answered on that connection, and
+                // A client that reconnects before the close gets no answer on that connection, and
                 // gives it up after two fifths of the session timeout.
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
@@ -106,10 +106,10 @@ impl TestEnsemble {
         }
     }
 
-    /// Stops the ensemble; what it knows stays.
+    /// Stops the ensemble, which keeps its data.
     ///
     /// # Panics
-    /// Where it cannot be stopped.
+    /// If it cannot be stopped.
     pub async fn stop(&self) {
         match self {
             Self::Memory(ensemble) => ensemble.stop(),
@@ -117,10 +117,10 @@ impl TestEnsemble {
         }
     }
 
-    /// Starts it again.
+    /// Starts the ensemble again.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub async fn start_again(&self) {
         match self {
             Self::Memory(ensemble) => ensemble.restart(),
@@ -129,12 +129,12 @@ impl TestEnsemble {
     }
 }
 
-/// What an operator sees and changes.
+/// What an operator can see and change.
 impl TestEnsemble {
-    /// Names of the children, sorted; none where the node does not exist.
+    /// Names of the children, sorted; empty if the node does not exist.
     ///
     /// # Panics
-    /// Where the ensemble refuses.
+    /// If the ensemble refuses.
     pub async fn children(&self, path: &str) -> Vec<String> {
         match self {
             Self::Memory(ensemble) => ensemble.children(path),
@@ -150,10 +150,10 @@ impl TestEnsemble {
         }
     }
 
-    /// Waits until a node has exactly so many children, and returns their names, sorted.
+    /// Waits until a node has exactly `count` children, and returns their names, sorted.
     ///
     /// # Panics
-    /// If it does not come to that.
+    /// If that does not happen.
     pub async fn await_children(&self, path: &str, count: usize) -> Vec<String> {
         let what = format!("{count} children of {path}");
         self.until(&what, async || {
@@ -163,7 +163,7 @@ impl TestEnsemble {
         .await
     }
 
-    /// Gives what was asked for time to be answered, some or all of it.
+    /// Gives pending requests time to be answered, all or some of them.
     pub async fn let_something_happen(&self) {
         match self {
             Self::Memory(_) => tokio::task::yield_now().await,
@@ -171,10 +171,10 @@ impl TestEnsemble {
         }
     }
 
-    /// Asks until there is an answer, and returns it.
+    /// Polls until there is an answer, and returns it.
     ///
     /// # Panics
-    /// If there is none for long.
+    /// If there is none for a long time.
     pub async fn until<T>(&self, what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
         let asked = async {
             loop {
@@ -190,10 +190,10 @@ impl TestEnsemble {
         }
     }
 
-    /// Data and stat of a node, `None` where it does not exist.
+    /// Data and stat of a node; `None` if it does not exist.
     ///
     /// # Panics
-    /// Where the ensemble refuses.
+    /// If the ensemble refuses.
     pub async fn read(&self, path: &str) -> Option<(Vec<u8>, NodeStat)> {
         match self {
             Self::Memory(ensemble) => ensemble.data(path).zip(ensemble.stat(path)),
@@ -207,7 +207,7 @@ impl TestEnsemble {
     /// Creates a persistent node that everyone may use, and its missing parents.
     ///
     /// # Panics
-    /// Where the ensemble refuses.
+    /// If the ensemble refuses.
     pub async fn create(&self, path: &str, data: &[u8]) {
         match self {
             Self::Memory(ensemble) => must("create", ensemble.create(path, data)),
@@ -225,7 +225,7 @@ impl TestEnsemble {
     /// Replaces the data of a node.
     ///
     /// # Panics
-    /// Where the ensemble refuses.
+    /// If the ensemble refuses.
     pub async fn set(&self, path: &str, data: &[u8]) {
         match self {
             Self::Memory(ensemble) => must("set", ensemble.set_data(path, data)),
@@ -239,7 +239,7 @@ impl TestEnsemble {
     /// Deletes a node.
     ///
     /// # Panics
-    /// Where the ensemble refuses.
+    /// If the ensemble refuses.
     pub async fn delete(&self, path: &str) {
         match self {
             Self::Memory(ensemble) => must("delete", ensemble.delete(path)),
@@ -253,7 +253,7 @@ impl TestEnsemble {
     /// Waits until the server has reaped a container and its parents.
     ///
     /// # Panics
-    /// If it does not come to that.
+    /// If that does not happen.
     pub async fn await_reaper(&self, path: &str) {
         let top = path.split('/').nth(1).unwrap_or_default();
         self.until("reaped containers", async || {
@@ -268,7 +268,7 @@ impl TestEnsemble {
     /// Number of watches of all sessions.
     ///
     /// # Panics
-    /// Where the server does not say.
+    /// If the server does not report it.
     pub async fn watch_count(&self) -> usize {
         match self {
             Self::Memory(ensemble) => ensemble.watch_count(),
@@ -276,10 +276,10 @@ impl TestEnsemble {
         }
     }
 
-    /// The last transaction.
+    /// The number of the last transaction.
     ///
     /// # Panics
-    /// Where the server does not say.
+    /// If the server does not report it.
     pub async fn zxid(&self) -> i64 {
         match self {
             Self::Memory(ensemble) => ensemble.zxid(),
@@ -295,10 +295,9 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
     }
 }
 
-/// Tries a behaviour in memory, on a paused clock, and on a real server.
+/// Tests a behaviour in memory, on a paused clock, and on a real server.
 ///
-/// Each function becomes a module with two tests. It takes a [`TestEnsemble`] that nobody else
-/// uses.
+/// Each function becomes a module with two tests. It takes a [`TestEnsemble`] of its own.
 #[macro_export]
 macro_rules! on_every_ensemble {
     ($($(#[$meta:meta])* async fn $name:ident($($ensemble:tt)+) $body:block)+) => {$(

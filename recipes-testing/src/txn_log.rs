@@ -1,8 +1,8 @@
-//! The transaction log of a real server: what it did, in which order, in its own words.
+//! The transaction log of a real server: what it did, and in which order.
 //!
-//! It is the independent witness of a run: which nodes lived from which transaction to which does
+//! It is the independent witness of a run. Which nodes lived from which transaction to which does
 //! not depend on what clients saw, or on their clocks. [`TransactionLog::parse`] reads the files
-//! that the server writes (`version-2/log.*`); format after `FileTxnLog`, `TxnHeader` and
+//! that the server writes (`version-2/log.*`). Their format follows `FileTxnLog`, `TxnHeader` and
 //! `SerializeUtils` of ZooKeeper 3.8.
 //!
 //! ```text
@@ -26,7 +26,7 @@ pub use lives::{Life, LockNodes, Removal};
 
 const MAGIC: &[u8] = b"ZKLG";
 const VERSION: i32 = 2;
-/// What every record ends with.
+/// The last byte of every record.
 const END_OF_RECORD: u8 = b'B';
 
 /// Transactions of one server, in their order.
@@ -38,11 +38,11 @@ pub struct TransactionLog {
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its number; they rise.
+    /// Its number. Numbers rise.
     pub zxid: i64,
-    /// The session that asked for it.
+    /// The session that requested it.
     pub session: i64,
-    /// When the server (of an ensemble, the leader) took it up, before it was committed:
+    /// When the server (in an ensemble, the leader) took it up, before it was committed:
     /// milliseconds of its wall clock.
     pub at_ms: i64,
     /// What it changed.
@@ -57,7 +57,7 @@ pub enum Change {
     Create {
         /// Its path, with the sequence.
         path: String,
-        /// Whether it goes with its session.
+        /// Whether it is deleted with its session.
         ephemeral: bool,
     },
     /// A node was deleted, or reaped.
@@ -79,13 +79,13 @@ pub enum Change {
     },
     /// A session began.
     OpenSession,
-    /// A session was closed or expired, its ephemeral nodes are deleted.
+    /// A session was closed or expired, and its ephemeral nodes were deleted.
     CloseSession,
     /// All of these, at once.
     Multi(Vec<Change>),
-    /// Nothing: it was refused.
+    /// Nothing: the request was refused.
     Refused,
-    /// ACLs, members of the ensemble: nothing that locks are made of.
+    /// ACLs or members of the ensemble, which do not matter to locks.
     Other {
         /// `ZooDefs.OpCode`.
         kind: i32,
@@ -99,13 +99,13 @@ pub enum LogError {
     /// The file system refused.
     #[error("transaction log not read")]
     Io(#[from] io::Error),
-    /// No log of a version that is known.
+    /// Not a log, or one of an unknown version.
     #[error("no ZooKeeper transaction log of version {VERSION}")]
     Format,
-    /// A record is not what it was when it was written.
+    /// A record has changed since it was written.
     #[error("record of a transaction log at byte {offset} is damaged")]
     Damaged {
-        /// Where it begins.
+        /// Where the record begins.
         offset: usize,
     },
 }
@@ -113,7 +113,7 @@ pub enum LogError {
 impl TransactionLog {
     /// Reads all log files of a folder, such as `version-2`.
     ///
-    /// The server may be running: what it has not written yet is not there.
+    /// The server may be running. What it has not written yet is missing.
     ///
     /// # Errors
     /// [`LogError`], if there is a file that is no such log.
@@ -121,7 +121,7 @@ impl TransactionLog {
         Self::read_after(folder, i64::MIN)
     }
 
-    /// Reads what comes after this transaction, and no file that ends before it.
+    /// Reads what follows this transaction, without the files that end before it.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -147,11 +147,12 @@ impl TransactionLog {
         Ok(records.into_iter().collect())
     }
 
-    /// What most servers of an ensemble have written down, of these logs of all of them.
+    /// The transactions that most servers of an ensemble have logged, given the logs of all of
+    /// them.
     ///
-    /// Nothing is committed before most have written it down. What most have, no election passes
-    /// over; what fewer have may have been proposed by a leader that was not followed any more, or
-    /// the others took a snapshot in its place.
+    /// Nothing is committed before most have logged it, and no election loses what most have
+    /// logged. A transaction in fewer logs may come from a leader that was not followed any more.
+    /// Or the other servers took a snapshot instead.
     #[must_use]
     pub fn of_most(logs: Vec<Self>) -> Self {
         let servers = logs.len();
@@ -164,13 +165,13 @@ impl TransactionLog {
             .collect()
     }
 
-    /// Reads one file; a last record that is not whole was never carried out.
+    /// Reads one file. A last record that is not whole was never carried out.
     ///
     /// # Errors
     /// [`LogError::Format`], [`LogError::Damaged`].
     pub fn parse(bytes: &[u8]) -> Result<Self, LogError> {
         let mut file = Reader::new(bytes);
-        // A server that was killed as it began a file leaves it without a header.
+        // A server that was killed when it began a file leaves it without a header.
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(Self::default());
         }
@@ -203,7 +204,7 @@ impl FromIterator<LogRecord> for TransactionLog {
     }
 }
 
-/// The next entry, none at the end of what was written.
+/// The next entry; `None` at the end of what was written.
 #[expect(
     clippy::option_option,
     reason = "nothing more, or nothing that makes sense"
@@ -267,7 +268,7 @@ fn change(kind: i32, body: &mut Reader<'_>) -> Option<Change> {
                 change(kind, &mut Reader::new(body.buffer()?))
             });
             let parts: Vec<_> = parts.collect::<Option<_>>()?;
-            // One that is refused takes all with it.
+            // If one part is refused, all are.
             match parts.contains(&Change::Refused) {
                 true => Change::Refused,
                 false => Change::Multi(parts),
@@ -291,7 +292,7 @@ fn adler32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// A file with these entries, and zeros behind.
+    /// A file with these entries, followed by zeros.
     fn file(entries: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = [MAGIC, &VERSION.to_be_bytes(), &0_i64.to_be_bytes()].concat();
         for entry in entries {
@@ -360,7 +361,7 @@ mod tests {
         let entries = [transaction(1, -10, &[0; 4]), transaction(2, -11, &[])];
         let whole = file(&entries);
         for end in 0..whole.len() {
-            // Cut off, or not written yet; only a header that is not whole is no log.
+            // Cut off, or not written yet. Only a file with an incomplete header is not a log.
             let records = TransactionLog::parse(&whole[..end]).map(|it| it.records().len());
             match end {
                 0 | 16.. => assert!(records.unwrap() <= 2),
@@ -386,7 +387,7 @@ mod tests {
             let entries: Vec<_> = zxids.iter().map(|it| transaction(*it, -11, &[])).collect();
             TransactionLog::parse(&file(&entries)).unwrap()
         };
-        // The first has missed 2 and 3 and proposed 5 alone.
+        // The first has missed 2 and 3, and is the only one with 5.
         let all = TransactionLog::of_most(vec![log(&[1, 4, 5]), log(&[1, 2, 3, 4]), log(&[2, 3])]);
         let zxids: Vec<_> = all.records().iter().map(|it| it.zxid).collect();
         assert_eq!(zxids, [1, 2, 3, 4]);

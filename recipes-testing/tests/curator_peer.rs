@@ -1,4 +1,4 @@
-//! The Curator peer itself, as far as it goes without a server.
+//! The Curator peer itself, as far as it works without a server.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn waits_of_one_peer_run_side_by_side() {
     };
     assert!(waited.is_none(), "{waited:?}");
     assert!(!answered.unwrap().unwrap());
-    // The wait that was dropped goes on in the JVM and must not keep it from ending.
+    // The wait that was dropped goes on in the JVM. It must not keep the JVM from ending.
     peer.exit().await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong in the in-memory ensemble, by order or by seeded dice.
+//! Faults of the in-memory ensemble, on request or drawn from the seed.
 
 mod common;
 
@@ -130,7 +130,7 @@ async fn lagging_replica_shows_every_state_since_the_session_saw_one() {
         ensemble.delete("/d/a").unwrap();
     })
     .await;
-    // The latest state is not stale; it is shown only where there is no older one.
+    // The latest state is not stale. It is shown only if there is no older one.
     let expected = [names(&[]), names(&["a"]), names(&["a", "b"])];
     assert_eq!(lists, BTreeSet::from(expected));
 }
@@ -355,7 +355,7 @@ async fn delays_stay_within_their_bounds() {
         let start = Instant::now();
         nodes.sync("/").await.unwrap();
         let delay = start.elapsed();
-        // Tokio's timers are a millisecond coarse.
+        // Tokio's timers have a resolution of a millisecond.
         assert!(
             delay >= delay_min && delay <= delay_max + Duration::from_millis(1),
             "{delay:?}"

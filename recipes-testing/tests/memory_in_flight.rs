@@ -1,4 +1,4 @@
-//! Requests of the in-memory ensemble that take their time to the server.
+//! Requests of the in-memory ensemble that take time to reach the server.
 
 mod common;
 

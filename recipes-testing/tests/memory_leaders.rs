@@ -97,7 +97,7 @@ async fn watch_behind_the_deposed_leader_tells_after_the_move() {
     ahead.delete("/e").await.unwrap();
     sleep(TIMEOUT / 2).await;
     assert!(is_pending(&mut old) && is_pending(&mut gone));
-    // A watch that is set on what is gone since is set all the same.
+    // A watch can also be set on a node that was deleted meanwhile.
     let mut late = set_watch(&*behind, "/e").await;
     assert!(is_pending(&mut late));
     ensemble.retire_deposed();
@@ -165,8 +165,8 @@ async fn all_others_lose_their_connections_when_a_leader_is_elected() {
     assert!(quiet.next().now_or_never().is_none());
 }
 
-/// The reply to a create that the new quorum has committed is lost, and the deposed leader does not
-/// show the node.
+/// The new quorum commits a create, and its reply is lost. The deposed leader does not show the
+/// node.
 #[tokio::test(start_paused = true)]
 async fn client_that_knows_of_nothing_newer_can_go_back_to_the_deposed_leader() {
     let ensemble = MemoryEnsemble::builder()

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use recipes_core::Nodes;
 use recipes_testing::{Faults, MemoryEnsemble, Request};
 
-/// Everything that can be told about a run.
+/// Everything that can be observed about a run.
 #[derive(Debug, PartialEq)]
 struct Run {
     requests: Vec<Request>,
@@ -20,7 +20,7 @@ struct Run {
     sessions: Vec<i64>,
 }
 
-/// A few contenders that do what locks do, under all faults at once.
+/// A few contenders that behave as locks do, under all faults at once.
 async fn run(seed: u64, request_delay_ms_max: u64) -> Run {
     let faults = Faults {
         lost_before_per_mille: 50,
@@ -43,7 +43,7 @@ async fn run(seed: u64, request_delay_ms_max: u64) -> Run {
     let mut clients: VecDeque<Arc<dyn Nodes>> = VecDeque::new();
     let mut replies = Vec::new();
     for _ in 0..100 {
-        // Three clients in turn; one whose session has ended is replaced.
+        // Three clients take turns. One whose session has ended is replaced.
         let turn = if clients.len() < 3 {
             None
         } else {

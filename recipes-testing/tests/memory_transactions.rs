@@ -94,7 +94,7 @@ async fn refused_operation_takes_everything_back() {
         ])
         .await;
     assert_eq!(failure(refused), (Some(3), "no node"));
-    // A leader numbers a request before it looks at it.
+    // A leader numbers a request before it checks it.
     assert_eq!((ensemble.tree(), ensemble.zxid()), (before, zxid + 1));
     assert!(is_pending(&mut watch));
     let created = nodes.create(&sequential("/a/n-")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Each fault of the proxy does what it says, seen from both ends of a real connection.
+//! Each fault of the proxy works as documented, observed from both ends of a real connection.
 #![cfg(unix)]
 
 use std::error::Error;
@@ -15,9 +15,9 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, EventType, Sessi
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Far more than anything here takes; a test that hangs says so.
+/// Far more than anything here takes, so that a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A busy machine loses no session within it; a client gives a silent connection up after two fifths.
+/// A busy machine loses no session with it. A client gives up a silent connection after two fifths.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first frame of a client: no session yet, ten seconds.
 const CONNECT: &[u8] = b"\0\0\0\x2d\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x27\x10\0\0\0\0\0\0\0\0\0\0\0\x10\
@@ -29,7 +29,7 @@ fn options() -> CreateOptions<'static> {
     CreateMode::Persistent.with_acls(Acls::anyone_all())
 }
 
-/// A server, a proxy before it, a client through it and one beside it.
+/// A server, a proxy in front of it, a client through the proxy, and a direct one.
 struct Stage {
     proxy: FaultProxy,
     client: Client,
@@ -56,7 +56,7 @@ impl Stage {
         Ok(self.operator.check_stat(path).await?.is_some())
     }
 
-    /// Creates a node through the proxy; the error as text.
+    /// Creates a node through the proxy. Returns an error as text.
     async fn create(&self, path: &str) -> Result<(), String> {
         let created = self.client.create(path, b"", &options());
         let created = timeout(PATIENCE, created).await;
@@ -79,7 +79,7 @@ async fn greeted(proxy: &FaultProxy) -> Result<TcpStream, Box<dyn Error>> {
     Ok(stream)
 }
 
-/// Reads to the end; how many bytes came, and whether it was a reset.
+/// Reads to the end. Returns how many bytes came, and whether the end was a reset.
 async fn read_out(stream: &mut TcpStream) -> Result<(usize, bool), Box<dyn Error>> {
     let mut bytes = Vec::new();
     match timeout(PATIENCE, stream.read_to_end(&mut bytes)).await? {
@@ -181,7 +181,7 @@ async fn cut_at_a_request_or_its_reply_decides_what_was_done() -> Outcome {
             assert_eq!(stage.has(&path).await?, is_done, "{case}");
         }
     }
-    // The reply arrives, then the connection ends.
+    // The reply arrives, and then the connection ends.
     let connections = stage.proxy.connections();
     let reply = stage.proxy.on(FromServer).opcode(Opcode::Create);
     reply.then(Fault::CutAfter(Cut::Fin));
@@ -234,7 +234,7 @@ async fn black_hole_at_a_frame_swallows_one_way_of_one_connection() -> Outcome {
         let error = stage.create("/a").await.unwrap_err();
         assert!(error.contains("no response"), "{direction:?}: {error}");
         assert_eq!(stage.has("/a").await?, is_done, "{direction:?}");
-        // The next connection of the session is well.
+        // The next connection of the session works.
         timeout(PATIENCE, stage.client.sync("/")).await??;
         assert_eq!(stage.proxy.connections(), 2);
     }
@@ -269,7 +269,7 @@ async fn delayed_frame_delays_those_behind_it() -> Outcome {
     let reply = stage.proxy.on(Direction::FromServer).opcode(Opcode::Create);
     reply.then(Fault::Delay(DELAY));
     let sent = Instant::now();
-    // Sent in this order, since the client sends when it is called.
+    // The client sends when it is called, so they are sent in this order.
     let options = options();
     let (created, synced) = (
         stage.client.create("/a", b"", &options),
@@ -361,7 +361,7 @@ async fn refused_connections_are_taken_again_on_the_same_port() -> Outcome {
     stage.proxy.refuse_connections().await;
     let refused = TcpStream::connect(stage.proxy.connect_string()).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    // What is there stays.
+    // Existing connections stay.
     stage.create("/a").await?;
     stage.proxy.cut_all(Cut::Reset);
     assert_eq!(
@@ -418,7 +418,7 @@ async fn partition_swallows_everything_until_it_is_over() -> Outcome {
         timeout(PATIENCE, states.changed()).await?,
         SessionState::Disconnected
     );
-    // Connections are made and come to nothing.
+    // Connections are accepted, but get no answer.
     let mut stream = greeted(&stage.proxy).await?;
     assert!(!stage.has("/a").await?);
     stage.proxy.restore();
@@ -438,7 +438,7 @@ async fn stalled_bytes_arrive_when_the_stall_is_over() -> Outcome {
     stage.proxy.stall(Direction::ToServer);
     let mut create = Box::pin(stage.create("/a"));
     assert!(create.as_mut().now_or_never().is_none());
-    // A round trip of another connection: longer than the create would have taken.
+    // A round trip of another connection takes longer than the create would have taken.
     assert!(!stage.has("/a").await?);
     stage.proxy.restore();
     create.await?;
@@ -462,7 +462,7 @@ async fn latency_delays_every_frame_and_keeps_many_under_way() -> Outcome {
     let creates = creates.collect::<Vec<_>>();
     let created = timeout(PATIENCE, try_join_all(creates)).await??;
     assert!(sent.elapsed() >= 2 * EACH_WAY);
-    // One after the other they would take eight seconds.
+    // One after the other, they would take eight seconds.
     assert!(sent.elapsed() < EACH_WAY * 50, "{:?}", sent.elapsed());
     let order: Vec<_> = created.iter().map(|(_, it)| it.into_i64()).collect();
     assert!(order.is_sorted(), "{order:?}");
@@ -515,7 +515,7 @@ async fn drop_closes_all_connections() -> Outcome {
     let address = stage.proxy.connect_string();
     drop(stage.proxy);
     assert_eq!(read_out(&mut stream).await?.0, 0);
-    // The port is closed with it, or a moment later.
+    // The port is closed with the proxy, or a moment later.
     let closed = async { while TcpStream::connect(&address).await.is_ok() {} };
     timeout(PATIENCE, closed).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Real servers start, fail, come back and go, and tell what a test wants to know.
+//! Real servers start, fail, restart and end, and report what tests need to know.
 #![cfg(unix)]
 
 use std::error::Error;
@@ -15,7 +15,7 @@ use zookeeper_client::{Acls, Client, CreateMode, SessionState, StateWatcher};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Far more than anything here takes; a test that hangs says so.
+/// Far more than anything here takes, so that a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn create(client: &Client, path: &str, mode: CreateMode) -> Result<(), Box<dyn Error>> {
@@ -29,7 +29,7 @@ async fn exists(client: &Client, path: &str) -> Result<bool, Box<dyn Error>> {
     Ok(client.check_stat(path).await?.is_some())
 }
 
-/// The session that created the node, which the client shows nowhere else as a number.
+/// The session that created the node. The client does not show its number anywhere else.
 async fn session_of(client: &Client, path: &str) -> Result<i64, Box<dyn Error>> {
     let (_, stat) = client.get_data(path).await?;
     Ok(stat.ephemeral_owner)
@@ -135,7 +135,7 @@ async fn paused_server_answers_after_resume_only() -> Outcome {
     server.pause()?;
     server.pause()?;
     let mut request = std::pin::pin!(exists(&client, "/zookeeper"));
-    // Not a synchronisation: a server that runs would have answered a hundred times over.
+    // Not a synchronization: a server that runs would have answered many times by then.
     assert!(
         timeout(Duration::from_millis(100), &mut request)
             .await
@@ -198,7 +198,7 @@ async fn options_reach_the_server() -> Outcome {
         .property("zookeeper.digest.enabled", "false")
         .config("snapCount", "77777");
     let server = builder.start().await?;
-    // Asks for six seconds.
+    // It requests six seconds.
     let client = server.client().await?;
     assert_eq!(client.session_timeout(), Duration::from_secs(20));
     let log = std::fs::read_to_string(server.log_path())?;
@@ -291,7 +291,8 @@ async fn ensemble_expires_a_session_on_whichever_server_it_is() -> Outcome {
         create(&owner, "/held", CreateMode::Ephemeral).await?;
         let mut states = owner.state_watcher();
         ensemble.expire(session_of(&owner, "/held").await?).await?;
-        // Long before the client misses the reply to a heartbeat, due after a third of its timeout.
+        // Long before the client misses the reply to a heartbeat, which is due after a third of its
+        // timeout.
         until_expired(&mut states, PATIENCE / 4).await?;
         let observer = server.client().await?;
         observer.sync("/").await?;
@@ -342,7 +343,8 @@ async fn server_ends_with_a_killed_test_process() -> Outcome {
     assert!(folder.exists());
     process.kill().await?;
     let gone = async {
-        // The watcher that removes the folder after the server's end is nobody's child to wait for.
+        // The watcher, which removes the folder after the server's end, is no child of this
+        // process.
         while folder.exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

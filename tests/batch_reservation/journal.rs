@@ -1,11 +1,10 @@
-//! What the database says happened, judged without a look at locks.
+//! The journal in the database, judged without the locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// A line of the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) batch: i64,
@@ -15,12 +14,12 @@ pub(crate) struct Entry {
     pub(crate) token: i64,
 }
 
-/// A batch, as the process said that it was done: client, action, seats.
+/// A batch, as a process reported it: client, action, seats.
 pub(crate) type Batch = (String, String, BTreeSet<String>);
 
 pub(crate) struct Journal {
     pub(crate) entries: Vec<Entry>,
-    /// Who has which seat, as the table beside the journal says.
+    /// The holder of each seat, from the table next to the journal.
     holders: BTreeMap<String, String>,
 }
 
@@ -53,7 +52,7 @@ impl Journal {
         Self { entries, holders }
     }
 
-    /// Checks that nobody booked or cancelled what was somebody else's, and that no token fell.
+    /// Checks that no client booked or cancelled another's seat, and that no token fell.
     pub(crate) fn check(&self) {
         let mut holders = BTreeMap::new();
         let mut tokens = BTreeMap::new();
@@ -68,7 +67,7 @@ impl Journal {
                 }
             };
             assert_eq!(before, None, "double booking: {entry:?}");
-            // Each batch here is a hold of its own.
+            // Each batch in this test is a hold of its own.
             let before = tokens.insert(&entry.seat, entry.token);
             assert!(before < Some(entry.token), "{before:?}, then {entry:?}");
         }
@@ -95,7 +94,7 @@ impl Journal {
     }
 }
 
-/// The batch of a line `client: action seat,seat: done, batch number`; `None` where it was refused.
+/// The batch in a line `client: action seat,seat: done, batch number`; `None` if it was refused.
 pub(crate) fn done(line: &str) -> Option<(i64, Batch)> {
     let mut parts = line.splitn(3, ": ");
     let (client, asked) = (parts.next().unwrap(), parts.next().unwrap());

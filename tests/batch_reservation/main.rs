@@ -54,7 +54,7 @@ async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
     });
     let answers = join_all(processes).await;
     let seconds = start.elapsed().as_secs_f64();
-    // A deadlock would be a batch that is not answered within its patience.
+    // In a deadlock, some batch would not be answered within its patience.
     for answer in &answers {
         assert_eq!(answer.code, DONE, "{:?}", answer.lines.last());
     }
@@ -82,7 +82,7 @@ async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
     }
 }
 
-/// Alice is stopped between her check and her write; by now Bob holds the lock of 7-12, and has
+/// Alice is stopped between her check and her write. By now Bob holds the lock of 7-12, and has
 /// made his check.
 struct Scene {
     server: ZooKeeperServer,
@@ -102,7 +102,7 @@ impl Scene {
         let mut alice = reserve("--client alice --seats 7-11,7-12 --session-timeout-ms 1000");
         alice.is_holding().await;
         alice.signal(Signal::STOP);
-        // Patient enough for her session to end.
+        // Bob waits long enough for her session to end.
         let mut bob = reserve(
             "--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000",
         );

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::executable::executable;
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shows a process's log as the test's own, which is to be seen where the test fails.
+/// Prints a process's log as the test's own, which is shown if the test fails.
 async fn show(log: ChildStderr) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -28,7 +28,7 @@ pub(crate) struct Process {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a process said, and how it ended.
+/// The output of a process, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) lines: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 impl Process {
-    /// Starts it on words that contain no spaces.
+    /// Starts the process with arguments that contain no spaces.
     pub(crate) fn start(words: &str) -> Self {
         let mut child = Command::new(executable("batch_reservation"))
             .args(words.split_whitespace())
@@ -69,14 +69,12 @@ impl Process {
         assert_eq!(line.unwrap().unwrap().as_deref(), Some("holding"));
     }
 
-    /// Lets it write, and waits for its end.
     pub(crate) async fn go_on(mut self) -> Answer {
         let input = self.child.stdin.as_mut().unwrap();
         input.write_all(b"\n").await.unwrap();
         self.answer().await
     }
 
-    /// Waits for its end.
     pub(crate) async fn answer(mut self) -> Answer {
         let ended = async {
             let mut lines = Vec::new();

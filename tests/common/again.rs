@@ -1,4 +1,4 @@
-//! This very test executable, run again as a process of its own.
+//! Runs this very test executable again, as a process of its own.
 
 use std::env;
 use std::process::{ExitStatus, Stdio};
@@ -8,13 +8,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Where a process is told what to do, so that its test does nothing when nobody started it so.
+/// The variable with the orders of a process. Without it the test does nothing.
 const ORDERS: &str = "RECIPES_TEST_ORDERS";
 
-/// Orders for this process, if it was started by [`Again`]; it ends when that one does.
+/// Orders for this process, if [`Again`] started it. It then ends when its parent does.
 pub(crate) fn orders() -> Option<String> {
     let orders = env::var(ORDERS).ok()?;
-    // Drop kills it, but a test that is killed drops nothing, and a paused process never ends.
+    // Drop kills it. But a test that is killed drops nothing, and a paused process never ends.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     Some(orders)
@@ -27,7 +27,7 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// Starts the test with this full name, which is ignored by others.
+    /// Starts the test with this full name, which is ignored in normal runs.
     pub(crate) fn start(test: &str, orders: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args([test, "--exact", "--ignored", "--nocapture"]);
@@ -42,12 +42,12 @@ impl Again {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// Kills it as `kill -9` does, and waits until it is gone.
+    /// Kills it as `kill -9` does, and waits until it has ended.
     pub(crate) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Waits for its end, `None` if it does not come in time.
+    /// Waits for its end. `None` if it does not come in time.
     pub(crate) async fn ended(&mut self, patience: Duration) -> Option<ExitStatus> {
         let status = timeout(patience, self.child.wait()).await.ok()?;
         Some(status.unwrap())

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The example's executable. `cargo test` builds it before it runs anything; `--test` with one name
-/// alone does not, so it is built here where it is missing or older than its sources.
+/// The example's executable. `cargo test` builds it first, but `--test` with one name does not. So
+/// it is built here if it is missing or older than its sources.
 pub(crate) fn executable(example: &str) -> PathBuf {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn executable(example: &str) -> PathBuf {
     executable
 }
 
-/// Cargo lists the sources of an executable in a file beside it: `executable: source source ...`.
+/// Cargo lists the sources of an executable in a file next to it: `executable: source source ...`.
 fn is_up_to_date(executable: &Path) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|it| it.modified());
     let sources = std::fs::read_to_string(executable.with_extension("d")).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What was logged.
+//! Collects what is logged.
 
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Where a subscriber writes to; clones are the same.
+/// The writer of a subscriber. Clones share the text.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,10 +1,10 @@
-//! Lines on scales, as a picture.
+//! Draws lines on scales as an SVG picture.
 
 #![allow(dead_code, reason = "not every picture uses all of it")]
 
 use std::fmt::Write as _;
 
-/// Of one chart, with room for the names at its right.
+/// The size of one chart, with room for the names at its right.
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 300.0;
 const NAMES: f64 = 190.0;
@@ -12,7 +12,7 @@ const MARGIN: f64 = 60.0;
 
 /// Steps of a linear scale.
 const STEPS: u32 = 5;
-/// A logarithmic scale of more powers of ten has marks at these alone.
+/// A logarithmic scale of more powers of ten has marks only at these.
 const POWERS_MAX: f64 = 2.5;
 
 const COLOURS: [&str; 9] = [
@@ -20,7 +20,6 @@ const COLOURS: [&str; 9] = [
     "#17becf",
 ];
 
-/// Figures that belong together.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
@@ -31,7 +30,7 @@ pub(crate) struct Line {
 pub(crate) enum Scale {
     /// From 0.
     Linear,
-    /// Ten times as much is as far everywhere; figures are above 0.
+    /// Equal factors have equal distances. Figures are above 0.
     Logarithmic,
 }
 
@@ -65,7 +64,7 @@ impl Axis {
         Self { scale, from, to }
     }
 
-    /// Where the figure stands, 0 to 1.
+    /// The position of a figure on the axis, 0 to 1.
     fn part(&self, figure: f64) -> f64 {
         let figure = match self.scale {
             Scale::Linear => figure,
@@ -74,7 +73,7 @@ impl Axis {
         (figure - self.from) / (self.to - self.from)
     }
 
-    /// Where to write which figures.
+    /// The marks of the axis: positions and labels.
     fn marks(&self) -> Vec<(f64, String)> {
         match self.scale {
             Scale::Linear => {
@@ -95,7 +94,7 @@ impl Axis {
                     steps.iter().map(move |step| step * unit)
                 });
                 let marks = figures.map(|figure| (self.part(figure), format!("{figure}")));
-                // The last digit of a logarithm shall cost no mark.
+                // A rounding error in the logarithm must not cost a mark.
                 marks
                     .filter(|(part, _)| (-0.001..1.001).contains(part))
                     .collect()

@@ -1,4 +1,4 @@
-//! What a process and its parent say to each other, a line at a time.
+//! Messages between a process and its parent, one line each.
 
 use std::io::{self, BufRead as _};
 use std::ops::{Deref, DerefMut};
@@ -10,26 +10,25 @@ use tokio::time::timeout;
 
 use crate::again::Again;
 
-/// What a process says begins so; the rest of its output is the test harness's.
+/// The prefix of a message. The rest of the output is the test harness's.
 const SAYS: &str = "> ";
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tells the parent.
 pub(crate) fn say(words: &str) {
     println!("{SAYS}{words}");
 }
 
-/// Waits until the parent says something. Blocks this thread: nothing else has to run meanwhile
-/// but other threads.
+/// Waits for a message of the parent. It blocks this thread, so everything that must go on
+/// meanwhile needs other threads.
 pub(crate) fn listen() -> String {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
-/// A process that talks.
+/// A process that exchanges messages.
 #[derive(Debug)]
 pub(crate) struct Talk {
     process: Again,
@@ -37,21 +36,21 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Starts the test with this full name, which is ignored by others.
+    /// Starts the test with this full name, which is ignored in normal runs.
     pub(crate) fn start(test: &str, orders: &str) -> Self {
         let mut process = Again::start(test, orders);
         let lines = BufReader::new(process.child.stdout.take().unwrap()).lines();
         Self { process, lines }
     }
 
-    /// What the process says next.
+    /// The next message of the process.
     pub(crate) async fn says(&mut self) -> String {
         let said = async {
             loop {
                 let line = self.lines.next_line().await.unwrap();
                 // The end of its output is the end of the process.
                 let line = line.expect("the process has ended");
-                // The harness leaves its own line open.
+                // The harness does not end its own line.
                 if let Some((_, words)) = line.split_once(SAYS) {
                     return words.to_owned();
                 }
@@ -62,7 +61,6 @@ impl Talk {
             .expect("the process says nothing")
     }
 
-    /// Says something to the process.
     pub(crate) async fn tell(&mut self, words: &str) {
         let input = self.process.child.stdin.as_mut().unwrap();
         input

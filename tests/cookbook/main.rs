@@ -1,4 +1,4 @@
-//! Each recipe of the cookbook does what it says.
+//! Each recipe of the cookbook does what it promises.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,7 +55,7 @@ on_every_ensemble! {
         let count = async || runs.set(runs.get() + 1);
         let beside = async {
             count().await;
-            // It is under way here.
+            // The job is already running here.
             let ran = cron_job::run_once(&there, "nightly", "2026-11-21", count()).await;
             assert!(!ran.unwrap());
         };
@@ -133,7 +133,7 @@ on_every_ensemble! {
         assert_eq!(call(&there, "bob", short).await, Some(7));
         ensemble.await_children("/reminders/bob", 0).await;
         assert_eq!(call(&here, "bob", long).await, Some(7));
-        // Not even in a scope, where a second acquire would re-enter.
+        // This is true even in a scope, where a second acquire would re-enter.
         let twice = async {
             assert_eq!(call(&here, "carol", long).await, Some(7));
             assert_eq!(call(&here, "carol", long).await, None);
@@ -151,7 +151,7 @@ on_every_ensemble! {
         let (_next, lock) = mutex(&ensemble, "/accounts/alice").await;
         let guard = lock.acquire().await.unwrap();
         let token = guard.fencing_token();
-        // From this read on nobody below may write, also before the write.
+        // After this read no holder with a lower token may write, not even before the write.
         assert_eq!(fenced_write::read(&db, "alice", token).unwrap(), Some(balance));
         assert!(!fenced_write::write(&db, "alice", balance - 100, late).unwrap());
         assert_eq!(fenced_write::read(&db, "alice", late).unwrap(), None);
@@ -165,7 +165,7 @@ on_every_ensemble! {
         let (stop, stopped) = oneshot::channel::<()>();
         let (mut stop, jobs) = (Some(stop), Cell::new(0));
         let job = || {
-            // Asked in the middle of the second.
+            // The request comes in the middle of the second job.
             if jobs.get() == 1 {
                 drop(stop.take());
             }
@@ -198,7 +198,7 @@ on_every_ensemble! {
         config_reload::publish(&other, ["db1", "5432"]).await.unwrap();
         let values = config_reload::load(&session).await.unwrap().unwrap();
         assert_eq!(values, [&b"db1"[..], b"5432"]);
-        // A writer that is half-way keeps readers waiting, and a reader the next writer.
+        // A writer that is half-way keeps readers waiting. A reader keeps the next writer waiting.
         let lock = InterProcessReadWriteLock::new(&other, "/config/lock").unwrap();
         let writer = lock.write().await.unwrap();
         let mut load = std::pin::pin!(config_reload::load(&session));

@@ -1,4 +1,4 @@
-//! Locks of both, seen from outside.
+//! Inspection of locks that our contenders and Curator's share.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -13,8 +13,8 @@ use zookeeper_recipes::{
 
 use crate::{PATH, PATIENCE, Stage};
 
-/// Contenders of both kinds, each of which says when it is granted and holds until it is told to let
-/// go.
+/// Contenders of both kinds. Each reports when it is granted, and holds until it is notified to
+/// release.
 struct Crowd {
     granted: mpsc::UnboundedSender<String>,
     told: mpsc::UnboundedReceiver<String>,
@@ -32,7 +32,7 @@ impl Crowd {
         }
     }
 
-    /// Puts one of ours into the queue; `acquire` gives its node, and what releases it.
+    /// Puts one of our contenders into the queue. `acquire` gives its node, and the release.
     async fn ours<G: Send + 'static, R: Future<Output = ()> + Send>(
         &mut self,
         stage: &Stage,
@@ -52,7 +52,7 @@ impl Crowd {
         self.note(stage, path, &before, goes).await;
     }
 
-    /// Notes by which node a new contender is known.
+    /// Notes the node of a new contender.
     async fn note(
         &mut self,
         stage: &Stage,
@@ -82,8 +82,8 @@ impl Crowd {
         self.note(stage, path, &before, goes).await;
     }
 
-    /// Releases those who hold, again and again, and compares who is granted with who was shown to be
-    /// next, until nobody is left. Returns how many rounds it took.
+    /// Releases the holders, again and again, and compares each grant with the contender that was
+    /// shown as the next. Returns how many rounds it took until no contender was left.
     async fn drain(mut self, stage: &Stage, path: &str) -> usize {
         let mut rounds = 0;
         while !self.release.is_empty() {
@@ -141,7 +141,7 @@ async fn mutex_is_granted_in_the_order_that_was_shown() {
     let queued: Vec<_> = crowd.release.iter().map(|(node, _)| node.clone()).collect();
     assert_eq!(shown[..8], queued[..]);
     assert_eq!(seen.contenders[8].standing, Standing::Stranger);
-    // Curator's data is an address, and nothing that we would take for a record.
+    // Curator's data is an address, which must not be taken for a record.
     assert!(seen.contenders[0].participant.identity().is_some());
     let theirs = &seen.contenders[1].participant;
     assert_eq!(
@@ -163,7 +163,7 @@ async fn readers_and_writers_are_granted_as_was_shown() {
         .unwrap();
     let lock = InterProcessReadWriteLock::new(&stage.ours, SETTINGS).unwrap();
     let mut crowd = Crowd::new();
-    // r R w r W R r w, ours in small letters: four groups of readers, four writers.
+    // r R w r W R r w, with ours in small letters: four groups of readers, four writers.
     for (index, kind) in ["r", "R", "w", "r", "W", "R", "r", "w"].iter().enumerate() {
         let lock = lock.clone();
         match *kind {
@@ -204,7 +204,7 @@ async fn readers_and_writers_are_granted_as_was_shown() {
     assert_eq!(crowd.drain(&stage, SETTINGS).await, 6);
 }
 
-/// Two of ours and one of Curator's, each of which holds one of three locks and wants the next.
+/// Two of our contenders and one of Curator's. Each holds one of three locks and wants the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlock_of_three_over_three_locks_is_found_and_named() {
     let stage = Stage::set_up().await;
@@ -255,7 +255,7 @@ async fn deadlock_of_three_over_three_locks_is_found_and_named() {
         ]
     );
 
-    // One of them lets go, and all go on.
+    // One of them releases, and all go on.
     held_a.release().await.unwrap();
     assert!(wants_a.await.unwrap());
     assert!(cycles().await.is_empty());

@@ -1,4 +1,4 @@
-//! The same locks, taken by this library and by Apache Curator.
+//! The same locks, acquired by this library and by Apache Curator.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,7 +74,7 @@ impl Stage {
     }
 }
 
-/// Reads a counter and writes it back plus one, without a version: two at once lose an increment.
+/// Reads a counter and writes it back plus one, without a version. Two at once lose an increment.
 pub(crate) async fn increment(store: &Client, counter: &str) -> u64 {
     let value = count(store, counter).await;
     let next = (value + 1).to_string();

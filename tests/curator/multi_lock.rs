@@ -1,4 +1,4 @@
-//! Sets of locks.
+//! Sets of locks, shared with Curator.
 
 use futures::future::try_join_all;
 use zookeeper_recipes::{Member, MultiLock};
@@ -9,7 +9,7 @@ const PATHS: [&str; 3] = ["/set/a", "/set/b", "/set/c"];
 const COUNTER: &str = "/counter";
 const ROUNDS: u32 = 100;
 
-/// Both take the same paths in the same order; a counter that no lock guards tells of overlaps.
+/// Both acquire the same paths in the same order. A counter that no lock guards shows overlaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sets_of_both_over_the_same_paths_exclude_each_other() {
     let stage = Stage::set_up().await;

@@ -1,4 +1,4 @@
-//! The mutex, and what all locks have in common.
+//! The mutex shared with Curator, and what all locks have in common.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count, increment, sequence};
 
 const COUNTER: &str = "/counter";
 
-/// As the threads of the peer do: reads the counter inside the lock and writes it back plus one.
+/// Does what the peer's threads do: reads the counter under the lock and writes it back plus one.
 async fn contend(lock: InterProcessMutex, store: Client, rounds: usize) -> Vec<Grant> {
     let mut grants = Vec::with_capacity(rounds);
     for _ in 0..rounds {
@@ -34,7 +34,7 @@ async fn eight_of_ours_and_eight_of_curators_share_one_queue() {
     let stage = Stage::set_up().await;
     let store = stage.counter(COUNTER).await;
 
-    // Nobody starts before all are in the queue.
+    // The lock is held until all contenders are in the queue.
     let held = stage.mutex().acquire().await.unwrap();
     let theirs = stage.curator.contend("c", PATH, COUNTER, ROUNDS, 8);
     let ours = (0..8).map(|_| {
@@ -57,7 +57,7 @@ async fn eight_of_ours_and_eight_of_curators_share_one_queue() {
     check_grants(0, &all).unwrap();
     assert_eq!(count(&store, COUNTER).await, 512);
 
-    // They did contend: the two kinds took turns.
+    // They did contend: grants of the two kinds alternate.
     let mut turns: Vec<_> = ours.iter().map(|it| (it.sequence, true)).collect();
     turns.extend(theirs.iter().map(|it| (it.sequence, false)));
     turns.sort_unstable();
@@ -106,7 +106,7 @@ async fn each_waits_for_the_other_and_both_see_the_same_queue() {
     stage.ensemble.delete(&format!("{PATH}/zstranger")).await;
     stage.ensemble.delete(&format!("{PATH}/-stranger")).await;
 
-    // In the order of the queue, one after the other.
+    // They are granted in the order of the queue, one after the other.
     held.release().await.unwrap();
     assert!(first.await.unwrap());
     assert!(!second.is_finished());
@@ -224,7 +224,8 @@ async fn lost_locks_pass_from_one_to_the_other() {
             .unwrap()
     );
     stage.ensemble.expire(&stage.ours).await;
-    // By order, so that the deletion of the node may be told before the end of the session.
+    // It is expired explicitly, so news of the node's deletion may arrive before the end of the
+    // session.
     let reason = held.lost().await.reason;
     assert!(
         matches!(reason, LostReason::SessionExpired | LostReason::NodeRemoved),
@@ -257,7 +258,7 @@ async fn interrupted_curator_thread_leaves_the_queue_to_us() {
         theirs.await.unwrap_err().class(),
         Some("InterruptedException")
     );
-    // The node between us is gone, the one in front is not.
+    // The node between is gone, and the one in front is not.
     stage.ensemble.await_children(PATH, 2).await;
     assert!(held.is_valid() && !ours.is_finished());
     held.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! The read/write lock.
+//! The read/write lock shared with Curator.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::{PATH, PATIENCE, Stage, count, increment, sequence};
 const COUNTERS: [&str; 2] = ["/first", "/second"];
 
 impl Stage {
-    /// Ours on the path of Curator's `rw.read` and `rw.write`.
+    /// Our lock on the path of Curator's `rw.read` and `rw.write`.
     async fn read_write(&self) -> InterProcessReadWriteLock {
         self.curator.read_write_lock("rw", "c", PATH).await.unwrap();
         InterProcessReadWriteLock::new(&self.ours, PATH).unwrap()
     }
 }
 
-/// As the threads of the peer do: writers raise both counters, readers find them equal.
+/// Does what the peer's threads do: writers raise both counters, readers find them equal.
 async fn contend(lock: InterProcessReadWriteLock, store: Client, rounds: u32) -> Vec<Grant> {
     let mut grants = Vec::new();
     for round in 0..rounds {
@@ -52,7 +52,7 @@ async fn four_of_ours_and_four_of_curators_read_and_write_in_one_queue() {
     let store = stage.counter(COUNTERS[0]).await;
     stage.counter(COUNTERS[1]).await;
 
-    // Nobody starts before all are in the queue.
+    // The lock is held until all contenders are in the queue.
     let held = lock.write().await.unwrap();
     let mix = ReadWriteMix {
         rounds: 252,
@@ -94,7 +94,7 @@ async fn writer_queued_before_a_downgrade_waits_with_us_and_gets_in_with_curator
     let stage = Stage::set_up().await;
     let lock = stage.read_write().await;
 
-    // Ours downgrades; Curator's writer waits.
+    // Our writer downgrades, and Curator's writer waits.
     let writer = lock.write().await.unwrap();
     let queued = stage.curator.acquire("t", "rw.write", Some(PATIENCE));
     stage.ensemble.await_children(PATH, 2).await;
@@ -110,7 +110,7 @@ async fn writer_queued_before_a_downgrade_waits_with_us_and_gets_in_with_curator
     assert!(queued.await.unwrap());
     stage.curator.release("t", "rw.write").await.unwrap();
 
-    // Curator 5.4 downgrades; its reader is behind our writer, which gets in beside it.
+    // Curator 5.4 downgrades. Its reader queues after our writer, which is granted while it reads.
     assert!(stage.curator.curator_version().starts_with("5.4."));
     assert!(stage.curator.acquire("t", "rw.write", None).await.unwrap());
     let queued = tokio::spawn({

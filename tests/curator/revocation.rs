@@ -1,4 +1,4 @@
-//! Requests to give a lock up, made and taken by either.
+//! Requests to give a lock up, sent by either library to the other.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use zookeeper_recipes::{GuardState, LockGuard};
 
 use crate::{PATH, PATIENCE, Stage};
 
-/// Within this a holder that gives way has let the next one in; 250 ms of it are ours, where the
-/// holder did not wait.
+/// Within this time a holder that gives way has let the next contender in. We need 250 ms of it if
+/// our holder did not wait.
 const ONWARDS_MAX: Duration = Duration::from_secs(5);
 
 fn node(guard: &LockGuard) -> String {
@@ -20,7 +20,7 @@ async fn told(guard: &LockGuard) {
     assert!(requested.is_ok(), "nobody tells of the request");
 }
 
-/// The number of watches on the server, which is what a holder that listens has set.
+/// Waits for this number of watches on the server: a holder that accepts requests has set one.
 async fn watched(stage: &Stage, count: usize) {
     let watches = async || (stage.ensemble.watch_count().await == count).then_some(());
     stage.ensemble.until("watches", watches).await;

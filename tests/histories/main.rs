@@ -1,8 +1,9 @@
-//! Processes contend for locks of all kinds on real servers while everything goes wrong; what they
-//! saw is checked by the rules, and confirmed by the log of the servers. `soak` does it for hours.
+//! Processes contend for locks of all kinds on real servers while everything goes wrong. Their
+//! histories are checked by the rules, and confirmed by the log of the servers. `soak` does it for
+//! hours.
 //!
-//! `HISTORIES_SEED` repeats the trouble of a run, which a failure prints; not its timing.
-//! `HISTORIES` asks for more of them than usual.
+//! A failure prints its seed. `HISTORIES_SEED` repeats the faults of a run, but not its timing.
+//! `HISTORIES` sets how many histories to judge.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,14 +34,14 @@ use orders::{Orders, Scenes};
 use run::{Outcome, Run};
 use soak::{Plan, Soak};
 
-/// Histories of a second each, six at a time; two or three troubles come about in each.
+/// Histories of a second each, six at a time. Two or three faults happen in each.
 const SCENES: Scenes = Scenes {
     count: 5,
     side_by_side: 6,
     length_ms: 1000,
 };
-/// Histories that have to be judged. One with fewer grants does not count, as when the server was
-/// down for most of it.
+/// Histories to judge. One with few grants does not count, as when the server was down for most of
+/// it.
 const HISTORIES: u64 = 300;
 const GRANTS_MIN: usize = 10;
 
@@ -48,11 +49,12 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|it| it.parse().unwrap())
 }
 
-/// Runs one after the other, until so many histories are judged.
+/// Runs one after the other, until `wanted` histories are judged.
 async fn runs(wanted: u64, first_seed: u64) -> Outcome {
     let wanted = usize::try_from(wanted).unwrap();
     let mut all = Outcome::default();
-    // One history from each run is very little; a machine that cannot do it is no place for this.
+    // One history from each run is very little. A machine that cannot do that is not fit for this
+    // test.
     for seed in (first_seed..).take(wanted) {
         all.add(Run::judged(seed, SCENES).await);
         if all.histories >= wanted {
@@ -67,15 +69,15 @@ async fn runs(wanted: u64, first_seed: u64) -> Outcome {
 async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_wrong() {
     let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
     let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
-    // Two servers at a time: half of the time goes by with waiting for one to come back.
+    // Two servers at a time, because half of the time is spent waiting for one to come back.
     let (mut all, others) = tokio::join!(runs(wanted, seed), runs(wanted, seed + 1_000_000));
     all.add(others);
     println!("{all:?}");
-    // Half of the grants are to those who write; a write that does not check its node is no such.
+    // Half of the grants are to writers. A write that does not check its node does not count.
     assert!(all.writes * 4 > all.grants, "{all:?}");
 }
 
-/// Of two seconds each, which are longer when a leader is to be elected.
+/// Two seconds each, or more if a leader is elected meanwhile.
 const SCENES_OF_THREE: Scenes = Scenes {
     count: 20,
     side_by_side: 4,

@@ -1,23 +1,22 @@
-//! What a process of contenders is told, and where its locks are.
+//! The orders of a process of contenders, and the paths of its locks.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What a worker is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) worker: u32,
     pub(crate) seed: u64,
     pub(crate) connect_string: String,
     pub(crate) journal: PathBuf,
-    /// On the clock of the histories.
+    /// The start, on the clock of the histories.
     pub(crate) start: u64,
     pub(crate) scenes: Scenes,
 }
 
-/// Which locks are contended for when: a few histories side by side, then others.
+/// Which locks are contended for when: a few histories at the same time, then others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenes {
     pub(crate) count: u64,
@@ -75,12 +74,11 @@ impl FromStr for Orders {
     }
 }
 
-/// Where a history has its locks.
 pub(crate) fn path(history: u64, lock: &str) -> String {
     format!("/histories/{history}/{lock}")
 }
 
-/// Where the last token that wrote under a lock is kept.
+/// The node with the last token that was written under a lock.
 pub(crate) fn register(path: &str) -> String {
     format!("/registers{}", path.replace('/', "-").replacen('-', "/", 1))
 }

@@ -1,4 +1,4 @@
-//! One server or three, several processes of contenders, and trouble.
+//! One run: one server or three, several processes of contenders, and faults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,12 @@ use crate::orders::Scenes;
 use crate::stage::{PATIENCE, Stage, WAIT_MAX, WORKERS, events};
 use crate::trouble::Schedule;
 
-/// What came of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) histories: usize,
     pub(crate) attempts: usize,
     pub(crate) grants: usize,
-    /// Confirmed by the log of the servers.
+    /// Writes that the log of the servers confirms.
     pub(crate) writes: usize,
     pub(crate) nodes: usize,
     pub(crate) troubles: usize,
@@ -37,18 +36,16 @@ impl Outcome {
     }
 }
 
-/// Everything that goes on at one time.
 pub(crate) struct Run {
     seed: u64,
     scenes: Scenes,
     stage: Stage,
     folder: TempDir,
-    /// Processes that did not come to an end.
     hung: Vec<u32>,
 }
 
 impl Run {
-    /// Runs on one server to the end and judges.
+    /// Runs on one server to the end, and judges.
     pub(crate) async fn judged(seed: u64, scenes: Scenes) -> Outcome {
         let mut random = Rng::with_seed(seed);
         let schedule = Schedule::random(&mut random, WORKERS, scenes.length());
@@ -56,10 +53,10 @@ impl Run {
         Self::on(ensemble, seed, scenes, schedule).await
     }
 
-    /// The same on three servers.
+    /// Runs on three servers to the end, and judges.
     pub(crate) async fn judged_on_three(seed: u64, scenes: Scenes) -> Outcome {
         let schedule = Schedule::of_three(&mut Rng::with_seed(seed));
-        // One that is elected and finds nobody who follows it tries again after 3 s, not 10.
+        // A server that is elected but finds no follower tries again after 3 s, instead of 10.
         let builder = ZooKeeperEnsemble::builder()
             .links()
             .config("initLimit", "30");
@@ -91,7 +88,7 @@ impl Run {
         }
     }
 
-    /// Brings the trouble about until the contenders come to an end; says how much there was.
+    /// Makes faults until the contenders finish. Returns how many there were.
     async fn trouble(&mut self, schedule: &Schedule) -> usize {
         let mut random = Rng::with_seed(self.seed);
         let begun = Instant::now();
@@ -161,7 +158,7 @@ impl Run {
     }
 }
 
-/// Keeps what the judgement is made of.
+/// Keeps the files on which the judgement rests.
 fn keep(seed: u64, events: &str, log: &TransactionLog) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("histories-{seed}"));
     std::fs::create_dir_all(&folder).unwrap();

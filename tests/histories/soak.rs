@@ -1,7 +1,7 @@
-//! Hours of it: three servers, all recipes and Curator, and a trouble every half minute.
+//! Hours of histories: three servers, all recipes and Curator, and a fault every half minute.
 //!
-//! It goes in windows. At the end of each, contenders finish what they do, and all that was written
-//! down is judged and dropped; the processes and their sessions go on.
+//! The run is divided into windows. At the end of each, contenders finish their attempts, and all
+//! records are judged and dropped. The processes and their sessions go on.
 
 mod curator;
 mod figures;
@@ -27,18 +27,17 @@ use figures::Figures;
 pub(crate) use tally::Tally;
 use tally::judge;
 
-/// Sets of locks.
+/// Sets of locks that are used at the same time.
 const SIDE_BY_SIDE: u64 = 3;
-/// A window.
 const WINDOW: Duration = Duration::from_secs(120);
-/// From one trouble to the next.
+/// The time from one fault to the next.
 const EVERY: Duration = Duration::from_secs(30);
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const SERVERS: usize = 3;
-/// Of the violations of a window; a file has all of them.
+/// Violations of a window that are printed. A file has all of them.
 const SHOWN: usize = 10;
 
-/// How long, and how much goes wrong.
+/// How long to run, and how much goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     seed: u64,
@@ -48,8 +47,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// As the environment says: `SOAK_SECONDS`, `SOAK_SEED`, `SOAK_TROUBLE_SECONDS`; and
-    /// `SOAK_FOLDER`, a new one, for what is kept.
+    /// Reads the environment: `SOAK_SECONDS`, `SOAK_SEED`, `SOAK_TROUBLE_SECONDS`, and
+    /// `SOAK_FOLDER`, a new folder for the files that are kept.
     pub(crate) fn from_environment() -> Self {
         let number = |name| env::var(name).ok().map(|it| it.parse::<u64>().unwrap());
         let seconds = |name| number(name).map(Duration::from_secs);
@@ -59,7 +58,7 @@ impl Plan {
             seed: number("SOAK_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000),
             length,
             window,
-            // A short one has some trouble, too.
+            // A short run has some faults, too.
             every: seconds("SOAK_TROUBLE_SECONDS").unwrap_or(EVERY.min(window / 4)),
         }
     }
@@ -73,20 +72,18 @@ impl Plan {
     }
 }
 
-/// Everything that goes on.
 pub(crate) struct Soak {
     plan: Plan,
     stage: Stage,
     curators: Curators,
     folder: PathBuf,
     figures: Figures,
-    /// The last transaction that was judged.
     judged: i64,
     random: Rng,
 }
 
 impl Soak {
-    /// Runs as long as planned; says what came of it.
+    /// Runs as long as planned. Returns the results.
     pub(crate) async fn run(plan: Plan) -> Tally {
         let mut soak = Self::new(plan).await;
         let start = Instant::now();
@@ -114,7 +111,7 @@ impl Soak {
     }
 
     async fn new(plan: Plan) -> Self {
-        // One of its own: the same seed may have been run before.
+        // A new folder, because the same seed may have been run before.
         let folder = env::var("SOAK_FOLDER")
             .unwrap_or_else(|_| format!("target/soak/{}-{}", plan.seed, std::process::id()));
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -126,8 +123,9 @@ impl Soak {
             .config("initLimit", "30")
             // A follower without its leader goes on for 3 s, longer than its clients' sessions.
             .config("syncLimit", "30")
-            // The servers' logs do not grow for ever. Each start, too, makes snapshots and purges:
-            // the log of a window has to be there at its end, however many starts are in it.
+            // Old logs of the servers are purged, so that they do not grow without a limit. Each
+            // start also makes a snapshot and purges. The log of a window must still be there at
+            // its end, however many starts are in it.
             .config("autopurge.purgeInterval", "1")
             .config("autopurge.snapRetainCount", "60")
             .config("snapCount", "20000");
@@ -182,11 +180,11 @@ impl Soak {
         tally
     }
 
-    /// Brings trouble about until the window ends.
+    /// Makes faults until the window ends.
     async fn trouble(&mut self, tally: &mut Tally) {
         let end = Instant::now() + self.plan.window;
         let mut next = Instant::now() + self.plan.every / 2;
-        // Later than that, it would go on after the end.
+        // A later fault would last longer than the window.
         while next + self.plan.every / 4 < end {
             self.sample_until(next).await;
             let trouble = Trouble::any(&mut self.random, WORKERS);
@@ -201,7 +199,7 @@ impl Soak {
         self.sample_until(end).await;
     }
 
-    /// Goes on when the servers did not get over what they were put through: no fault of the locks.
+    /// Goes on if the servers did not recover from a fault. That is not an error of the locks.
     async fn mishap(&mut self, trouble: Trouble, error: &str, tally: &mut Tally) {
         println!("  {error}; all servers are started again");
         *tally
@@ -234,7 +232,7 @@ impl Soak {
         self.figures.take(&processes, &self.stage.ensemble).await;
     }
 
-    /// Waits for the contenders; who does not come to an end is killed.
+    /// Waits for the contenders, and kills those that do not finish.
     async fn finish(&mut self) -> Vec<u32> {
         let deadline = Instant::now() + PATIENCE;
         let mut hung = Vec::new();
@@ -248,7 +246,7 @@ impl Soak {
         self.stage.note(Happening::Over);
         for (index, _) in &hung {
             self.stage.replace(*index).await;
-            // Its scenes are over when it starts.
+            // A new process has finished its scenes when it starts.
             assert_eq!(self.stage.workers[*index].1.says().await, OVER);
         }
         hung.into_iter().map(|(_, worker)| worker).collect()

@@ -1,4 +1,4 @@
-//! Servers, processes of contenders on them, and the trouble that is brought about.
+//! Servers, the processes that contend on them, and the faults that hit both.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,21 @@ use crate::worker::SESSION_TIMEOUT;
 
 /// Processes that contend at one time.
 pub(crate) const WORKERS: usize = 4;
-/// Within this, contenders that are left alone have come to an end, or never will.
+/// Contenders that have not finished this long after the last fault never will.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a contender may wait with nobody ahead: until the session of a dead one has expired
-/// and everybody has connected again, on a busy machine.
+/// How long a contender may wait with no node ahead: until the session of a dead contender has
+/// expired and all others have reconnected, on a busy machine.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// A server that is asked while it is down or starts may not answer at all.
+/// A server may not answer at all while it is down or starts.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// All who take part.
 pub(crate) struct Stage {
     pub(crate) ensemble: ZooKeeperEnsemble,
-    /// In the order of their places; a process that is killed has its place taken.
+    /// Processes in the order of their places. If one is killed, another takes its place.
     pub(crate) workers: Vec<(u32, Talk)>,
     seed: u64,
     scenes: Scenes,
-    /// Where everybody writes what happens.
+    /// The folder to which all processes write their events.
     folder: PathBuf,
     journal: Journal,
     start: u64,
@@ -92,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// Each has another server first, which is where it connects as long as it can.
+    /// Each worker has another server first in its list. It connects to that one as long as it can.
     fn connect_string(&self, worker: u32) -> String {
         let servers = self.ensemble.servers().iter();
         let mut servers: Vec<_> = servers.map(ZooKeeperServer::connect_string).collect();
@@ -101,7 +100,7 @@ impl Stage {
         servers.join(",")
     }
 
-    /// Lets processes that have come to the end of their scenes play them again.
+    /// Lets processes that have finished their scenes play them again.
     pub(crate) async fn again(&mut self, seed: u64, folder: &Path) {
         self.seed = seed;
         self.folder = folder.to_owned();
@@ -150,14 +149,14 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills a process; another takes its place.
+    /// Kills a process. Another takes its place.
     pub(crate) async fn replace(&mut self, index: usize) {
         self.workers[index].1.kill().await;
         self.note(Happening::Killed(self.workers[index].0));
         self.workers[index] = self.start_worker();
     }
 
-    /// All servers serve again when it is over.
+    /// All servers serve again when this returns.
     async fn bring_to_servers(
         &self,
         trouble: Trouble,
@@ -169,7 +168,7 @@ impl Stage {
             1 => (0, 0),
             _ => {
                 let chief = self.ensemble.leader().await?;
-                // Clients stay away from one that was gone: it is not always the same.
+                // Clients avoid a server that was down, so it is not always the same one.
                 (chief, (chief + random.usize(1..count)) % count)
             }
         };
@@ -216,7 +215,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts all servers again after trouble that did not come to its end.
+    /// Starts all servers again after a fault that was not completed.
     pub(crate) async fn mend(&self, trouble: Trouble) {
         if matches!(trouble, Trouble::Evict) {
             return;
@@ -235,7 +234,7 @@ impl Stage {
         self.note(Happening::Up);
     }
 
-    /// The session of somebody who has a node now.
+    /// The session of a random node that exists now.
     async fn somebody(&self, random: &mut Rng) -> Result<Option<i64>, zookeeper_client::Error> {
         let client = Client::connect(&self.ensemble.connect_string()).await?;
         let mut locks = locks(self.scenes);
@@ -252,15 +251,15 @@ impl Stage {
         Ok(None)
     }
 
-    /// Writes down which nodes are left when what dead processes had has gone with their sessions;
-    /// says how many.
+    /// Waits until the nodes of dead processes are deleted with their sessions. Then it records the
+    /// nodes that are left, and returns how many there are.
     pub(crate) async fn note_what_is_left(&self) -> usize {
         let mut count = 0;
         let client = self.ensemble.client().await.unwrap();
         let until = Instant::now() + SESSION_TIMEOUT + PATIENCE / 3;
         for lock in locks(self.scenes) {
             loop {
-                // A follower may not know yet what the leader has deleted.
+                // A follower may not have learned yet what the leader has deleted.
                 client.sync(&lock).await.unwrap();
                 let nodes = client.list_children(&lock).await.unwrap_or_default();
                 if nodes.is_empty() || Instant::now() > until {
@@ -276,7 +275,6 @@ impl Stage {
     }
 }
 
-/// All that was written in the folder.
 pub(crate) fn events(folder: &Path) -> String {
     let files = folder.read_dir().unwrap();
     let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
@@ -287,10 +285,10 @@ fn journal(folder: &Path) -> Journal {
     Journal::open(&folder.join("trouble")).unwrap()
 }
 
-/// Until it takes clients; without a leader it closes their connections.
+/// Waits until the server accepts clients. Without a leader it closes their connections.
 async fn await_service(server: &ZooKeeperServer) -> Result<(), Box<dyn Error>> {
     let served = async {
-        // Which itself waits a while for a server that does not answer.
+        // The client itself waits a while for a server that does not answer.
         while !matches!(timeout(ANSWER_MAX, server.client()).await, Ok(Ok(_))) {}
     };
     let served = timeout(2 * PATIENCE, served).await;

@@ -1,4 +1,4 @@
-//! What goes wrong while the locks are contended for.
+//! Faults that happen while contenders compete for the locks.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,30 +7,29 @@ use fastrand::Rng;
 
 use crate::worker::SESSION_TIMEOUT;
 
-/// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The server, of several the leader, stops in good order and starts again.
+    /// The server, in an ensemble the leader, stops in good order and starts again.
     RestartServer,
-    /// It is killed, and starts again after a while.
+    /// The server is killed, and starts again after a while.
     KillServer(Which, Duration),
-    /// It does not run for a while; connections stay.
+    /// The server is halted for a while. Its connections stay.
     PauseServer(Which, Duration),
     /// All servers are stopped and started again, one after the other.
     RestartAll,
     /// All servers but one are killed, and start again after a while.
     LoseQuorum(Duration),
-    /// It hears nothing of the others for a while, nor they of it.
+    /// The server is cut off from the others for a while.
     CutOff(Which, Duration),
-    /// A process of contenders does not run for a while.
+    /// A process of contenders is halted for a while.
     PauseWorker(usize, Duration),
     /// A process of contenders is killed, and another takes its place.
     KillWorker(usize),
-    /// The session of whoever has a certain node is ended from outside.
+    /// The session of a random node is ended from outside.
     Evict,
 }
 
-/// One of the servers; one that is alone leads.
+/// One of the servers. A single server leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Leader,
@@ -74,12 +73,12 @@ impl Trouble {
     }
 }
 
-/// Troubles and the pauses before them.
+/// Faults, each with the pause before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule(pub(crate) Vec<(Duration, Trouble)>);
 
 impl Schedule {
-    /// Everything that can happen to three servers, once, in any order.
+    /// Each fault that can happen to three servers, once, in random order.
     pub(crate) fn of_three(random: &mut Rng) -> Self {
         let pause = 2 * SESSION_TIMEOUT;
         let mut troubles = [
@@ -95,7 +94,7 @@ impl Schedule {
         Self(troubles.map(|trouble| (calm, trouble)).to_vec())
     }
 
-    /// Enough of them for this time.
+    /// Random faults for this length of time.
     pub(crate) fn random(random: &mut Rng, workers: usize, length: Duration) -> Self {
         let mut schedule = Vec::new();
         let mut total = Duration::ZERO;

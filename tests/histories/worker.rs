@@ -1,4 +1,4 @@
-//! A process of contenders: takes locks of all kinds at random and writes down what it sees.
+//! A process of contenders: takes locks of all kinds at random and records what it sees.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,16 +17,16 @@ use zookeeper_recipes::{
 use crate::orders::{LOCKS, Orders, path, register};
 use crate::talk::{listen, say};
 
-/// What the ensemble grants at least is 400 ms; a busy machine needs more to keep any.
+/// Servers grant 400 ms or more, but a busy machine needs more to keep any session.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Contenders of one process; all share its session.
+/// Contenders of one process, which share its session.
 const TASKS: u64 = 6;
-/// What a worker says when it has come to the end of its scenes.
+/// The message of a worker that has finished its scenes.
 pub(crate) const OVER: &str = "over";
-/// How often a holder looks whether it still holds.
+/// How often a holder checks whether it still holds the lock.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 
-/// Plays the scenes, and again as long as there are orders to.
+/// Plays the scenes, and again for each new order.
 pub(crate) async fn work(mut orders: Orders) {
     let options = Session::builder().session_timeout(SESSION_TIMEOUT);
     // A server that is down or paused now answers later.
@@ -39,7 +39,7 @@ pub(crate) async fn work(mut orders: Orders) {
     loop {
         play(orders, &session).await;
         say(OVER);
-        // A thread of its own: heartbeats go on.
+        // On a thread of its own, so that heartbeats go on.
         let next = spawn_blocking(listen).await.unwrap();
         match next.parse() {
             Ok(next) => orders = next,
@@ -77,7 +77,7 @@ struct Worker {
 enum Patience {
     Endless,
     Until(Duration),
-    /// The future is dropped.
+    /// The future is dropped after this time.
     Dropped(Duration),
     Try,
 }
@@ -125,7 +125,7 @@ async fn contend(worker: Arc<Worker>, mut random: Rng) {
     }
 }
 
-/// What one attempt wants, and under which ids it is written down.
+/// The locks that one attempt wants, and the ids under which it is recorded.
 struct Attempt<'a> {
     worker: &'a Worker,
     members: Vec<(AttemptId, LockKind, String)>,
@@ -229,7 +229,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Writes down a step that says that the guard is valid, or that it is lost.
+    /// Records a step that claims that the guard is valid, or else that it is lost.
     fn step_if_valid(&self, guard: &LockGuard, step: &Step) -> bool {
         let at = monotonic_now();
         let is_valid = guard.is_valid();
@@ -241,7 +241,7 @@ impl Attempt<'_> {
         is_valid
     }
 
-    /// Writes down how the acquire ended; a guard is written down if it is valid.
+    /// Records how the acquire ended. A guard is recorded if it is valid.
     fn outcome<G, L>(&self, outcome: Result<G, AcquireError>) -> Option<L>
     where
         G: Into<Option<L>>,
@@ -267,7 +267,7 @@ impl Attempt<'_> {
         Some(guard)
     }
 
-    /// Stays a while, looking whether it holds; true if it did until the end.
+    /// Holds for a while and checks the guard. True if it was valid until the end.
     async fn hold(&self, guard: &LockGuard, random: &mut Rng) -> bool {
         if !guard.is_valid() {
             return false;
@@ -293,7 +293,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Writes its tokens under the locks that nobody shares, if they are still held then.
+    /// Writes its tokens under the exclusive locks, if they are still held then.
     async fn write(&self, guard: &LockGuard) {
         let mut transaction = guard.transaction();
         for member in guard.members() {
@@ -304,7 +304,7 @@ impl Attempt<'_> {
                 transaction = transaction.set(register(&member.path), token, None);
             }
         }
-        // Whether it was committed rightly is for the server's log to say.
+        // The server's log shows whether the commit was right.
         transaction.commit().await.ok();
     }
 
@@ -324,7 +324,6 @@ impl Attempt<'_> {
     }
 }
 
-/// Guards of all recipes.
 trait AsGuard {
     fn as_guard(&self) -> &LockGuard;
 }

@@ -1,4 +1,4 @@
-//! What a look at locks takes, however many there are and whatever lies among them.
+//! What an inspection costs, however many locks there are and whatever nodes lie among them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use zookeeper_recipes::{
 
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// Those of whoever looks, without the heartbeats.
+/// Requests of the inspecting session, without heartbeats.
 fn sent(ensemble: &MemoryEnsemble, session: i64) -> usize {
     let looks = [Operation::List, Operation::Read];
     let requests = ensemble.requests().into_iter();
@@ -25,8 +25,8 @@ fn sent(ensemble: &MemoryEnsemble, session: i64) -> usize {
         .count()
 }
 
-/// The most requests that are under way at a time: those that are sent before the clock goes on, and
-/// with it all answers come.
+/// The most requests that are in flight at a time: those that are sent before the clock moves on,
+/// which answers all of them.
 async fn at_once_max<T>(
     ensemble: &MemoryEnsemble,
     session: &Session,
@@ -38,7 +38,7 @@ async fn at_once_max<T>(
     loop {
         ensemble.reset_requests();
         let mut idle = 0;
-        // Whoever has much to do does some of it and asks to be polled again.
+        // A task with much to do does some of it and wakes itself.
         while idle < 10 {
             let before = sent(ensemble, session);
             if let Poll::Ready(answer) = poll!(&mut asking) {
@@ -61,7 +61,7 @@ async fn readers(session: &Session, path: &str, count: usize) -> Vec<ReadGuard> 
     reading.into_iter().map(Result::unwrap).collect()
 }
 
-/// Beyond a thousand (`globalOutstandingLimit`) a server makes all its clients wait.
+/// Beyond a thousand (`globalOutstandingLimit`), a server makes all its clients wait.
 #[tokio::test(start_paused = true)]
 async fn few_requests_are_under_way_at_a_time() {
     let ensemble = MemoryEnsemble::builder().latency(LATENCY).build();
@@ -86,7 +86,7 @@ async fn few_requests_are_under_way_at_a_time() {
 }
 
 on_every_ensemble! {
-    /// Whatever somebody keeps beside the nodes of a lock is not kept in memory.
+    /// Large data of other nodes in a lock directory is not kept in memory.
     async fn of_a_stranger_the_beginning_is_kept_and_of_a_contender_all(ensemble: TestEnsemble) {
         let path = "/locks/orders";
         let options = Session::builder().identity(vec![b'y'; 100_000]);

@@ -1,4 +1,4 @@
-//! Who waits for whom, over several locks.
+//! Contenders that wait for each other, over several locks.
 
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 use zookeeper_recipes::{
@@ -53,7 +53,7 @@ on_every_ensemble! {
         assert_eq!(cycle[0].holding_node, held_a.members()[0].node_path);
         assert_eq!(cycle[1].holding_node, held_b.members()[0].node_path);
 
-        // Somebody gives up, and it is over.
+        // One contender gives up, and the deadlock is gone.
         wants_a.abort();
         ensemble.await_children("/locks/a", 1).await;
         assert!(graph(&one).await.cycles().is_empty());
@@ -62,7 +62,7 @@ on_every_ensemble! {
         held_a.release().await.unwrap();
     }
 
-    /// Nobody has named an owner: it is the task that holds the one and waits for the other.
+    /// No owner is named. Each task holds one lock and waits for the other.
     async fn tasks_that_wait_for_each_other_are_found(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
         let both = |first: &str, second: &str| {
@@ -93,10 +93,10 @@ on_every_ensemble! {
         other.await.unwrap();
     }
 
-    /// As in any busy service, and nobody waits for ever.
+    /// As in any busy service, and no contender waits for ever.
     async fn locks_that_are_only_busy_are_no_deadlock(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        // With and without records of who it is.
+        // With and without records that identify the contender.
         let options = LockOptions::new().local_handoffs(0).identity(*b"somebody").unwrap();
         let unnamed = |name: &str| {
             let path = format!("{ROOT}/{name}");

@@ -1,4 +1,4 @@
-//! Locks as they are seen from outside: one, all below a node, and who waits for whom.
+//! Inspection of locks: one, all below a node, and the waits between contenders.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use zookeeper_recipes::{Contender, Inspection, Standing};
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// The names of nodes, and `holds`, `stranger` or what is waited for.
+/// The names of nodes, and `holds`, `stranger` or the nodes that they wait for.
 fn told(lock: &Inspection) -> Vec<(String, String)> {
     let name = |path: &str| path.rsplit_once('/').unwrap().1.to_owned();
     let standing = |contender: &Contender| match &contender.standing {
@@ -39,7 +39,7 @@ fn told(lock: &Inspection) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Starts a contender, and waits until its node is the only new one; returns that one's name.
+/// Starts a contender, and waits until its node is the only new one. Returns the name of that node.
 async fn enqueue<T: Send + 'static>(
     ensemble: &TestEnsemble,
     path: &str,

@@ -1,4 +1,4 @@
-//! One lock.
+//! Inspection of one lock.
 
 use futures::poll;
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
@@ -44,7 +44,7 @@ on_every_ensemble! {
         assert_eq!(identities[0].owner, Some(owner.id()));
         assert_eq!(identities[0].purpose.as_deref(), Some("nightly export"));
         assert_eq!(identities[1].purpose, None);
-        // Each was asked for by a task of its own.
+        // A task of its own acquired each.
         let owners = [&identities[1].owner, &identities[2].owner];
         assert!(owners[0].is_some() && owners[1].is_some() && owners[0] != owners[1], "{owners:?}");
         assert!(seen.contenders.iter().all(|it| it.mode == Some(LockKind::Mutex) && it.is_readable));
@@ -99,7 +99,7 @@ on_every_ensemble! {
                 (third.clone(), second.clone()),
             ]
         );
-        // Downgraded: the reader alone holds, and the writer waits for it.
+        // After the downgrade only the reader holds, and the writer waits for it.
         writing.release().await.unwrap();
         let seen = inspect(&session, PATH).await.unwrap();
         assert_eq!(
@@ -147,7 +147,7 @@ on_every_ensemble! {
         let (one, other) = (ensemble.session().await, ensemble.session().await);
         let held = mutex(&one).acquire().await.unwrap();
         let lock = InterProcessReadWriteLock::new(&other, PATH).unwrap();
-        // They do not keep each other out, and the inspection says so.
+        // They do not exclude each other, and the inspection shows that.
         let written = lock.write().await.unwrap();
         let seen = inspect(&one, PATH).await.unwrap();
         assert_eq!(seen.recipe, Recipe::Unknown);
@@ -156,7 +156,7 @@ on_every_ensemble! {
         written.release().await.unwrap();
     }
 
-    /// Whatever leaves between the list and the reads.
+    /// Nodes may leave between the list and the reads.
     async fn queue_that_moves_on_while_it_is_read_is_never_an_error(ensemble: TestEnsemble) {
         let (busy, session) = (ensemble.session().await, ensemble.session().await);
         let held = mutex(&busy).acquire().await.unwrap();
@@ -185,7 +185,7 @@ on_every_ensemble! {
     }
 }
 
-/// Only in memory can it be said when it leaves.
+/// Only in memory can a test choose when the node leaves.
 #[tokio::test(start_paused = true)]
 async fn node_that_leaves_before_it_is_read_is_left_out() {
     let ensemble = MemoryEnsemble::new();
@@ -207,7 +207,7 @@ async fn node_that_leaves_before_it_is_read_is_left_out() {
         while !is_listed() {
             assert!(poll!(&mut seeing).is_pending());
         }
-        // In the listing, and gone.
+        // The node is in the listing, but gone.
         let gone = node.map_or_else(
             || ensemble.children(PATH),
             |it| vec![it.rsplit_once('/').unwrap().1.to_owned()],

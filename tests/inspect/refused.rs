@@ -1,4 +1,4 @@
-//! What cannot be shown, and how that is told.
+//! What an inspection may not read, and how it reports that.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ on_every_ensemble! {
                 assert!(refused.to_string().contains(&format!("{bad:?}")), "{refused}");
             }
         }
-        // The place of all locks, and no lock itself.
+        // The parent of all locks is not itself a lock.
         let refused = inspect(&session, "/").await.unwrap_err();
         assert!(matches!(refused, InspectError::InvalidPath { .. }), "{refused}");
         assert!(scan(&session, "/").await.unwrap().locks.is_empty());
@@ -39,7 +39,8 @@ on_every_ensemble! {
 
     async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        // A number behind something that ends like a marker, and nobody's node with a lock's name.
+        // A number after something that ends like a marker, and a lock's name on a node that is not
+        // ephemeral.
         ensemble.create("/data/block-0000000001", b"").await;
         ensemble.create("/data/sub/lock-0000000001", b"").await;
         for path in ["/data", "/data/sub", "/data/block-0000000001"] {
@@ -98,7 +99,7 @@ async fn what_may_not_be_listed_or_read_is_told_in_memory() {
     held.release().await.unwrap();
 }
 
-/// Two directories that only one may list, and a lock whose nodes only one may read.
+/// Two directories that only one session may list, and a lock whose nodes only one may read.
 #[tokio::test]
 async fn what_may_not_be_listed_or_read_is_told() {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -128,7 +129,7 @@ async fn what_may_not_be_listed_or_read_is_told() {
         matches!(&refused, InspectError::NotAuthorized { path } if path == "/locks/closed"),
         "{refused}"
     );
-    // The name and the session are known, who it is is not.
+    // The name and the session are known, but not the identity.
     let seen = inspect(&open, "/locks/half").await.unwrap();
     let [contender] = &seen.contenders[..] else {
         panic!("{seen:?}")

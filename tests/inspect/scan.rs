@@ -1,11 +1,11 @@
-//! All locks below a node.
+//! A scan of all locks below a node.
 //!
 //! ```sh
 //! SCANNED_LOCKS=10000 cargo test --features testing --test inspect -- thousands --nocapture
 //! ```
 //!
-//! So it says how long the scan took and what it needed on the heap, which is its own where no other
-//! test runs beside it.
+//! Run so, the test prints how long the scan took and how much heap it needed. The heap is its own
+//! only if no other test runs at the same time.
 
 #![allow(clippy::print_stderr, reason = "what a scan costs is for people")]
 
@@ -18,9 +18,9 @@ use zookeeper_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, Se
 
 use crate::HEAP;
 
-/// Unless the environment asks for another number. Three seconds, most of them to take the locks.
+/// The default number. It takes three seconds, most of them to acquire the locks.
 const LOCKS: usize = 2_000;
-/// How many are acquired together.
+/// How many locks are acquired together.
 const AT_ONCE: usize = 200;
 
 fn paths(seen: &zookeeper_recipes::Scan) -> Vec<(&str, Recipe)> {
@@ -31,7 +31,7 @@ fn paths(seen: &zookeeper_recipes::Scan) -> Vec<(&str, Recipe)> {
 on_every_ensemble! {
     async fn locks_are_found_wherever_they_are_and_nothing_else(ensemble: TestEnsemble) {
         let session = ensemble.session().await;
-        // A lock may be below another, and below what is named like a lock's node.
+        // A lock may be below another, and below a node that is named like a lock's node.
         let mut held = Vec::new();
         for path in ["/a", "/a/b", "/a/b/c/d", "/e/lock-0000000001/f"] {
             let lock = InterProcessMutex::new(&session, path).unwrap();
@@ -159,7 +159,7 @@ async fn thousands_of_locks_are_scanned_with_two_requests_for_each() {
         "{count} locks scanned in {elapsed:?} with {requests} requests; \
          {peak} KiB at most, {kept} KiB for the result"
     );
-    // A list and a read each; a few pings, heartbeats and watches of guards beside.
+    // A list and a read each, and in addition a few pings, heartbeats and watches of guards.
     let watches = count;
     assert!(requests >= 2 * count, "{requests}");
     assert!(requests <= 2 * count + watches + 200, "{requests}");

@@ -39,7 +39,7 @@ fn read_write_lock(session: &Session, handoffs: u32) -> InterProcessReadWriteLoc
 
 type Waiter<'a> = BoxFuture<'a, Result<MutexGuard, AcquireError>>;
 
-/// Contenders that wait in this order: each has been polled once.
+/// Contenders that wait in this order. Each has been polled once.
 async fn waiters(lock: &InterProcessMutex, count: usize) -> Vec<Waiter<'_>> {
     let mut waiters = Vec::new();
     for _ in 0..count {
@@ -50,7 +50,7 @@ async fn waiters(lock: &InterProcessMutex, count: usize) -> Vec<Waiter<'_>> {
     waiters
 }
 
-/// Who else contends, on a task: tells when it has its turn, and gives it up when it may.
+/// Another contender, on a task. It reports when it has its turn, and releases when it may.
 fn contend(
     lock: InterProcessMutex,
     name: &'static str,
@@ -83,7 +83,7 @@ on_every_ensemble! {
             assert_eq!(held.members()[0].node_path, node);
             assert!(held.is_valid());
         }
-        // Nothing was written for any of them.
+        // Nothing was written for any of the waiters.
         assert_eq!(ensemble.zxid().await, before);
         assert_eq!(ensemble.children(PATH).await.len(), 1);
         held.release().await.unwrap();
@@ -102,12 +102,12 @@ on_every_ensemble! {
             assert!(poll!(other.as_mut()).is_pending());
             (ensemble.children(PATH).await.len() == 2).then_some(())
         }).await;
-        // The section that runs is the first of them.
+        // The present hold is the first of them.
         for _ in 0..HANDOFFS {
             held.release().await.unwrap();
             held = waiting.next().unwrap().await.unwrap();
         }
-        // The next of ours makes a node of its own, behind the other's.
+        // Our next contender makes a node of its own, after the other's.
         let mut ours = waiting.next().unwrap();
         held.release().await.unwrap();
         let granted = tokio::select! {
@@ -140,7 +140,7 @@ on_every_ensemble! {
         contend(other.clone(), "other", grants);
         ensemble.await_children(PATH, 3).await;
 
-        // The first one's time is up; the second goes on with its node and gives up too.
+        // The first one times out. The second goes on with its node, and gives up too.
         let timed_out = head.await.unwrap_err();
         assert!(matches!(timed_out, AcquireError::TimedOut { .. }), "{timed_out}");
         assert!(poll!(second.as_mut()).is_pending());
@@ -159,7 +159,7 @@ on_every_ensemble! {
         let held = lock.acquire().await.unwrap();
         let mut others = waiters(&lock, 3).await.into_iter();
         held.release().await.unwrap();
-        // Handed on to the first, which never learns of it.
+        // The lock is handed to the first, which is dropped before it learns of it.
         drop(others.next());
         let granted = others.next().unwrap().await.unwrap();
         assert_eq!(granted.fencing_token().handoff(), 1);
@@ -179,7 +179,7 @@ on_every_ensemble! {
         let granted = others.next().unwrap().await.unwrap();
         assert!(granted.fencing_token().as_i64() > held.fencing_token().as_i64());
         assert_eq!(granted.fencing_token().handoff(), 0);
-        // Its release is not one of the node that was lost.
+        // Its release does not succeed, because the node was lost.
         held.release().await.unwrap_err();
         assert!(granted.is_valid());
         granted.release().await.unwrap();
@@ -202,7 +202,8 @@ on_every_ensemble! {
             let held = others.next().unwrap().await.unwrap();
             ensemble.delete(&node).await;
             assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
-            // The next one has made another node, though the guard of the lost one lives.
+            // The next contender has made another node, although the guard of the lost one still
+            // exists.
             let next = others.next().unwrap().await.unwrap();
             assert_ne!(next.members()[0].node_path, node);
             held.release().await.unwrap_err();
@@ -230,7 +231,7 @@ on_every_ensemble! {
         let session = ensemble.session().await;
         let lock = mutex(&session, 9);
         let held = lock.acquire().await.unwrap();
-        // Has the turn from then on, and does nothing with it.
+        // It has the turn from then on, and does not use it.
         let _unpolled = waiters(&lock, 1).await;
         let behind = waiters(&lock, 1).await.remove(0);
         session.close().await;
@@ -325,7 +326,7 @@ async fn try_of_a_lock_that_the_process_holds_asks_nobody() {
         .unwrap();
 }
 
-/// Whoever comes behind a try is not to end as busy as it.
+/// A contender after a try must not fail as busy, as the try would.
 #[tokio::test(start_paused = true)]
 async fn try_that_is_dropped_leaves_the_turn_and_not_its_attempt() {
     let latency = Duration::from_millis(20);

@@ -14,10 +14,10 @@ use zookeeper_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuar
 use crate::{PATH, mutex};
 
 const HANDOFFS: u32 = 3;
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who is inside, and the highest token so far: judged without asking the lock.
+/// The present holder, and the highest token so far, judged independently of the lock.
 #[derive(Default)]
 struct Judge {
     inside: usize,
@@ -31,7 +31,7 @@ async fn contend_and_give_up(lock: InterProcessMutex, seed: u64, judge: Arc<Mute
     for _ in 0..300 {
         let mut acquire = lock.acquire().boxed();
         if random.u8(..3) == 0 {
-            // Polled so often and then dropped, whatever it has by then.
+            // It is polled this many times and then dropped, whatever it has by then.
             for _ in 0..random.u8(1..6) {
                 if poll!(acquire.as_mut()).is_ready() {
                     break;
@@ -61,7 +61,7 @@ async fn contend_and_give_up(lock: InterProcessMutex, seed: u64, judge: Arc<Mute
     }
 }
 
-/// What other threads do between any two lines.
+/// Other threads run between any two steps of a contender.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn contenders_on_several_threads_that_give_up_at_any_moment_exclude_each_other() {
     let seed = fastrand::u64(..);
@@ -93,7 +93,7 @@ async fn contenders_on_several_threads_that_give_up_at_any_moment_exclude_each_o
     }
 }
 
-/// Takes the lock and hands it on, and says on which node, until it is told to stop.
+/// Acquires the lock and hands it on, and reports the node, until it is notified to stop.
 async fn hand_on(lock: InterProcessMutex, grants: watch::Sender<FencingToken>) {
     while !grants.is_closed() {
         let guard = lock.acquire().await.unwrap();
@@ -103,8 +103,8 @@ async fn hand_on(lock: InterProcessMutex, grants: watch::Sender<FencingToken>) {
     }
 }
 
-/// The removal of a node is told to whoever has it, also if it is handed on in that moment: or they
-/// would hand it on for ever.
+/// The holder of a removed node is notified, even if the node is handed on at that moment.
+/// Otherwise the node would be handed on for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn node_that_is_removed_while_it_is_handed_on_is_lost() {
     let memory = MemoryEnsemble::new();
@@ -118,7 +118,7 @@ async fn node_that_is_removed_while_it_is_handed_on_is_lost() {
         .collect();
     drop(grants);
     for _ in 0..300 {
-        // Behind another's node, so that ours is watched from the moment it holds.
+        // After another's node, so that ours is watched from the moment it holds.
         let before = held.fencing_token();
         ensemble.await_children(PATH, 2).await;
         let next = other.clone();
@@ -147,8 +147,8 @@ fn runtime() -> Runtime {
 
 type Outcome = Result<MutexGuard, AcquireError>;
 
-/// Lets somebody on another runtime begin to wait, between two tries of a request, and give up; the
-/// next contender goes on with it.
+/// Lets a contender on another runtime begin to wait, between two tries of a request, and give up.
+/// The next contender goes on with its attempt.
 fn go_on_after_another_runtime(ends: bool) -> Outcome {
     let (here, there) = (runtime(), runtime());
     let memory = MemoryEnsemble::new();
@@ -185,7 +185,7 @@ fn attempt_is_gone_on_with_though_the_runtime_that_began_it_is_gone() {
     drop(go_on_after_another_runtime(true).unwrap());
 }
 
-/// A function of the user's may panic inside an attempt: the one who polls it is told.
+/// A user's function may panic inside an attempt. The panic reaches the task that polls it.
 #[tokio::test]
 async fn attempt_that_panics_is_nobody_elses() {
     let memory = MemoryEnsemble::new();

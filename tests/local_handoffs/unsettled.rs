@@ -1,4 +1,4 @@
-//! A transaction that has no answer yet, when its lock is released.
+//! Locks that are released while a transaction has no answer yet.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{PATH, mutex, waiters};
 const NODE: &str = "/data";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether the next contender is granted while the transaction is held on its way.
+/// Whether the next contender is granted while the transaction is held in flight.
 async fn release_with_a_transaction_on_its_way(handoffs: u32) {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
@@ -38,7 +38,7 @@ async fn release_with_a_transaction_on_its_way(handoffs: u32) {
         (ensemble.read(NODE).await.unwrap().0, granted)
     };
     let mut granted = std::pin::pin!(granted);
-    // What is to happen before the transaction arrives, does: nothing else is on its way.
+    // Everything happens that may happen before the transaction arrives. Nothing else is in flight.
     let released = tokio::time::timeout(Duration::from_millis(300), granted.as_mut()).await;
     assert!(
         released.is_err(),
@@ -63,7 +63,7 @@ async fn lock_is_not_released_before_a_transaction_under_it_is_decided_on_a_real
     release_with_a_transaction_on_its_way(0).await;
 }
 
-/// What has its answer is no reason to wait for anybody.
+/// A transaction that was answered makes no contender wait.
 #[tokio::test(start_paused = true)]
 async fn lock_is_handed_on_after_a_transaction_that_was_answered() {
     let ensemble = TestEnsemble::in_memory();

@@ -1,8 +1,9 @@
 //! A create that is committed where its session does not look for it.
 //!
-//! The session moves to a new quorum, where its create is committed and the reply is lost, and from
-//! there to a leader that was deposed and does not know it. That one answers whatever it need not
-//! ask its followers about, `sync` among it: what it shows says nothing about what was committed.
+//! The session moves to a new quorum, where its create is committed and the reply is lost. From
+//! there it moves to a leader that was deposed and has not noticed. That leader answers every
+//! request for which it needs no follower, `sync` among them. So its answers prove nothing about
+//! what was committed.
 
 use futures::future::{BoxFuture, join_all, select_all};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
@@ -13,34 +14,34 @@ use zookeeper_recipes::{MutexGuard, Session};
 
 use crate::{LONG, PATH, PATIENCE, await_queue, children, connect, mutex, proxy, until, waiter};
 
-/// Of each kind, unless `SECOND_NODES` asks for more.
+/// Rounds of each kind, unless `SECOND_NODES` sets another number.
 fn rounds() -> usize {
     let asked = std::env::var("SECOND_NODES");
     asked.map_or(1, |it| it.parse().unwrap())
 }
 
-/// So many connections that nobody answers are no accident.
+/// This many connections without an answer are not a coincidence.
 const REFUSALS: u64 = 8;
-/// Scenes that may be set for one that comes to something.
+/// The most scenes to set up for one that succeeds.
 const SCENES_MAX: usize = 5;
 
-/// Three servers, of which one leads on for a minute when it has lost the others.
+/// Three servers. One of them goes on leading for a minute after it has lost the others.
 struct Scene {
     ensemble: ZooKeeperEnsemble,
     leader: usize,
-    /// Of the next leader, which itself tells of its own time from the beginning.
+    /// A follower of the next leader. That leader itself reveals its new term from the beginning.
     follower: usize,
     proxy: FaultProxy,
     session: Session,
     acquiring: JoinHandle<MutexGuard>,
-    /// With the new quorum.
+    /// Connected to the new quorum.
     operator: Client,
-    /// The node of which the session does not know.
+    /// The node that the session does not know.
     made: String,
 }
 
 impl Scene {
-    /// Until the create is committed, of which the session does not hear.
+    /// Returns after the create is committed and its reply is lost.
     async fn set() -> Self {
         let builder = ZooKeeperEnsemble::builder().links();
         let builder = builder.config("initLimit", "30").config("syncLimit", "600");
@@ -50,7 +51,7 @@ impl Scene {
         let proxy = proxy(ensemble.server(leader)).await;
         let session = connect(&proxy.connect_string(), LONG).await;
         let lock = mutex(&session);
-        // There is a directory afterwards, and nobody in it.
+        // This leaves the directory without any node in it.
         lock.acquire().await.unwrap().release().await.unwrap();
 
         ensemble.cut_off(leader);
@@ -61,15 +62,15 @@ impl Scene {
         let follower = follower_of(&ensemble, &others).await;
         let address = ensemble.server(follower).connect_string();
         let moved = move_to(&proxy, &address).await.unwrap();
-        // Whatever is committed first: the old leader does not take a session up again that has
-        // heard of a transaction of the next one's time.
+        // The replies to all kinds of first commit. The old leader refuses a session that has seen
+        // a transaction of the next leader.
         let lost = [Opcode::Create, Opcode::Multi, Opcode::Delete].map(|opcode| {
             let replies = proxy.on(Direction::FromServer).connection(moved);
             replies.opcode(opcode).then(Fault::BlackHole)
         });
         let acquiring = waiter(&session);
         timeout(PATIENCE, lost[0].struck()).await.unwrap();
-        // Not before: its session is a transaction, too, of which ours would hear.
+        // Not earlier, because this opens a session, which is a transaction that ours would see.
         let operator = Client::connect(&address).await.unwrap();
         let made = await_queue(&operator, 1).await.remove(0);
         Self {
@@ -84,7 +85,8 @@ impl Scene {
         }
     }
 
-    /// A session that was led to the deposed leader, and back; its acquire was dropped before, if so.
+    /// A session that was led to the deposed leader, and back. If `is_dropped`, its acquire was
+    /// dropped before.
     async fn led_astray(is_dropped: bool) -> Self {
         for _ in 0..SCENES_MAX {
             let scene = Self::set().await;
@@ -99,10 +101,10 @@ impl Scene {
         panic!("the deposed leader knows each time");
     }
 
-    /// Leads the session to the deposed leader, until that was asked for what it cannot do or, where
-    /// nothing is created any more, has shown what it has.
+    /// Leads the session to the deposed leader, until that one gets a request that it cannot carry
+    /// out. If nothing is created any more, a listing of its nodes is enough.
     ///
-    /// `None` where that one notices that the session comes from its successor.
+    /// `None` if the deposed leader notices that the session comes from its successor.
     async fn lead_astray(&self, creates: bool) -> Option<()> {
         let leader = self.ensemble.server(self.leader).connect_string();
         let connection = move_to(&self.proxy, &leader).await?;
@@ -124,7 +126,7 @@ impl Scene {
         Some(())
     }
 
-    /// Back to the new quorum, where the session goes on.
+    /// Leads the session back to the new quorum, where it goes on.
     async fn come_back(&self) {
         let follower = self.ensemble.server(self.follower).connect_string();
         move_to(&self.proxy, &follower).await.unwrap();
@@ -141,8 +143,8 @@ async fn follower_of(ensemble: &ZooKeeperEnsemble, servers: &[usize]) -> usize {
     panic!("nobody follows")
 }
 
-/// Leads the session to another server; returns the number of the connection by which it was taken
-/// up, `None` where it is refused again and again.
+/// Leads the session to another server. Returns the number of the connection that resumed it;
+/// `None` if it is refused again and again.
 async fn move_to(proxy: &FaultProxy, server: &str) -> Option<u64> {
     let answers = || proxy.on(Direction::FromServer).opcode(Opcode::Connect);
     let (taken_up, tried) = (answers().count(), proxy.connections());

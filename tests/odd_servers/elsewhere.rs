@@ -1,4 +1,4 @@
-//! Clients that come to another server than they were at, or to one that is not what it was.
+//! Clients that move to another server, or to one that has changed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     granted, mutex, proxy, waiter,
 };
 
-/// Makes transactions that another server has not had.
+/// Makes transactions that another server does not have.
 async fn advance(server: &ZooKeeperServer) {
     let operator = server.client().await.unwrap();
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -24,7 +24,7 @@ async fn advance(server: &ZooKeeperServer) {
     }
 }
 
-/// As of a machine whose disk was replaced.
+/// Wipes a server, as if the disk of its machine was replaced.
 async fn forget_everything(server: &ZooKeeperServer) {
     server.kill().await.unwrap();
     let data = server.log_path().with_file_name("data");
@@ -32,14 +32,15 @@ async fn forget_everything(server: &ZooKeeperServer) {
     server.start_again().await.unwrap();
 }
 
-/// How often a server has taken a session up, in the answers that went through the proxy.
+/// How many times a server has resumed the session, judging by the answers that passed the proxy.
 fn welcomes(proxy: &FaultProxy) -> usize {
     let answers = proxy.on(Direction::FromServer).opcode(Opcode::Connect);
     answers.count()
 }
 
-/// The transactions of an ensemble, and so its tokens, start anew with its data. Who has seen higher
-/// ones is not granted a lower one unnoticed: that session is over, and says why.
+/// If an ensemble loses its data, its transaction numbers, and so its tokens, start again. A
+/// session that has seen higher ones must not be granted a lower one unnoticed. It ends, and
+/// reports why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_serves_new_ones() {
     let session_timeout = Duration::from_secs(6);
@@ -58,7 +59,7 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     assert_store_forgot(refused.unwrap_err(), held.fencing_token());
     await_health(&waiting, SessionHealth::StoreForgot).await;
     let lost = timeout(PATIENCE, held.lost()).await.unwrap();
-    // By the server, where it has had as many transactions as the session has seen by then.
+    // The server itself ends it if it has had as many transactions by then as the session has seen.
     let is_told = matches!(
         lost.reason,
         LostReason::DeadlinePassed | LostReason::SessionExpired
@@ -76,7 +77,8 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     let operator = server.client().await.unwrap();
     await_queue(&operator, 0).await;
 
-    // Lower: what remembers the highest token refuses it until somebody has seen to that.
+    // The token is lower. A store that remembers the highest token refuses it until an operator
+    // steps in.
     let fresh = connect(&server.connect_string(), session_timeout).await;
     let granted = mutex(&fresh).acquire().await.unwrap();
     assert!(granted.fencing_token() < token);
@@ -116,7 +118,7 @@ async fn client_that_is_led_to_a_server_that_knows_less_waits_for_one_that_does_
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     let waited = asked.elapsed();
     assert!(waited >= WAITS, "{waited:?}");
-    // Pauses that double, from a tenth of a second.
+    // Pauses double, starting at a tenth of a second.
     let tried = proxy.connections() - connections;
     assert!((2..20).contains(&tried), "{tried} times in {waited:?}");
     assert_eq!(welcomes(&proxy), welcomed, "by one that knows less");
@@ -174,8 +176,8 @@ async fn client_that_moves_to_a_follower_that_lags_is_let_in_when_it_has_caught_
     await_queue(&ensemble.client().await.unwrap(), 0).await;
 }
 
-/// A request is held up, its client gives the connection up and goes on by another server; then the
-/// request arrives by the connection that the server still has.
+/// A request is held up, and its client gives up the connection and goes on with another server.
+/// Then the request arrives on the old connection, which the server still has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_that_arrives_when_its_session_has_moved_makes_no_second_node() {
     let ensemble = ZooKeeperEnsemble::start(3).await.unwrap();
@@ -203,7 +205,7 @@ async fn create_that_arrives_when_its_session_has_moved_makes_no_second_node() {
 
     gate.release();
     create().nth(before + 1).seen().await;
-    // Ages, to servers that answer within milliseconds.
+    // A very long time for servers that answer within milliseconds.
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         assert_eq!(children(&operator, PATH).await, queue);

@@ -1,8 +1,9 @@
-//! Servers and networks that are not down but odd: slow, forgetful, behind the others, read-only,
-//! full; and what a waiter is not told.
+//! Servers and networks that are not down but odd: slow, forgetful, outdated, read-only or full,
+//! and waiters that miss a notification.
 //!
-//! All on real servers, through a proxy where the network is at fault. Connections that break at a
-//! chosen frame are in `sweep`, servers that are killed or halted in `process_faults`.
+//! All tests run on real servers, through a proxy if the network is at fault. Connections that
+//! break at a chosen frame are in `sweep`. Servers that are killed or halted are in
+//! `process_faults`.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,9 +27,9 @@ use zookeeper_client::{Client, Error};
 use zookeeper_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth};
 
 const PATH: &str = "/locks/orders";
-/// Of sessions that shall live, whatever a busy machine does.
+/// For sessions that must survive on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-/// Longer than anything takes that shall happen.
+/// Longer than any awaited event takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 

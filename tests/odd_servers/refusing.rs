@@ -40,10 +40,11 @@ async fn session_with_a_password_may_release_and_list_after_a_reconnection() {
     assert_eq!(session.epoch(), 1);
 }
 
-/// To a request that a server does not know it says this, and ends the connection.
+/// A server's answer to an unknown request, after which it ends the connection.
 const UNIMPLEMENTED: i32 = -6;
 
-// Not a server before 3.6, which is not at hand: its answer, and the connection cut as it cuts it.
+// A server before 3.6 is not available. So this imitates its answer and cuts the connection as it
+// does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_does_not_know_reads_of_many_is_asked_for_one_by_one_from_then_on() {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -122,7 +123,7 @@ async fn node_beyond_the_quota_is_refused_and_leaves_nothing() {
     await_queue(&operator, 0).await;
 }
 
-/// A server closes a connection whose request it takes for too large, without an answer.
+/// A server closes a connection without an answer if a request seems too large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again() {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -153,7 +154,7 @@ async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_only_reads_grants_nothing() {
     const WAITS: Duration = Duration::from_secs(2);
-    // A server that only reads takes local sessions only; the others are upgraded by their locks.
+    // A read-only server accepts only local sessions. The others are upgraded by their locks.
     let builder = ZooKeeperEnsemble::builder()
         .property("readonlymode.enabled", "true")
         .config("localSessionsEnabled", "true")
@@ -176,7 +177,7 @@ async fn server_that_only_reads_grants_nothing() {
     let is_late = matches!(refused, ConnectError::TimedOut { .. });
     assert!(is_late, "{refused}");
 
-    // One that does not mind, on what the server last knew.
+    // A client that accepts read-only servers, on the last state of this one.
     let connector = Client::connector().with_readonly(true);
     let reader = connector.connect(&last.connect_string()).await.unwrap();
     let reader = Session::from_client(reader);

@@ -1,4 +1,4 @@
-//! Servers that take their time, and frames that come in pieces or all at once.
+//! Servers that are slow, and frames that come in pieces or all at once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{LONG, PATIENCE, await_queue, children, connect, granted, mutex, prox
 
 const WAYS: [Direction; 2] = [Direction::ToServer, Direction::FromServer];
 
-/// Every frame in pieces of one byte.
+/// Splits every frame into pieces of one byte.
 fn crumble(proxy: &FaultProxy, pause: Duration) {
     for way in WAYS {
         let split = Fault::Split { bytes: 1, pause };
@@ -28,7 +28,7 @@ async fn half_a_second_for_each_answer_costs_time_and_no_lock() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
     let operator = server.client().await.unwrap();
-    // With the default time-out, 12 s: a lease is good for half of it.
+    // With the default timeout, 12 s. A lease is valid for half of it.
     let address = proxy.connect_string();
     let session = Session::builder().connect(&address).await.unwrap();
     proxy.set_latency(Duration::from_millis(250));
@@ -51,7 +51,7 @@ async fn half_a_second_for_each_answer_costs_time_and_no_lock() {
     await_queue(&operator, 0).await;
 }
 
-/// Answers that come later than a lease is good for prove nothing any more.
+/// An answer that comes later than a lease is valid for proves nothing any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_slower_than_the_lease_is_no_grant_and_a_loss_that_is_told_in_time() {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -67,7 +67,7 @@ async fn server_slower_than_the_lease_is_no_grant_and_a_loss_that_is_told_in_tim
     });
     await_queue(&operator, 2).await;
 
-    // A round trip takes 1.4 s, and a lease of this session is good for one.
+    // A round trip takes 1.4 s, and a lease of this session is valid for 1 s.
     proxy.set_latency(Duration::from_millis(700));
     let lost = timeout(PATIENCE, held.lost()).await.unwrap();
     let told_at = monotonic_now();
@@ -146,7 +146,7 @@ fn locks(session: &Session) -> [Box<dyn DistributedLock>; 4] {
 async fn frames_in_single_bytes_make_no_difference_to_any_lock() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
-    // From the handshake on.
+    // Starting with the handshake.
     crumble(&proxy, Duration::from_millis(1));
     let session = connect(&proxy.connect_string(), LONG).await;
     let operator = server.client().await.unwrap();
@@ -166,7 +166,7 @@ async fn frames_in_single_bytes_make_no_difference_to_any_lock() {
     assert_eq!(session.epoch(), 1);
 }
 
-/// What was sent while nothing arrived comes together.
+/// Frames that were kept during a stall arrive together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frames_that_arrive_all_at_once_make_no_difference() {
     const LOCKS: usize = 20;

@@ -1,8 +1,8 @@
-//! A waiter that is not told, or late, that it is its turn.
+//! A waiter that is not notified when it gets its turn, or is notified late.
 //!
-//! It asks for nothing while it waits, so what it misses it learns when its connection is made
-//! again: the client then names its watches to the server, which answers at once for nodes that are
-//! gone. On a connection that lives TCP loses no frame, late as it may be.
+//! It sends no request while it waits. So what it misses, it learns when its connection is made
+//! again: the client then sends its watches to the server, which answers at once for nodes that are
+//! gone. TCP loses no frame on a live connection, however late the frame may be.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use zookeeper_recipes::{MutexGuard, Session, SessionHealth};
 
 use crate::{LONG, PATH, await_health, await_queue, connect, granted, mutex, proxy, waiter};
 
-/// Somebody holds, and somebody waits behind a proxy.
+/// A holder, and a waiter behind a proxy.
 struct Scene {
     proxy: FaultProxy,
     operator: Client,
@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Until the waiter watches its own node and the holder's.
+    /// Returns when the waiter watches its own node and the holder's.
     async fn set(session_timeout: Duration) -> Self {
         let server = ZooKeeperServer::start().await.unwrap();
         let proxy = proxy(&server).await;
@@ -111,7 +111,7 @@ async fn notification_that_is_late_grants_when_it_comes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notification_that_is_lost_is_made_up_for_by_the_next_connection() {
-    // A heartbeat every two seconds.
+    // A heartbeat is sent every two seconds.
     let scene = Scene::set(Duration::from_secs(12)).await;
     let notification = scene.proxy.on(Direction::FromServer);
     let lost = notification.opcode(Opcode::Notification).then(Fault::Drop);

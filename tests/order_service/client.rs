@@ -1,4 +1,4 @@
-//! Requests to a service, and what it answers.
+//! Requests to a service, and its answers.
 
 use std::error::Error;
 
@@ -9,7 +9,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-/// What a service answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -22,7 +21,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// The codes in it, in the order in which they stand there.
+    /// The codes in the answer, in their order.
     pub(crate) fn orders(&self) -> Vec<Order> {
         match self.json() {
             Value::Array(orders) => orders.iter().map(Order::parse).collect(),
@@ -39,7 +38,7 @@ impl Http {
         Self(Client::builder(TokioExecutor::new()).build_http())
     }
 
-    /// An error if the service ended before it had answered.
+    /// Sends a request. It fails if the service ended before it had answered.
     pub(crate) async fn send(&self, method: &str, uri: &str) -> Result<Answer, Box<dyn Error>> {
         let request = Request::builder()
             .method(method)

@@ -1,4 +1,4 @@
-//! Clients that ask for codes side by side.
+//! Clients that request codes at the same time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tokio::time::{sleep, timeout};
 use crate::client::{Http, Order};
 use crate::service::Service;
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the clients shall get between them, and what they got.
+/// How many codes the clients must get together, and those that they got.
 pub(crate) struct Load {
     http: Http,
     urls: Vec<String>,
-    /// Codes that nobody has asked for yet.
+    /// Codes that were not requested yet.
     left: Mutex<usize>,
     answers: Mutex<Vec<Vec<Order>>>,
-    /// Codes that were asked of a process which ended before it had answered.
+    /// Codes that were requested from a process that ended before it answered.
     pub(crate) died: Mutex<usize>,
     handed_out: watch::Sender<usize>,
 }
@@ -41,13 +41,12 @@ impl Load {
         })
     }
 
-    /// Starts clients that share the services evenly, and go on until all codes are handed out.
+    /// Starts clients that share the services evenly. They go on until all codes are handed out.
     pub(crate) fn start(self: &Arc<Self>, clients: usize) -> Vec<JoinHandle<()>> {
         let client = |number| tokio::spawn(Arc::clone(self).client(number));
         (0..clients).map(client).collect()
     }
 
-    /// Waits until so many codes are handed out.
     pub(crate) async fn has_handed_out(&self, codes: usize) {
         let mut handed_out = self.handed_out.subscribe();
         let enough = handed_out.wait_for(|sum| *sum >= codes);
@@ -77,7 +76,7 @@ impl Load {
         }
     }
 
-    /// Takes up to so many codes of what is left.
+    /// Takes up to this many of the remaining codes.
     fn claim(&self, count_max: usize) -> usize {
         let mut left = self.left.lock().unwrap();
         let count = count_max.min(*left);
@@ -85,7 +84,7 @@ impl Load {
         count
     }
 
-    /// Asks until there are codes; `None` if the service ended.
+    /// Requests codes until it gets some; `None` if the service ended.
     async fn ask(&self, url: &str, count: usize) -> Option<Vec<Order>> {
         let uri = match count {
             1 => format!("{url}/orders"),
@@ -108,8 +107,8 @@ impl Load {
 
     /// The codes that were handed out, in order, each once.
     ///
-    /// Also checks that a batch is unbroken and of one hold, and that each later hold has a higher
-    /// token.
+    /// Also checks that each batch is contiguous and of one hold, and that each later hold has a
+    /// higher token.
     pub(crate) fn checked(&self) -> Vec<usize> {
         let mut answers = self.answers.lock().unwrap().clone();
         answers.sort_by_key(|orders| orders[0].number);

@@ -31,7 +31,7 @@ const COUNTER: &str = "/demo/order-counter";
 
 /// Long enough that a busy machine loses no session.
 const LONG_SESSION: [&str; 2] = ["--session-timeout-ms", "20000"];
-/// Outlives a restart. A client waits two fifths of it for a server that takes a connection while
+/// Survives a restart. A client waits two fifths of it for a server that accepts a connection while
 /// it starts and never answers.
 const MEDIUM_SESSION: [&str; 2] = ["--session-timeout-ms", "5000"];
 const SHORT_SESSION: [&str; 2] = ["--session-timeout-ms", "2000"];
@@ -71,7 +71,8 @@ async fn survivors_go_on_after_the_holder_was_killed() {
     let clients = load.start(12);
     load.has_handed_out(100).await;
     let pid = victim.process.id();
-    // Stopped while it is looked at: what holds the lock then holds it when it is killed.
+    // Paused while it is inspected, so that the process that holds the lock still holds it when it
+    // is killed.
     ensemble
         .until("the victim holds the lock", async || {
             victim.signal(Signal::STOP);
@@ -116,7 +117,7 @@ async fn crash_of_the_server_makes_no_duplicate() {
     for client in clients {
         client.await.unwrap();
     }
-    // Whoever is slow to reconnect loses the lock, and with it what it had allocated so far.
+    // A process that reconnects slowly loses the lock, and with it the codes that it had allocated.
     assert_eq!(load.checked().len(), 300);
     let ensemble = TestEnsemble::Real(server);
     ensemble.await_children(LOCK, 0).await;

@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 use crate::executable::executable;
 
-/// Shows a service's log as the test's own, which is to be seen where the test fails.
+/// Prints a service's log as the test's own, which is shown if the test fails.
 async fn show(log: ChildStderr) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -43,7 +43,7 @@ impl Service {
         Self { process, url }
     }
 
-    /// Starts one on each list of arguments, all on one server.
+    /// Starts one service for each list of arguments, all on one server.
     pub(crate) async fn start_on<const N: usize>(
         server: &str,
         arguments: [&[&str]; N],
@@ -62,7 +62,7 @@ impl Service {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Requests the service to end, and waits until it has.
     pub(crate) async fn stop(mut self) {
         self.signal(Signal::TERM);
         let status = self.process.wait().await.unwrap();

@@ -1,4 +1,4 @@
-//! The recipes of Curator 5.4.
+//! Faults of the recipes of Curator 5.4.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use zookeeper_recipes::{
 use crate::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, session_through, soon};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-/// Curator gives a session up after four thirds of it.
+/// Curator gives up a session after four thirds of it.
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Curator with a client named `c`, through a proxy, and another named `d`. The first has the
-/// mutex `m` and the pair `m.read` and `m.write`, the other those of `n`, all on one path.
+/// Curator with a client named `c`, through a proxy, and another named `d`. The first has the mutex
+/// `m` and the pair `m.read` and `m.write`. The other has those of `n`. All are on one path.
 struct Stage {
     ensemble: TestEnsemble,
     curator: CuratorPeer,
@@ -52,14 +52,13 @@ impl Stage {
         }
     }
 
-    /// Waits until listeners of `c` are told.
     async fn await_state(&self, wanted: &str) {
         let told = async || (self.curator.state("c").await.unwrap() == wanted).then_some(());
         self.ensemble.until(wanted, told).await;
     }
 }
 
-/// D2: the lock object does not hear what its client knows.
+/// D2: the lock object is not notified of what its client knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_is_not_told_of_its_loss_where_ours_is() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
@@ -71,7 +70,7 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
     let session = curator.session("c").await.unwrap();
     server(ensemble).expire(session).await.unwrap();
     assert!(next.await.unwrap());
-    // The client knows.
+    // The client has noticed.
     stage.await_state("RECONNECTED").await;
     for lock in ["m", "n"] {
         assert!(curator.held(lock).await.unwrap(), "two holders");
@@ -104,9 +103,9 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
         .unwrap();
 }
 
-/// D1: after an outage that outlasts a session its client has a new one, while the server, which
-/// counts anew from its start, still has the old one and its node. Where Curator's retries end before
-/// the outage does, the waiter fails instead.
+/// D1: after an outage that outlasts a session, its client has a new one. The server counts
+/// timeouts again from its start, so it still has the old session and its node. If Curator's
+/// retries end before the outage does, the waiter fails instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again() {
     let stage = Stage::set_up(SHORT, PATIENCE).await;
@@ -115,7 +114,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
         .session_with(Session::builder().session_timeout(SHORT))
         .await;
 
-    // In front of each waiter stands a node that outlives the outage.
+    // In front of each waiter is a node that survives the outage.
     let operator = client(ensemble).await;
     let mut in_front = Vec::new();
     for path in [THEIRS, OURS] {
@@ -138,7 +137,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
         health.changed().await;
     }
     stage.await_state("LOST").await;
-    // It is back soon, and not held up by a server that starts.
+    // Clients find it soon, and do not wait for a server that starts.
     stage.proxy.refuse_connections().await;
     ensemble.start_again().await;
     stage.proxy.accept_connections().await.unwrap();
@@ -152,7 +151,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     let stat = curator.stat("d", &node).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, dead);
     assert_ne!(curator.session("c").await.unwrap(), dead);
-    // So the next one gets in beside it when the server ends that session.
+    // So the next contender is granted as well when the server ends that session.
     let beside = mutex(&ensemble.session().await, THEIRS).acquire().await;
     assert!(curator.held("m").await.unwrap(), "two holders");
     beside.unwrap().release().await.unwrap();
@@ -165,7 +164,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     granted.release().await.unwrap();
 }
 
-/// D4, mended in 5.5.0: the reader queues behind the writer that waits.
+/// D4, fixed in 5.5.0: the reader queues after the waiting writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
@@ -200,7 +199,8 @@ async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
         .unwrap();
 }
 
-/// D3: the search after the first loss counts as the end of the create, so none follows the second.
+/// D3: the search after the first loss counts as the end of the create, so no search follows the
+/// second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
@@ -208,7 +208,7 @@ async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
     for path in [THEIRS, OURS] {
         ensemble.create(path, b"").await;
     }
-    // The first create does not arrive, nor does the reply to the second.
+    // The first create does not arrive. The reply to the second does not arrive either.
     let lose = |proxy: &FaultProxy| {
         for direction in [Direction::ToServer, Direction::FromServer] {
             let create = proxy.on(direction).opcode(Opcode::Create);
@@ -240,8 +240,8 @@ async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
     ensemble.await_children(OURS, 0).await;
 }
 
-/// CURATOR-678: who releases is told of the failure, and then has forgotten the node, which is in
-/// everybody's way until a delete in the background gets through.
+/// CURATOR-678: the releasing caller gets an error, and the lock then has forgotten the node. That
+/// blocks all other contenders until a delete in the background succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_that_fails_is_forgotten_where_ours_is_pursued() {
     let stage = Stage::set_up(SESSION_TIMEOUT, MOMENT).await;
@@ -296,7 +296,7 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
         .map(|n| curator.acquire(&format!("t{n}"), "m", None))
         .collect();
     ensemble.await_children(THEIRS, WAITERS + 1).await;
-    // All watch their predecessors.
+    // All watch their predecessors by then.
     let reads = stage
         .proxy
         .on(Direction::FromServer)
@@ -332,7 +332,7 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
     assert_eq!(lists(&proxy), 1, "{:?}", proxy.log());
 }
 
-/// D5: each member is given the whole time.
+/// D5: each member gets the whole timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timeout_of_a_set_adds_up_where_ours_is_one_deadline() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
@@ -365,7 +365,7 @@ fn members_of(set: &str) -> [String; 2] {
     ["first", "second"].map(|member| format!("{set}/{member}"))
 }
 
-/// Times an acquire of two locks that are held, of which the first is released on the way.
+/// Times an acquire of two locks that are held. The first is released meanwhile.
 async fn while_the_first_is_freed(
     ensemble: &TestEnsemble,
     paths: &[String; 2],

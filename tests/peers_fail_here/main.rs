@@ -1,9 +1,9 @@
-//! Faults of other lock implementations: each is shown by the peer itself, and the same script is
-//! then run, or runs beside it, on this library.
+//! Faults of other lock implementations. The peer itself shows each fault, and the same script runs
+//! on this library, afterwards or at the same time.
 //!
 //! The peers are zookeeper-client, whose `Client::lock` this library does not use, and Apache
-//! Curator. The versions are those in `Cargo.lock` and in Debian's package: a fault that is mended
-//! in another version fails the peer's half of its test, and docs/compared.md has to follow.
+//! Curator. Their versions are those in `Cargo.lock` and in Debian's package. If a fault is fixed
+//! in another version, the peer's half of its test fails, and docs/compared.md has to follow.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,14 +20,12 @@ use ::zookeeper_client::Client;
 use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
 use zookeeper_recipes::{InterProcessMutex, Session};
 
-/// Where the peer locks.
 pub(crate) const THEIRS: &str = "/locks/theirs";
-/// Where this library does the same.
 pub(crate) const OURS: &str = "/locks/ours";
-/// What is not there after this long is not on its way.
+/// After this long, something that has not happened is not going to.
 pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 
-/// What takes longer has gone wrong.
+/// Anything that takes longer has gone wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {

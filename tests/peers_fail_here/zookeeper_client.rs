@@ -1,4 +1,4 @@
-//! The lock and the watches of zookeeper-client 0.11.
+//! Faults of the lock and the watches of zookeeper-client 0.11.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::{MOMENT, OURS, THEIRS, client, client_through, mutex, proxy, session_
 
 const SHORT: Duration = Duration::from_secs(4);
 
-/// As the documentation of the client says for locks that Curator shares.
+/// The lock that the client's documentation describes as compatible with Curator.
 async fn lock(client: &Client) -> Result<LockClient<'_>, zookeeper_client::Error> {
     let prefix = LockPrefix::new_curator(THEIRS, "lock-").unwrap();
     client.lock(prefix, b"", Acls::anyone_all()).await
 }
 
-/// Its clean-up deletes the name of the node without the parent's path, which is no path.
+/// Its clean-up deletes the name of the node without the parent's path, which is not a valid path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_acquire_leaves_its_node_where_ours_leaves_none() {
     let ensemble = TestEnsemble::on_a_real_server().await;
@@ -37,7 +37,8 @@ async fn dropped_acquire_leaves_its_node_where_ours_leaves_none() {
     let left = ensemble.await_children(THEIRS, 1).await;
     let blocked = timeout(MOMENT, lock(&next)).await;
     assert!(blocked.is_err(), "{blocked:?}");
-    // The next one's own node does go: it was dropped after its create had been answered.
+    // The next one's own node is deleted, because it was dropped after its create had been
+    // answered.
     assert_eq!(ensemble.await_children(THEIRS, 1).await, left);
     // Only the end of the session frees the lock.
     drop(dropping);
@@ -70,7 +71,7 @@ async fn dropped_clone_releases_the_lock_where_our_guards_are_counted() {
     let held = lock(&holding).await.unwrap().into_owned();
     drop(held.clone());
     let granted = lock(&next).await.unwrap();
-    // Who kept the original is not told: it still names a node, which is gone.
+    // The owner of the original is not notified. It still names a node that is gone.
     assert_ne!(held.lock_path(), granted.lock_path());
     assert!(ensemble.read(held.lock_path()).await.is_none());
 
@@ -111,7 +112,7 @@ async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
     ensemble.stop().await;
     ensemble.start_again().await;
     while watch.changed().await.session_state != SessionState::SyncConnected {}
-    // Behind the request in which the client sets its watches again.
+    // This follows the request in which the client sets its watches again.
     watching.get_data(THEIRS).await.unwrap();
     ensemble.set(THEIRS, b"after").await;
     ensemble.set("/witness", b"after").await;
@@ -119,11 +120,11 @@ async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
         witness.changed().await.event_type,
         EventType::NodeDataChanged
     );
-    // The server tells changes in their order, so the other one would be here by now.
+    // The server reports changes in their order, so the other one would be here by now.
     let told = pin!(watch.changed());
     assert!(poll!(told).is_pending());
 
-    // The holder's watch on its own node, then the waiter's on the holder's.
+    // First the holder's watch on its own node, then the waiter's on the holder's.
     ensemble.delete(&held.members()[0].node_path).await;
     assert_eq!(soon(held.lost()).await.reason, LostReason::NodeRemoved);
     soon(waiter)
@@ -136,7 +137,7 @@ async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
     assert_eq!((holding.epoch(), waiting.epoch()), (1, 1));
 }
 
-/// A lost connection has three names, of which its own retries know one.
+/// A lost connection has three errors, and the client's own retries know only one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_without_a_reply_is_an_error_and_a_node_where_ours_is_found_again() {
     let ensemble = TestEnsemble::on_a_real_server().await;
@@ -162,7 +163,7 @@ async fn create_without_a_reply_is_an_error_and_a_node_where_ours_is_found_again
             "{fault:?}: {error}"
         );
         let left = ensemble.await_children(THEIRS, 1).await;
-        // The client is connected again, and its node is in everybody's way.
+        // The client is connected again, and its node blocks all other contenders.
         acquiring.list_children(THEIRS).await.unwrap();
         let next = client(&ensemble).await;
         let blocked = timeout(MOMENT, lock(&next)).await;
@@ -186,8 +187,8 @@ async fn create_without_a_reply_is_an_error_and_a_node_where_ours_is_found_again
     }
 }
 
-/// It waits for seven fifths of the session timeout, and for the attempt to connect that it is in:
-/// two holders for 3 s, measured with sessions of 4 s.
+/// It waits for seven fifths of the session timeout, and for the connection attempt in progress.
+/// That made two holders for 3 s, measured with sessions of 4 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expiry_is_told_after_the_next_one_got_in_where_ours_is_told_before() {
     let ensemble = TestEnsemble::on_a_real_server().await;
@@ -236,11 +237,11 @@ async fn expiry_is_told_after_the_next_one_got_in_where_ours_is_told_before() {
     assert!(lost < our_next, "{:?} too late", lost - our_next);
 }
 
-/// It looks for its node on whatever server it is on, without a `sync`. Here the create is still
-/// under way when it does: the leader waits for another server.
+/// It searches for its node on its present server, without a `sync`. Here the create is still in
+/// flight when it does: the leader waits for another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() {
-    // The third has no vote, so it may serve while the other two do not agree.
+    // The third server has no vote, so it may serve while the other two do not agree.
     let mut builder = ZooKeeperServer::builder()
         .config("group.1", "1:2:3")
         .config("syncLimit", "200");
@@ -273,7 +274,7 @@ async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() 
         let create = proxy.on(Direction::ToServer).opcode(Opcode::Create);
         soon(create.seen()).await;
     }
-    // What comes later cannot overtake them.
+    // Later requests cannot overtake them.
     soon(async {
         while outstanding_requests(leader).await < 2 {
             sleep(Duration::from_millis(5)).await;
@@ -286,7 +287,7 @@ async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() 
     }
     let again = their_proxy.on(Direction::ToServer).opcode(Opcode::Create);
     soon(again.nth(2).seen()).await;
-    // Ours has something committed before it looks.
+    // Our lock has something committed before it searches.
     let commit = our_proxy.on(Direction::ToServer).opcode(Opcode::Multi);
     soon(commit.seen()).await;
     voter.resume().unwrap();
@@ -302,7 +303,7 @@ async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() 
     acquiring.abort();
 }
 
-/// Requests that the server has taken and not answered.
+/// Requests that the server has accepted and not answered.
 async fn outstanding_requests(server: &ZooKeeperServer) -> u64 {
     let report = server.four_letter("mntr").await.unwrap();
     let outstanding = report

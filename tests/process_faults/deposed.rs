@@ -1,9 +1,10 @@
-//! Leaders that were deposed and do not know it.
+//! Leaders that were deposed and have not noticed.
 //!
-//! A leader that has lost its followers goes on answering for `syncLimit` ticks and one more, all
-//! that it need not ask them about. Once the others have another leader, that one gives every
-//! session its full time and then expires it, while the old one still answers its client. They need
-//! no partition for that alone: whatever ends their connections to the old leader makes them elect.
+//! A leader that has lost its followers goes on for `syncLimit` ticks and one more. It answers
+//! every request for which it needs no follower. Meanwhile the others elect another leader, which
+//! gives every session its full timeout and then expires it, while the old leader still answers its
+//! client. This needs no partition: anything that ends the connections to the old leader makes the
+//! others elect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,20 +20,19 @@ use zookeeper_recipes::{MutexGuard, Session};
 
 use crate::{LONG, connect, mutex, waiter};
 
-/// The servers' defaults: a leader goes on alone for up to 12 s.
+/// The servers' default: a leader goes on alone for up to 12 s.
 const TICK: Duration = Duration::from_secs(2);
 const SYNC_LIMIT: &str = "5";
-/// Within this, what shall happen has happened.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Runs at a time: they mostly wait.
+/// Runs at the same time. They mostly wait.
 const ABREAST: usize = 3;
 
-/// To whom the client of the holder is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Near {
     Leader,
-    /// Cut off with its leader where the others are a quorum; or else killed with the others, and
-    /// its client moves to the leader.
+    /// The follower is cut off with its leader if the others are a quorum. Otherwise it is killed
+    /// with the others, and its client moves to the leader.
     Follower,
 }
 
@@ -41,10 +41,10 @@ struct Cell {
     servers: usize,
     near: Near,
     session_timeout: Duration,
-    /// How long the others are down.
     down: Duration,
-    /// Whether the holder verifies all the time. If so, a request that needs a quorum is under way
-    /// from the beginning, and nothing behind it is answered: who does not is misled for longer.
+    /// Whether the holder verifies all the time. If it does, a request that needs a quorum is in
+    /// flight from the beginning, and no later request is answered. A holder that does not verify
+    /// is misled for longer.
     verifies: bool,
 }
 
@@ -93,7 +93,8 @@ impl Cell {
         cells
     }
 
-    /// Those that show most in least time, unless `DEPOSED` asks for so many runs over all cells.
+    /// The cells that reveal most in the least time. `DEPOSED` sets a number of runs over all cells
+    /// instead.
     fn asked_for() -> Vec<Self> {
         let asked = std::env::var("DEPOSED").ok();
         let runs = asked.map(|it| it.parse::<usize>().unwrap());
@@ -115,15 +116,15 @@ impl Cell {
     }
 }
 
-/// What came of a run; all times monotonic, those of questions from before they were asked.
+/// The results of a run. All times are monotonic; those of checks are from before the check.
 struct Run {
     cell: Cell,
     cut_at: u64,
     granted_at: u64,
     told_at: u64,
-    /// The last time that the old guard was asked and valid.
+    /// The last check at which the old guard was valid.
     valid_at: u64,
-    /// The last time that it was asked and verified; before the cut, if it is not all the time.
+    /// The last time that it was verified. That is before the cut unless it verifies all the time.
     verified_at: u64,
 }
 
@@ -132,7 +133,7 @@ fn seconds(from: u64, to: u64) -> f64 {
 }
 
 impl Run {
-    /// How much earlier the old holder was told than the next one was granted.
+    /// How much earlier the old holder was notified than the next one was granted.
     fn margin(&self) -> f64 {
         seconds(self.told_at, self.granted_at)
     }
@@ -176,7 +177,7 @@ fn ensemble() -> ServerBuilder {
         .config("syncLimit", SYNC_LIMIT)
 }
 
-/// Asks the guard all the time; returns when it was valid last, asked.
+/// Checks the guard all the time. Returns the time of the last check at which it was valid.
 fn look(held: Arc<MutexGuard>) -> JoinHandle<u64> {
     tokio::spawn(async move {
         let mut valid_at = 0;
@@ -191,14 +192,14 @@ fn look(held: Arc<MutexGuard>) -> JoinHandle<u64> {
     })
 }
 
-/// Verifies the guard all the time; returns when it was the last time, asked.
+/// Verifies the guard all the time. Returns the time of the last success.
 fn verify(held: Arc<MutexGuard>, mut verified_at: u64) -> JoinHandle<u64> {
     tokio::spawn(async move {
         loop {
             let asked = monotonic_now();
             match held.verify().await {
                 Ok(()) => verified_at = asked,
-                // Lost for good.
+                // It is lost for good.
                 Err(_) if !held.is_valid() => return verified_at,
                 Err(_) => {}
             }
@@ -207,8 +208,8 @@ fn verify(held: Arc<MutexGuard>, mut verified_at: u64) -> JoinHandle<u64> {
     })
 }
 
-/// A minority with the leader is cut off, and the others start again; `None` where the holder lost
-/// its lock before that, as on a machine that is too busy for a short session.
+/// Cuts off a minority with the leader, and starts the others again. `None` if the holder lost its
+/// lock before that, as on a machine that is too busy for a short session.
 async fn depose(cell: Cell) -> Option<Run> {
     let ensemble = ensemble().start_ensemble(cell.servers).await.unwrap();
     let leader = ensemble.leader().await.unwrap();

@@ -1,4 +1,4 @@
-//! Three servers, of which some are dead, or cannot hear each other.
+//! Three servers, some of which are dead or cut off from each other.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use zookeeper_recipes::LostReason;
 
 use crate::{LONG, PATH, SHORT, connect, mutex, waiter};
 
-/// Partitions of each kind, unless `PARTITIONS` asks for more.
+/// Partitions of each kind, unless `PARTITIONS` sets another number.
 fn partitions() -> usize {
     let asked = std::env::var("PARTITIONS");
     asked.map_or(4, |it| it.parse().unwrap())
 }
 
-/// Three servers that can be cut off from each other. One that is elected and finds nobody who
-/// follows it tries again after 3 s, instead of 10 s.
+/// Three servers that can be cut off from each other. A server that is elected but finds no
+/// follower tries again after 3 s, instead of 10 s.
 async fn start(sync_limit: &str) -> ZooKeeperEnsemble {
     let builder = ZooKeeperEnsemble::builder()
         .links()
@@ -35,7 +35,7 @@ async fn await_queue(client: &Client, count: usize) {
     timeout(LONG, queued).await.unwrap();
 }
 
-/// Until it serves clients, which it does not while it has no leader.
+/// Waits until the server serves clients, which it does not while it has no leader.
 async fn await_service(ensemble: &ZooKeeperEnsemble, index: usize) {
     let connect_string = ensemble.server(index).connect_string();
     let served = async { while Client::connect(&connect_string).await.is_err() {} };
@@ -60,7 +60,7 @@ async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     sleep(Duration::from_secs(5)).await;
     assert!(!waiting.is_finished(), "granted without a quorum");
     assert!(!held.is_valid());
-    // One is enough for a quorum; the other follows.
+    // One more server makes a quorum, and the other follows.
     ensemble.start_again(0).await.unwrap();
     let (granted_at, granted) = timeout(LONG, waiting).await.unwrap().unwrap();
     assert!(granted_at > told);
@@ -78,7 +78,7 @@ async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     await_queue(&client, 0).await;
 }
 
-/// A client that believes the server that it talks to, as pings let it.
+/// A client that believes its server as long as pings are answered.
 struct Believer {
     client: Client,
     node: String,
@@ -94,7 +94,7 @@ impl Believer {
         Self { client, node }
     }
 
-    /// How long it takes itself for connected, from now on.
+    /// For how long, from now on, it believes to be connected.
     async fn awakens(&mut self) -> Duration {
         let since = Instant::now();
         let mut states = self.client.state_watcher();
@@ -105,7 +105,6 @@ impl Believer {
     }
 }
 
-/// What came of a partition.
 struct Margins(Vec<Duration>);
 
 impl Margins {
@@ -119,7 +118,7 @@ impl Margins {
     }
 }
 
-/// Cuts a server off whose client holds the lock, until another is granted it.
+/// Cuts off the server of the client that holds the lock, until another client is granted it.
 async fn partition(ensemble: &ZooKeeperEnsemble, cut: usize, margins: &mut Margins) {
     let near = ensemble.server(cut).connect_string();
     let others = (0..3)
@@ -153,13 +152,13 @@ async fn partition(ensemble: &ZooKeeperEnsemble, cut: usize, margins: &mut Margi
     await_queue(&client, 0).await;
 }
 
-/// The client stays on a server that goes on answering its pings, while the leader, which does not
-/// hear of them, expires the session and another one gets the lock: a client that believes its
-/// server takes itself for the holder until that server gives up. A heartbeat that has to pass
-/// through the leader does not get through.
+/// The client stays on a server that goes on answering its pings. The leader gets no sign of life
+/// from it, expires the session, and another client gets the lock. A client that believes its
+/// server considers itself the holder until that server gives up. A heartbeat must pass through the
+/// leader, so it does not get through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_another_in() {
-    // How long a follower without its leader goes on: 4 s, four times as long as the session.
+    // A follower without its leader goes on for 4 s, four times as long as the session.
     let ensemble = start("40").await;
     let mut margins = Margins(Vec::new());
     for _ in 0..partitions() {
@@ -189,8 +188,8 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
     await_service(&ensemble, cut).await;
 }
 
-/// The leader goes on answering for a while, heartbeats too, since it cannot know that the others
-/// have elected another; but that one gives every session its full time again.
+/// The leader goes on answering for a while, heartbeats too, because it cannot know that the others
+/// have elected another. But the new leader gives every session its full timeout again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_on_a_leader_that_is_cut_off_is_told_before_the_next_leader_lets_another_in() {
     let ensemble = start("10").await;

@@ -1,8 +1,8 @@
-//! What becomes of locks when processes are halted or killed: holders, waiters, servers.
+//! What happens to locks when processes are halted or killed: holders, waiters, servers.
 //!
-//! Of the same kind, elsewhere: a server that is stopped, sessions that are closed under waiters
-//! (`session_loss`), guards of a runtime that is gone (`interleavings`), all of it by chance
-//! (`histories`).
+//! Similar tests are elsewhere: servers that are stopped and sessions that are closed under waiters
+//! in `session_loss`, guards of a runtime that has ended in `interleavings`, and all of it at
+//! random in `histories`.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,9 +30,9 @@ use tokio::task::JoinHandle;
 use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 
 const PATH: &str = "/locks/orders";
-/// Of those that shall lose it.
+/// For sessions that must be lost.
 const SHORT: Duration = Duration::from_secs(1);
-/// Of those that shall not, whatever a busy machine does.
+/// For sessions that must not be lost, even on a busy machine.
 const LONG: Duration = Duration::from_secs(40);
 
 fn mutex(session: &Session) -> InterProcessMutex {
@@ -60,7 +60,7 @@ async fn connect(connect_string: &str, timeout: Duration) -> Session {
     options.connect(connect_string).await.unwrap()
 }
 
-/// A contender that says when it was granted.
+/// A contender that reports when it was granted.
 fn waiter(session: &Session) -> JoinHandle<(u64, MutexGuard)> {
     let lock = mutex(session);
     tokio::spawn(async move {
@@ -69,7 +69,7 @@ fn waiter(session: &Session) -> JoinHandle<(u64, MutexGuard)> {
     })
 }
 
-/// The server's own log has the end of every lock node.
+/// The server's own log shows the end of every lock node.
 fn assert_nothing_left(server: &ZooKeeperServer) {
     let log = server.transaction_log().unwrap();
     for (path, life) in log.lock_nodes().iter() {

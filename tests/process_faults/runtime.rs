@@ -1,4 +1,4 @@
-//! Runtimes that end before what lives on them.
+//! Runtimes that end before the sessions and guards on them.
 
 use std::thread;
 use std::time::Duration;
@@ -28,8 +28,8 @@ fn holder(connect_string: String, timeout: Duration) -> (Runtime, Session, Mutex
     (own, session, guard)
 }
 
-/// Nobody is left to delete the node; the ensemble does, when it has not heard of the session for
-/// its time-out. The guard knows at once.
+/// No task is left to delete the node. The ensemble deletes it when the session times out. The
+/// guard is invalid at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runtime_that_is_shut_down_loses_its_locks_at_once_and_hangs_nobody() {
     let ensemble = start().await;

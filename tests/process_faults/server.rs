@@ -43,7 +43,8 @@ async fn server_that_is_killed_and_back_within_the_session_changes_nothing() {
     assert_nothing_left(server(&ensemble));
 }
 
-/// The server gives the session its full time again when it is back; the holder gave up long before.
+/// When the server is back, it gives the session its full timeout again. The holder gave up long
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_is_killed_for_longer_than_the_session_is_too_late_for_the_holder() {
     let ensemble = start().await;
@@ -72,7 +73,7 @@ async fn server_that_is_killed_for_longer_than_the_session_is_too_late_for_the_h
     assert!(granted.fencing_token() > held.fencing_token());
     assert_eq!(held.state(), GuardState::Lost(LostReason::DeadlinePassed));
     granted.release().await.unwrap();
-    // In its next session.
+    // In its next ZooKeeper session.
     mutex(&short)
         .acquire()
         .await
@@ -104,11 +105,11 @@ async fn server_that_does_not_run_for_a_while_lets_nobody_in_too_early() {
         server(&ensemble).pause().unwrap();
         let silent_from = monotonic_now();
         sleep(pause).await;
-        // Stamped before the guard is asked.
+        // The stamp is taken before the guard is checked.
         let asked = monotonic_now();
         let was_valid = held.is_valid();
         let silent = Duration::from_nanos(asked - silent_from);
-        // Nothing was acknowledged since: this holds on the busiest machine.
+        // Nothing was acknowledged since, so this holds on the busiest machine.
         assert!(
             !was_valid || silent < SHORT / 2,
             "valid after {silent:?} of silence"
@@ -118,7 +119,7 @@ async fn server_that_does_not_run_for_a_while_lets_nobody_in_too_early() {
             "granted by a server that does not run"
         );
         server(&ensemble).resume().unwrap();
-        // Whether the server then expires the session first or hears from it first is open.
+        // The server may then expire the session first, or get a request from it first.
         let valid_until = was_valid.then_some(asked);
         let held_until = tokio::select! {
             biased;

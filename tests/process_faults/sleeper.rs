@@ -1,5 +1,5 @@
-//! Processes that are halted for longer than their session, as by a debugger, a full machine or a
-//! virtual one that is moved.
+//! Processes that are halted for longer than their session, as by a debugger, a machine without
+//! free memory, or a virtual machine that is moved.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,9 +18,9 @@ use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, star
 
 /// A store that refuses tokens lower than the highest that it has seen.
 const REGISTER: &str = "/register";
-/// What nobody writes who has no lock.
+/// A node that is written only under the lock.
 const GUARDED: &str = "/guarded";
-/// A thread that has not run for so long was halted with its process.
+/// A thread that has not run for this long was halted with its process.
 const HALTED: Duration = Duration::from_millis(1500);
 
 /// Writes to the store, unless it has seen a higher token.
@@ -42,15 +42,15 @@ async fn write_fenced(client: &Client, token: FencingToken, text: &str) -> bool 
     }
 }
 
-/// Looks at the guard from a thread of its own, which no task of the runtime comes before, and
-/// says what the first look after a halt shows.
+/// Checks the guard from a thread of its own, which no task of the runtime delays. Returns the
+/// result of the first check after a halt.
 fn first_look_after_a_halt(guard: &MutexGuard) -> bool {
     let mut last = monotonic_now();
     loop {
         let is_valid = guard.is_valid();
         let now = monotonic_now();
         if Duration::from_nanos(now - last) > HALTED {
-            // Asked before the halt, perhaps: the answer may be from then.
+            // The check may have begun before the halt, so the answer may be from then.
             return guard.is_valid();
         }
         assert!(is_valid, "lost before the halt");
@@ -87,7 +87,7 @@ async fn holder_process() {
         "transaction {}",
         matches!(late, Err(TransactionError::Lost(_)))
     ));
-    // A new client, as the old one's session is over, too.
+    // A new client, because the old one's session has ended, too.
     let client = Client::connect(&connect_string).await.unwrap();
     say(&format!(
         "fenced {}",
@@ -144,7 +144,7 @@ async fn holder_that_slept_past_its_session_is_invalid_at_once_and_its_late_writ
         .commit()
         .await
         .unwrap();
-    // The thread that looks has to be able to tell this from a busy machine.
+    // The checking thread must be able to tell this halt from a busy machine.
     tokio::time::sleep(2 * HALTED).await;
     holder.signal(Signal::CONT);
 
@@ -199,7 +199,7 @@ async fn waiter_that_slept_past_its_session_makes_way_and_joins_again() {
     ensemble.await_children(PATH, 3).await;
 
     waiter.signal(Signal::STOP);
-    // Its node goes with its session; who is behind it has nobody but the holder ahead.
+    // Its node is deleted with its session. The waiter after it then has only the holder ahead.
     let left = ensemble.await_children(PATH, 2).await;
     held.release().await.unwrap();
     let granted = behind.await.unwrap().unwrap();
@@ -221,7 +221,7 @@ async fn waiter_that_slept_past_its_session_makes_way_and_joins_again() {
     assert_nothing_left(server(&ensemble));
 }
 
-/// Nobody can tell a holder that is killed; its lock is free when its session has expired.
+/// A killed holder cannot be notified. Its lock is free when its session has expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_holder_leaves_the_lock_to_the_next_one_after_its_session() {
     let ensemble: TestEnsemble = start().await;

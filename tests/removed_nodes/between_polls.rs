@@ -1,6 +1,6 @@
 //! News that arrive while an attempt is being polled.
 //!
-//! It looks at its own node, and then at what is ahead: both may go in between.
+//! The attempt checks its own node first, and then the node ahead. Both may be removed in between.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::{PATIENCE, asked_for, mutex, node_of};
 
 const PATH: &str = "/locks/orders";
 
-/// Polls without a pause, and counts; a waker would come too late for what is to be shown.
+/// Polls without a pause, and counts the polls. With a waker, the poll would come too late for this
+/// test.
 fn acquire_busily(lock: &InterProcessMutex, polls: &AtomicU64) -> MutexGuard {
     let mut acquire = pin!(lock.acquire());
     let mut context = Context::from_waker(Waker::noop());
@@ -28,7 +29,7 @@ fn acquire_busily(lock: &InterProcessMutex, polls: &AtomicU64) -> MutexGuard {
     }
 }
 
-/// Ends with what is awaited, or with the test.
+/// Spins until the condition is true, or fails the test.
 fn spin_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -44,7 +45,7 @@ fn second_of(memory: &MemoryEnsemble, first: &str) -> Option<String> {
     paths.find(|path| path != first)
 }
 
-/// Waits until the second watches both nodes and has been polled since.
+/// Waits until the second contender watches both nodes and has been polled since.
 fn until_watched(memory: &MemoryEnsemble, first: &str, polls: &AtomicU64) -> String {
     let mut own = None;
     spin_until("a waiter", || {
@@ -64,7 +65,7 @@ fn until_watched(memory: &MemoryEnsemble, first: &str, polls: &AtomicU64) -> Str
     own
 }
 
-/// Removes a waiter's node and then the one ahead of it; returns the waiter's.
+/// Removes a waiter's node and then the one ahead of it. Returns the waiter's.
 fn remove_both(
     memory: &MemoryEnsemble,
     first: &str,

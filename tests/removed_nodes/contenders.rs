@@ -13,7 +13,7 @@ use zookeeper_recipes::{
 
 use crate::judge::Judge;
 
-/// As many polls as it takes for everything to settle that is not a matter of time.
+/// Polls that are enough for everything to settle that does not depend on time.
 pub(crate) const SETTLED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,11 +23,11 @@ pub(crate) enum Process {
 }
 use Process::{Other, Ours};
 
-/// What a contender asks for, of which locks; the second locks are for sets.
+/// The kind of lock that a contender wants, and its locks. The second locks are for sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wants {
     One(LockKind),
-    /// Writes, reads beside that, and goes on reading.
+    /// Writes, reads next to that, and downgrades.
     Downgrade,
     Set(&'static [(LockKind, &'static str)]),
 }
@@ -36,12 +36,12 @@ use Wants::{Downgrade, One, Set};
 /// Contenders in the order in which they come.
 pub(crate) type Cast = &'static [(Process, Wants)];
 
-/// Where single locks are.
+/// The path of single locks.
 pub(crate) const FIRST: &str = "a";
 pub(crate) const SECOND: &str = "b";
 const THIRD: &str = "c";
 
-/// Two of one process and one of another before, two and one behind.
+/// Ahead are two contenders of one process and one of another. Two and one more follow.
 pub(crate) const MUTEXES: Cast = &[
     (Ours, One(Mutual)),
     (Ours, One(Mutual)),
@@ -97,12 +97,11 @@ pub(crate) const SETS_OF_ALL_KINDS: Cast = &[
     ),
 ];
 
-/// The locks of one cast, and who looks at them.
+/// The locks of one cast, and their judge.
 pub(crate) struct Stage {
     pub(crate) directory: String,
-    /// How long everybody holds what it was granted.
+    /// How long each contender holds what it was granted.
     pub(crate) section: Duration,
-    /// Of the contenders of our process.
     pub(crate) handoffs: u32,
     pub(crate) judge: Mutex<Judge>,
 }
@@ -149,7 +148,7 @@ impl Stage {
         Box::new(MultiLock::new(session, members).unwrap())
     }
 
-    /// Has a contender take what it wants for a while.
+    /// Lets a contender acquire what it wants, and hold it for a while.
     pub(crate) fn enter(
         self: &Arc<Self>,
         session: &Session,
@@ -172,7 +171,6 @@ impl Stage {
         })
     }
 
-    /// Reads beside the writer, and releases that.
     async fn go_on_reading(&self, name: usize, lock: &InterProcessReadWriteLock, owner: &Owner) {
         match lock.read_as(owner).await {
             Ok(reader) => self.judge().granted(name, reader.into()),
@@ -184,7 +182,7 @@ impl Stage {
         sleep(self.section).await;
     }
 
-    /// It does not matter here how the release ends.
+    /// The result of the release does not matter here.
     async fn leave(&self, name: usize) {
         let guard = self.judge().take(name);
         drop(guard.release().await);
@@ -203,9 +201,9 @@ pub(crate) enum Victims {
     First,
     Second,
     Last,
-    /// In this order, with nothing in between.
+    /// In this order, immediately one after the other.
     SecondAndFirst,
-    /// What `zklock break` removes.
+    /// The nodes that `zklock break` deletes.
     Held,
 }
 
@@ -218,7 +216,7 @@ impl Victims {
         Self::Held,
     ];
 
-    /// Their paths, of the nodes that there are in a lock.
+    /// The paths of the victims among the nodes of a lock.
     pub(crate) fn of(self, mut names: Vec<String>, stage: &Stage, lock: &str) -> Vec<String> {
         let path = stage.path(lock);
         names.sort_by_key(|name| name.get(name.len() - 10..).map(str::to_owned));

@@ -1,8 +1,8 @@
-//! Nodes that are removed at any moment while a lock goes from one contender to the next, of the
+//! Nodes that are removed at any moment while a lock passes from one contender to the next, of the
 //! same process and of another.
 //!
-//! What is granted before a removal can be heard of is none of this file's business; afterwards
-//! nobody may be granted the lock on the node, and tokens rise.
+//! This file does not judge grants from before the removal could be noticed. Afterwards no
+//! contender may be granted the lock on the removed node, and tokens must rise.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,34 +18,35 @@ use crate::contenders::{
 use crate::judge::Judge;
 
 const DIRECTORY: &str = "/locks";
-/// Within this, documents say, a holder hears that its node was removed: see `OWN_WATCH_GRACE`.
+/// The documented time within which a holder notices that its node was removed: see
+/// `OWN_WATCH_GRACE`.
 const HEARD_WITHIN: Duration = Duration::from_millis(251);
 
 /// How long things take.
 #[derive(Clone, Copy, Debug)]
 struct World {
-    /// How long each holds what it has. A holder that has not waited looks at its node after 250 ms.
+    /// How long each contender holds. A holder that has not waited checks its node after 250 ms.
     section: Duration,
-    /// A request to the ensemble.
+    /// The time that a request takes to the ensemble.
     there: Duration,
-    /// A reply, or an event.
+    /// The time that a reply or an event takes back.
     back: Duration,
 }
 
-/// Everything is heard of at once; what happens at one time takes turns.
+/// Every message arrives at once. Tasks take turns at each moment.
 const AT_ONCE: World = World {
     section: Duration::from_millis(100),
     there: Duration::ZERO,
     back: Duration::ZERO,
 };
-/// What is under way when a node is removed arrives later.
+/// Messages that are in flight when a node is removed arrive later.
 const ON_ITS_WAY: World = World {
     section: Duration::from_millis(7),
     there: Duration::from_millis(2),
     back: Duration::from_millis(3),
 };
 
-/// When: so long after all contend, and so many turns of all tasks.
+/// A moment: this long after all contend, and this many turns of all tasks later.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     world: World,
@@ -53,8 +54,8 @@ struct Moment {
     turns: usize,
 }
 
-/// All along the first holds, each turn after a hand-off, and each millisecond where
-/// things take some.
+/// Moments all along while the first contender holds, at each turn after a hand-off, and at each
+/// millisecond if messages take time.
 fn moments() -> Vec<Moment> {
     let all = [
         moments_of(AT_ONCE, (0..450).step_by(10).map(|ms| (ms, 0))),
@@ -96,7 +97,7 @@ impl World {
     }
 
     fn stage(&self, handoffs: u32) -> Arc<Stage> {
-        // Granted before it hears of the removal, it looks at its node that much later.
+        // A holder that was granted before it notices the removal checks its node that much later.
         let judge = Judge::new(HEARD_WITHIN + 2 * self.round_trip());
         Arc::new(Stage {
             directory: DIRECTORY.to_owned(),
@@ -117,7 +118,7 @@ async fn strike(
     let nodes = victims.of(names, stage, lock);
     stage.judge().removing(&nodes);
     for node in &nodes {
-        // One that is held may be under way to be deleted.
+        // The node of a holder may already be in the process of being deleted.
         drop(memory.delete(node));
     }
     let since = Instant::now();
@@ -152,12 +153,13 @@ async fn run(cast: Cast, handoffs: u32, victims: (Victims, &str), moment: Moment
     std::mem::take(&mut judge.faults)
 }
 
-/// With hand-offs in our process and without.
+/// With local hand-offs in our process, and without.
 async fn removed_at_every_moment(cast: Cast, locks: &[&str]) {
     let (mut runs, mut wrong) = (0, Vec::new());
     for handoffs in [0, 9] {
         for victims in Victims::ALL {
-            // One lock after the other: what is under way takes longer than from one moment to the next.
+            // One lock after the other: messages take longer than the time from one moment to the
+            // next.
             for (moment, lock) in moments().into_iter().zip(locks.iter().cycle()) {
                 runs += 1;
                 let faults = run(cast, handoffs, (victims, *lock), moment).await;

@@ -1,4 +1,4 @@
-//! Who holds what, and whether it may: looked at from outside of the lock's code.
+//! Judges from outside the lock's code which contender holds what, and whether it may.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use zookeeper_recipes::{FencingToken, GuardMember, GuardState, LockGuard};
 
-/// A contender that was granted something; twice, where it reads beside its own writer.
+/// A contender that was granted something. It is here twice if it reads next to its own writer.
 struct Holder {
     name: usize,
     guard: LockGuard,
@@ -19,17 +19,16 @@ struct Highest {
     of_writers: Option<FencingToken>,
 }
 
-/// Looks at every grant.
 pub(crate) struct Judge {
-    /// Within this a holder hears that its node was removed.
+    /// The time within which a holder notices that its node was removed.
     heard_within: Duration,
     holders: Vec<Holder>,
     highest: BTreeMap<String, Highest>,
-    /// Nodes of which everybody has heard that they are gone, and since when they are.
+    /// Nodes whose removal all contenders have noticed, and when they were removed.
     removed: Vec<(String, Instant)>,
-    /// As long as somebody may not have heard.
+    /// Nodes whose removal some contenders may not have noticed.
     settling: Vec<String>,
-    /// Contenders that were granted what they asked for.
+    /// Contenders that were granted what they wanted.
     pub(crate) served: usize,
     pub(crate) faults: Vec<String>,
 }
@@ -65,7 +64,7 @@ impl Judge {
                 .push(format!("{name} is granted {node}, which was removed"));
         }
         let highest = self.highest.entry(granted.path.clone()).or_default();
-        // Readers do not conflict; one beside its own writer has its token.
+        // Readers do not conflict. A reader next to its own writer has the writer's token.
         let lower_than = match is_reader(node) {
             true => highest.of_writers,
             false => highest.of_all,
@@ -74,7 +73,7 @@ impl Judge {
         if !is_reader(node) {
             highest.of_writers = highest.of_writers.max(Some(token));
         }
-        // What is granted before it can be known is none of our business.
+        // Grants from before the removal could be noticed are not judged.
         if self.settling.contains(node) {
             return;
         }
@@ -104,31 +103,29 @@ impl Judge {
         all.filter(move |(_, member)| member.path == path)
     }
 
-    /// Valid, though it is gone: for as long as the documents say.
+    /// Whether the guard may be valid although its node is gone: only for the documented time.
     fn is_excused(&self, node: &String) -> bool {
         let removed = self.removed.iter().find(|(path, _)| path == node);
         let is_recent = removed.is_some_and(|(_, at)| at.elapsed() <= self.heard_within);
         is_recent || self.settling.contains(node)
     }
 
-    /// The first guard of a contender.
     pub(crate) fn take(&mut self, name: usize) -> LockGuard {
         let index = self.holders.iter().position(|it| it.name == name);
         self.holders.remove(index.unwrap()).guard
     }
 
-    /// The nodes that `zklock break` takes.
+    /// The nodes that `zklock break` deletes.
     pub(crate) fn held_at(&self, path: &str) -> Vec<String> {
         let held = self.members_at(path).map(|(_, member)| member.node_path);
         held.collect()
     }
 
-    /// Somebody is about to remove these.
     pub(crate) fn removing(&mut self, nodes: &[String]) {
         self.settling = nodes.to_vec();
     }
 
-    /// They are gone since then, and everybody has heard of it.
+    /// Notes that these nodes are gone since then, and that all contenders have noticed.
     pub(crate) fn settled(&mut self, since: Instant) {
         let settled = self.settling.drain(..).map(|node| (node, since));
         self.removed.extend(settled);

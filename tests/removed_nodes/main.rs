@@ -1,8 +1,8 @@
 //! No grant on a node that was removed before its evidence was there.
 //!
-//! An operator may remove a lock node at any time, as `zklock break` does, and somebody else is
-//! granted the lock then. Whoever had the node must not be: not by what it hears of others before it
-//! hears of itself, nor by what its own process hands on to it.
+//! An operator may remove a lock node at any time, as `zklock break` does. Another contender is
+//! then granted the lock. The contender of the removed node must not be: neither because of news
+//! about others that arrive before the news about its own node, nor by a local hand-off.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn mutex(session: &Session, path: &str) -> InterProcessMutex {
@@ -35,7 +35,7 @@ fn node_of(guard: &MutexGuard) -> String {
     guard.members().remove(0).node_path
 }
 
-/// So many, unless this variable says how many.
+/// The default number, unless this variable sets another.
 fn asked_for(variable: &str, default: usize) -> usize {
     let asked = std::env::var(variable);
     asked.map_or(default, |it| it.parse().unwrap())

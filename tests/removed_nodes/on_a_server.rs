@@ -1,7 +1,8 @@
-//! The same on a real server, at moments by chance.
+//! Nodes that are removed at random moments on a real server.
 //!
-//! A server tells a session of a removal before it answers what that session asks later: so whoever
-//! has an answer from behind the removal has heard of it, however slow the machine is.
+//! A server notifies a session of a removal before it answers later requests of that session. So a
+//! contender that has an answer from after the removal has been notified of it, however slow the
+//! machine is.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -21,9 +22,9 @@ use crate::contenders::{
 use crate::judge::Judge;
 use crate::{PATIENCE, asked_for};
 
-/// Of sessions that shall live, whatever a busy machine does.
+/// For sessions that must survive on a busy machine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
-/// With the locks that are struck, one in each trial.
+/// Each cast with the locks that lose nodes, one in each trial.
 const CASTS: [(Cast, &[&str]); 6] = [
     (MUTEXES, &[FIRST]),
     (WRITERS_THEN_READERS, &[FIRST]),
@@ -32,9 +33,9 @@ const CASTS: [(Cast, &[&str]); 6] = [
     (SETS_OF_MUTEXES, &[FIRST, SECOND]),
     (SETS_OF_ALL_KINDS, &[FIRST, SECOND]),
 ];
-/// Trials at a time.
+/// Trials at the same time.
 const SIDE_BY_SIDE: usize = 16;
-/// The longest that anybody holds anything.
+/// The longest that a contender holds its lock.
 const SECTION_MS_MAX: u64 = 8;
 
 struct Scene {
@@ -51,7 +52,7 @@ struct Trial {
     handoffs: u32,
     victims: Victims,
     section: Duration,
-    /// The first of them has a node.
+    /// How long after the first of them has a node.
     after: Duration,
 }
 
@@ -70,7 +71,6 @@ impl Trial {
     }
 }
 
-/// What came of some trials.
 #[derive(Default)]
 struct Tally {
     removed: usize,
@@ -99,7 +99,7 @@ impl Scene {
         }
     }
 
-    /// Both sessions have heard of all that was before.
+    /// Waits until both sessions have been notified of all earlier changes.
     async fn hear(&self) {
         for session in [&self.ours, &self.others] {
             let lock = InterProcessReadWriteLock::new(session, "/nobody").unwrap();
@@ -120,11 +120,11 @@ impl Scene {
         let nodes = trial.victims.of(queue, stage, trial.struck);
         stage.judge().removing(&nodes);
         let mut removed = 0;
-        // Sent together.
+        // The deletes are sent together.
         let deletes = nodes.iter().map(|node| self.operator.delete(node, None));
         for deleted in join_all(deletes).await {
             match deleted {
-                // Released meanwhile.
+                // The node was released meanwhile.
                 Err(Error::NoNode) => {}
                 deleted => {
                     deleted.unwrap();
@@ -142,7 +142,8 @@ impl Scene {
             directory: format!("/locks-{number}"),
             section: trial.section,
             handoffs: trial.handoffs,
-            // Whoever has not waited, looks at its node some time; other tests see to that.
+            // A holder that has not waited checks its node only after a while, which other tests
+            // cover.
             judge: Mutex::new(Judge::new(Duration::MAX)),
         });
         let (cast, _) = CASTS[trial.cast];
@@ -169,7 +170,7 @@ impl Scene {
     }
 }
 
-/// On one thread, so that what has been heard of has reached everybody a few turns later.
+/// It runs on one thread, so that news reach all contenders a few turns after they arrive.
 #[tokio::test]
 async fn removed_node_is_not_granted_on_a_real_server() {
     let trials = asked_for("REMOVED_TRIALS", 2_000).div_ceil(4);

@@ -1,7 +1,7 @@
-//! What is heard first after a reconnect.
+//! The order of news after a reconnect.
 //!
-//! The client sets its watches again in an order of its own, and the server answers in that order:
-//! that the node ahead is gone may be heard before that our own is.
+//! The client sets its watches again in an order of its own, and the server answers in that order.
+//! So news that the node ahead is gone may arrive before the news about our own node.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use zookeeper_recipes::{MutexGuard, Session, SessionHealth};
 
 use crate::{PATIENCE, asked_for, mutex, node_of};
 
-/// Of sessions that shall live, whatever a busy machine does.
+/// For sessions that must survive on a busy machine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -22,8 +22,8 @@ fn path(number: usize) -> String {
     format!("/locks/orders-{number:02}")
 }
 
-/// A server, an operator, and three who contend for some locks one after the other, of which the
-/// second is behind a proxy.
+/// A server, an operator, and three contenders for some locks, one after the other. The second is
+/// behind a proxy.
 struct Scene {
     locks: usize,
     proxy: FaultProxy,
@@ -36,15 +36,14 @@ struct Scene {
 
 type Waiters = Vec<JoinHandle<MutexGuard>>;
 
-/// What came of one reconnect.
 #[derive(Default)]
 struct Tally {
     acquires: usize,
-    /// On the node that was removed.
+    /// Grants on the node that was removed.
     wrong: usize,
-    /// While the next one held the lock.
+    /// Grants while the next contender held the lock.
     beside: usize,
-    /// With a lower token than the next one's.
+    /// Grants with a lower token than the next contender's.
     lower: usize,
 }
 
@@ -91,7 +90,7 @@ impl Scene {
         paths.collect()
     }
 
-    /// Until each queue is so long, but for those that need not be.
+    /// Waits until each queue has this length, except those that need not have it.
     async fn await_queues(&self, length: usize, need_not: impl Fn(usize) -> bool) {
         let long = async {
             for number in 0..self.locks {
@@ -112,7 +111,6 @@ impl Scene {
         }
     }
 
-    /// Removes the waiter's nodes.
     async fn remove(&self) -> Vec<String> {
         let owner = self.waiting.session_id().unwrap();
         let mut removed = Vec::new();
@@ -129,7 +127,8 @@ impl Scene {
         removed
     }
 
-    /// Removes the nodes of a waiter that is cut off, lets the next ones in, and the waiter back.
+    /// Removes the nodes of a waiter that is cut off, lets the next contenders in, and reconnects
+    /// the waiter.
     async fn reconnect(&self, second_frame_late: Option<Duration>) -> Tally {
         self.proxy.clear_log();
         let held = all(self.contend(&self.holding)).await;
@@ -151,7 +150,7 @@ impl Scene {
             second.then(Fault::Delay(late));
         }
         self.proxy.accept_connections().await.unwrap();
-        // Entered again, or granted what it must not be.
+        // The waiter has a new node, or was wrongly granted.
         self.await_queues(2, |number| waiters[number].is_finished())
             .await;
         let mut tally = Tally {
@@ -172,7 +171,7 @@ impl Scene {
         tally
     }
 
-    /// Until the waiters watch their own nodes and those ahead.
+    /// Waits until the waiters watch their own nodes and those ahead.
     async fn until_watched(&self) {
         let answers = self.proxy.on(Direction::FromServer).opcode(Opcode::GetData);
         let watched = answers.path_contains("-lock-").nth(2 * self.locks).seen();
@@ -203,7 +202,8 @@ async fn reconnects(rounds: usize, locks: usize, second_frame_late: Option<Durat
     assert_eq!((wrong, beside, lower), (0, 0, 0), "of {acquires}");
 }
 
-/// How many acquires with the answers as they come; one in forty of them with one late.
+/// How many acquires get their answers without a delay. One fortieth of that number get one answer
+/// late.
 fn acquires() -> usize {
     asked_for("RECONNECTED", 400)
 }

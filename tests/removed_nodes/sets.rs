@@ -1,4 +1,4 @@
-//! A set whose last question before the grant is about one of its nodes only.
+//! A set whose last request before the grant is about only one of its nodes.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::mutex;
 const LATENCY: Duration = Duration::from_secs(1);
 const MEMBERS: [&str; 2] = ["/locks/a", "/locks/b"];
 
-/// Servers before 3.7.2 and 3.8.2 do not tell when the nodes of a transaction were created, so the
-/// first node is read for that once both are listed. Meanwhile the second is removed.
+/// Servers before 3.7.2 and 3.8.2 do not return when the nodes of a transaction were created. So
+/// the first node is read for that once both are listed. Meanwhile the second is removed.
 #[tokio::test(start_paused = true)]
 async fn set_is_not_granted_behind_the_next_holder_of_a_node_that_was_removed() {
     let memory = MemoryEnsemble::builder().latency(LATENCY).build();
@@ -22,12 +22,12 @@ async fn set_is_not_granted_behind_the_next_holder_of_a_node_that_was_removed() 
     while memory.children(MEMBERS[1]).is_empty() {
         sleep(LATENCY / 10).await;
     }
-    // Listed, with nothing ahead; the answer is on its way.
+    // The nodes are listed, with nothing ahead, and the answer is in flight.
     let node = format!("{}/{}", MEMBERS[1], memory.children(MEMBERS[1])[0]);
     memory.delete(&node).unwrap();
     let next = mutex(&other, MEMBERS[1]).acquire().await.unwrap();
     let next_at = Instant::now();
-    // Time for the next one, whatever the set does before it is granted.
+    // Time for the next contender, whatever the set does before it is granted.
     sleep(LATENCY * 10).await;
     let token = next.fencing_token();
     let is_beside = next.is_valid() && set.is_finished();

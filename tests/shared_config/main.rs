@@ -1,4 +1,4 @@
-//! The example of a shared configuration: readers in several processes never see a half of it.
+//! The example of a shared configuration: readers in several processes never see half of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -59,7 +59,7 @@ fn overlap(a: [u64; 2], b: [u64; 2]) -> bool {
     a[0] <= b[1] && b[0] <= a[1]
 }
 
-/// Asserts that a reader saw whole versions only, and none after a later one.
+/// Asserts that a reader saw only whole versions, and none after a later one.
 fn assert_in_order(reads: &[Read]) {
     for read in reads {
         origin(read);
@@ -72,7 +72,6 @@ fn assert_in_order(reads: &[Read]) {
     }
 }
 
-/// How many read at the same time, at most.
 fn together_max(readers: &[Vec<Read>]) -> usize {
     let reads = || readers.iter().flatten().map(|it| it.held_us);
     let at = |moment| reads().filter(|it| overlap(*it, [moment; 2])).count();
@@ -90,7 +89,7 @@ async fn readers_side_by_side_see_whole_versions_while_two_writers_rewrite() {
 
     let times = ["--times", "20"];
     let is_the_last = |read: &Read| read.version == 41;
-    // Listening all the while: a reader that nobody listens to stands still, its pipe full.
+    // All outputs are read all the time. Otherwise a reader stops when its pipe is full.
     let (first, second, _) = tokio::join!(
         write(&connect, &times),
         write(&connect, &times),
@@ -134,7 +133,7 @@ async fn readers_read_beside_another_and_wait_for_a_writer() {
     let session = ensemble.session().await;
     let lock = InterProcessReadWriteLock::new(&session, LOCK).unwrap();
 
-    // Whatever they say, they read it while we held the lock too.
+    // Whatever they print, they read it while we held the lock too.
     let beside = lock.read().await.unwrap();
     let mut readers = [(); 3].map(|()| Reader::start(&connect));
     join_all(readers.iter_mut().map(|it| it.until(|_| true))).await;
@@ -227,7 +226,7 @@ async fn kill_a_writer_midway(ensemble: &TestEnsemble, connect: &str) -> u32 {
     let lock = InterProcessReadWriteLock::new(&session, LOCK).unwrap();
     let writers = lock.write_participants().await.unwrap();
     assert_eq!(writers.len(), 1, "{writers:?}");
-    // At once, instead of when it times out.
+    // The session ends at once, instead of at its timeout.
     let TestEnsemble::Real(server) = ensemble else {
         panic!("processes need a real server")
     };

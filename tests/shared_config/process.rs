@@ -1,4 +1,4 @@
-//! Processes of the example, and what they say.
+//! Processes of the example, and their output.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -13,10 +13,10 @@ use tokio::time::timeout;
 
 use crate::executable;
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What `write` says of a version; nobody else held the lock meanwhile.
+/// What `write` prints about a version. No other process held the lock meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) version: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Written {
     pub(crate) held_us: [u64; 2],
 }
 
-/// What `serve` says after each read.
+/// What `serve` prints after each read.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) version: u64,
@@ -74,7 +74,7 @@ impl Read {
     }
 }
 
-/// To start a process of the example, which is killed when dropped.
+/// A command that starts a process of the example, which is killed when dropped.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     static EXECUTABLE: LazyLock<PathBuf> =
         LazyLock::new(|| executable::executable("shared_config"));
@@ -93,7 +93,7 @@ pub(crate) fn signal(process: &Child, signal: Signal) {
 pub(crate) struct Reader {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// All that it has said so far, as far as anybody has listened.
+    /// All its output that the test has read so far.
     pub(crate) reads: Vec<Read>,
 }
 
@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// Listens until it says so, and returns what it said.
+    /// Reads its output until `what` is true, and returns that read.
     pub(crate) async fn until(&mut self, what: impl Fn(&Read) -> bool) -> Read {
         let said = async {
             loop {
@@ -125,7 +125,7 @@ impl Reader {
         said.unwrap_or_else(|_| panic!("not said within {PATIENCE:?}: {:?}", self.reads.last()))
     }
 
-    /// Asks it to end, listens to the last word, and returns all reads.
+    /// Requests it to end, reads the rest of its output, and returns all reads.
     pub(crate) async fn stop(mut self) -> Vec<Read> {
         signal(&self.process, Signal::TERM);
         while let Some(line) = self.lines.next_line().await.unwrap() {

@@ -1,4 +1,5 @@
-//! Says what is wrong, from the tree, the request log and what guards claim: not from the lock's code.
+//! The judge: finds violations from the tree, the request log and what guards claim, not from the
+//! lock's code.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -14,14 +15,15 @@ use crate::plan::Plan;
 use crate::worker::{Held, token_path};
 use crate::world::{OWNERS, Run};
 
-/// Requests for each worker in one second of virtual time, beside those of grants.
+/// Requests for each worker in one second of virtual time, in addition to those of grants.
 const REQUESTS_MAX: usize = 500;
-/// The same where sessions end a hundred times in it, and each leaves nodes behind to look for.
+/// The same limit in worlds where sessions end a hundred times a second, and leave nodes to search
+/// for.
 const REQUESTS_ROUGH_MAX: usize = 5000;
-/// What a lock may ask for to be granted and released in a queue.
+/// Requests that a lock may need to be granted and released in a queue.
 const REQUESTS_OF_A_GRANT: usize = 10;
 
-/// One member of a guard that a worker has.
+/// One member of a guard that a worker holds.
 struct Hold {
     guard: Weak<Held>,
     path: String,
@@ -29,10 +31,9 @@ struct Hold {
     kind: LockKind,
     session: i64,
     party: u64,
-    /// When the node was first granted.
     granted: Instant,
     was_lost: bool,
-    /// Nobody can know since some time whether the session lives.
+    /// It has been unknown for some time whether the session lives.
     lapsed: bool,
 }
 
@@ -46,7 +47,6 @@ struct Grant {
     at: Instant,
 }
 
-/// The judge of one world.
 pub(crate) struct Judge {
     ensemble: MemoryEnsemble,
     pub(crate) lifelines: Lifelines,
@@ -65,7 +65,6 @@ pub(crate) struct Judge {
     failure: Option<String>,
 }
 
-/// The rules.
 impl Judge {
     pub(crate) fn new(plan: &Plan, ensemble: MemoryEnsemble, tells: bool) -> Self {
         let requests_max = if plan.is_rough() {
@@ -93,7 +92,7 @@ impl Judge {
         }
     }
 
-    /// Judges the moment; all that could happen in it has happened.
+    /// Judges a moment, after everything that could happen in it has happened.
     pub(crate) fn step(&mut self) {
         if self.failure.is_some() {
             return;
@@ -106,14 +105,15 @@ impl Judge {
         }
     }
 
-    /// A lease that the ensemble may have ended unnoticed is over for good, asked or not.
+    /// A lease that the ensemble may have ended unnoticed is over for good, even if it is not
+    /// checked.
     fn note_lapses(&mut self) {
         for hold in &mut self.holds {
             hold.lapsed |= self.lifelines.is_over(hold.session);
         }
     }
 
-    /// What the data says that is written under a lock: no older holder comes after a newer one.
+    /// Checks the data written under a lock: no older holder writes after a newer one.
     pub(crate) fn check_tokens(&mut self) {
         for (path, highest) in &mut self.tokens {
             let data = self.ensemble.data(&token_path(path)).unwrap_or_default();
@@ -167,19 +167,20 @@ impl Judge {
         }
     }
 
-    /// A worker has a guard.
+    /// Notes that a worker has a guard.
     pub(crate) fn granted(&mut self, held: &Arc<Held>, session: &Session, party: u64) {
         self.asks_soon = true;
         let members = held.guard().members();
         let expected = members.len() * REQUESTS_OF_A_GRANT;
         self.second.1 = self.second.1.saturating_sub(expected);
-        // What the grant rests on was asked for in this moment, perhaps.
+        // The requests on which the grant rests may have been made in this moment.
         self.drain();
         for member in members {
             let (kind, sequence) = parse(&member.node_path);
             let stat = self.ensemble.stat(&member.node_path);
             if stat.is_some() {
-                // Made anew, by the same attempt, in a directory that counts anew.
+                // The same attempt created it again, in a directory that was re-created and counts
+                // from the start.
                 self.removed.remove(&member.node_path);
             }
             let id = stat
@@ -193,7 +194,7 @@ impl Judge {
                 party,
                 at: Instant::now(),
             };
-            // An ended session has no node that anybody could lose.
+            // An ended session has no node left to lose.
             let session_id = id.unwrap_or_default();
             self.tell(|| format!("{party} granted {} of {session_id:#x}", grant.node));
             if held.guard().is_valid() && id != session.session_id() {
@@ -212,21 +213,21 @@ impl Judge {
                 was_lost: false,
                 lapsed: false,
             });
-            // News may come when all is over; then they are told as such.
+            // The news may arrive only now. The guard then reports the loss.
             let is_valid = held.guard().is_valid();
             self.judge_removed(&grant, session_id, is_valid);
             self.judge_grant(&member.path, grant, stat.map(|stat| stat.czxid), is_valid);
         }
     }
 
-    /// No grant rests on evidence that is younger than the removal of its node.
+    /// No grant rests on evidence from after the removal of its node.
     fn judge_removed(&mut self, grant: &Grant, session: i64, is_valid: bool) {
         let Some(removal) = self.removed.get(&grant.node).filter(|_| is_valid) else {
             return;
         };
         let earlier = self.grants.values().flatten();
         let mut same = earlier.filter(|it| it.node == grant.node);
-        // One more guard of a holder tells nothing new.
+        // Another guard of the same holder is not a new grant.
         let is_again = same.any(|it| it.token == grant.token && it.party == grant.party);
         if !is_again && !self.lifelines.is_unheard(*removal, session) {
             self.fail(format!("{} was granted after it was deleted", grant.node));
@@ -247,7 +248,7 @@ impl Judge {
                 wrong = Some(format!("{} was granted otherwise before", grant.node));
             }
         } else if !self.removed.contains_key(&grant.node) {
-            // Sequences begin again where the directory was reaped.
+            // Sequences start again if the directory was reaped.
             let ensemble = &self.ensemble;
             let was_there = |it: &Grant| it.token == grant.token || ensemble.exists(&it.node);
             let is_own = |it: &Grant| {
@@ -291,7 +292,8 @@ impl Judge {
         }
     }
 
-    /// A transaction under these nodes was carried out, the last one to write this data.
+    /// Notes that a transaction under these nodes was carried out. It was the last to write this
+    /// data.
     pub(crate) fn committed(&mut self, path: &str, node: &str, token: i128) {
         self.check_tokens();
         let path = token_path(path);
@@ -306,7 +308,7 @@ impl Judge {
         }
     }
 
-    /// A worker is about to let go of a guard.
+    /// Notes that a worker is about to give up a guard.
     pub(crate) fn leaving(&mut self, held: &Arc<Held>) {
         self.drain();
         self.note_lapses();
@@ -320,14 +322,14 @@ impl Judge {
         }
     }
 
-    /// The last guard of this node was released in good order.
+    /// Notes that the last guard of this node was released in good order.
     pub(crate) fn released(&mut self, node: &str) {
         if self.ensemble.exists(node) {
             self.fail(format!("{node} is released and exists"));
         }
     }
 
-    /// Before a session is expired as early as an ensemble may that has not heard of it.
+    /// Call before a session without contact is expired as early as an ensemble may do it.
     pub(crate) fn starved(&mut self, session: i64, since: Duration) {
         if self.last_answered(session) != since || !self.lifelines.is_cut(session) {
             return;
@@ -335,7 +337,7 @@ impl Judge {
         self.may_be_expired(session);
     }
 
-    /// Before a session is expired by an ensemble that has not heard of it.
+    /// Call before a session is expired by an ensemble that it has no contact with.
     pub(crate) fn may_be_expired(&mut self, session: i64) {
         let held = self
             .holds
@@ -347,9 +349,7 @@ impl Judge {
     }
 }
 
-/// What the judge is told, and what it tells.
 impl Judge {
-    /// Reads the request log.
     pub(crate) fn drain(&mut self) {
         let requests = self.ensemble.requests();
         if requests.is_empty() {
@@ -378,7 +378,6 @@ impl Judge {
         }
     }
 
-    /// When a session has last sent what a leader answers.
     pub(crate) fn last_answered(&mut self, session: i64) -> Duration {
         self.drain();
         self.lifelines.last_answered(session)
@@ -390,7 +389,7 @@ impl Judge {
         self.tell(|| format!("{session:#x} cut off"));
     }
 
-    /// To be told after the session was, so that what has waited counts from now on.
+    /// Call after the session is notified, so that queued requests count from now on.
     pub(crate) fn reconnected(&mut self, session: i64) {
         self.drain();
         self.lifelines.reconnected(session);
@@ -409,14 +408,15 @@ impl Judge {
         self.tell(|| "restarted".to_owned());
     }
 
-    /// After sessions have moved from one leader to another; what they sent before was drained.
+    /// Call after sessions have moved from one leader to another. Their earlier requests were
+    /// drained.
     pub(crate) fn leaders_changed(&mut self, what: &str) {
         self.lifelines.note_leaders();
         let behind = self.ensemble.sessions_behind();
         self.tell(|| format!("{what}, behind: {behind:x?}"));
     }
 
-    /// The machine of all has slept. Whoever is out of time is out of time at once.
+    /// The machine of all clients has slept. Leases whose deadline has passed are over at once.
     pub(crate) fn slept(&mut self, pause: Duration) {
         self.drain();
         self.lifelines.slept(pause);
@@ -425,7 +425,6 @@ impl Judge {
         self.asks_soon = true;
     }
 
-    /// A node of a session was deleted just now.
     pub(crate) fn removed(&mut self, node: &str, session: i64) {
         let removal = self.lifelines.removal(session);
         self.removed.insert(node.to_owned(), removal);
@@ -438,13 +437,12 @@ impl Judge {
         }
     }
 
-    /// The first thing that is wrong counts.
+    /// Reports a violation. Only the first counts.
     pub(crate) fn fail(&mut self, what: String) {
         self.tell(|| format!("WRONG: {what}"));
         self.failure.get_or_insert(what);
     }
 
-    /// Nodes of guards that nobody has let go of.
     pub(crate) fn held_nodes(&self) -> Vec<String> {
         let held = self.holds.iter().filter(|it| it.guard.strong_count() > 0);
         held.map(|hold| hold.node.clone()).collect()

@@ -1,5 +1,5 @@
-//! How long each session lives for certain, and by when its client must have heard of something:
-//! from the request log and from what the trouble-makers did, not from the lock's code.
+//! How long each session certainly lives, and by when its client must have been notified of
+//! something. Both follow from the request log and from the faults, not from the lock's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -10,17 +10,15 @@ use tokio::time::Instant;
 
 use crate::plan::Plan;
 
-/// Timers are a millisecond coarse, and a message and its answer take three of them.
+/// Timers have a resolution of a millisecond, and a message and its answer take three of them.
 const COARSE: Duration = Duration::from_millis(5);
 /// How long a holder that did not wait goes without a watch on its node.
 const UNWATCHED: Duration = Duration::from_millis(250);
 
-/// When a session has last sent, by the clock that goes on while the machine sleeps.
+/// When a session has last sent requests, by the clock that goes on while the machine sleeps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// What a leader answers.
     answered: Option<Duration>,
-    /// What a quorum commits.
     committed: Option<Duration>,
 }
 
@@ -36,7 +34,7 @@ impl Sent {
 pub(crate) struct Removal {
     at: Instant,
     pub(crate) zxid: i64,
-    /// By when who watches it is told, if that was connected.
+    /// When the node's session is notified, if it was connected.
     told_by: Instant,
 }
 
@@ -49,10 +47,10 @@ pub(crate) struct Lifelines {
     round_trip: Duration,
     stopped: bool,
     cut: BTreeSet<i64>,
-    /// Connected to a deposed leader.
+    /// Sessions that are connected to a deposed leader.
     behind: BTreeSet<i64>,
     sent: BTreeMap<i64, Sent>,
-    /// What waits for a connection.
+    /// Requests that wait for a connection.
     queued: BTreeMap<i64, Sent>,
 }
 
@@ -73,7 +71,6 @@ impl Lifelines {
         }
     }
 
-    /// A request that was made in this moment.
     pub(crate) fn requested(&mut self, request: &Request) {
         let is_write = match request.operation {
             Operation::Create | Operation::Delete | Operation::Multi => true,
@@ -88,15 +85,16 @@ impl Lifelines {
         if self.is_cut(session) {
             return self.queued.entry(session).or_default().note(newer);
         }
-        // A deposed leader never answers it; nor what comes after it, which is not looked at here.
+        // A deposed leader never answers it. It does not answer later requests either, but that
+        // does not matter here.
         if is_write && self.behind.contains(&session) {
             return;
         }
         self.sent.entry(session).or_default().note(newer);
     }
 
-    /// When the lease of a session is over, whatever it asks: its server, or the one after it, may
-    /// expire it some time after this.
+    /// When the lease of a session is over, whether or not it is checked. The session's server, or
+    /// the next one, may expire it some time later.
     fn deadline(&self, session: i64) -> Option<Duration> {
         let (timeout, sent) = (self.session_timeout?, self.sent.get(&session)?);
         let answered = sent.answered.map(|sent| sent + timeout / 2);
@@ -108,7 +106,7 @@ impl Lifelines {
         self.deadline(session).is_some_and(|at| at <= self.now())
     }
 
-    /// When a session has last sent what a leader answers, now if never.
+    /// When a session has last sent a request that a leader answers; now if never.
     pub(crate) fn last_answered(&self, session: i64) -> Duration {
         let sent = self.sent.get(&session).and_then(|sent| sent.answered);
         sent.unwrap_or_else(|| self.now())
@@ -123,7 +121,7 @@ impl Lifelines {
         self.slept += pause;
     }
 
-    /// A node that was deleted just now, and its session.
+    /// The removal of a node just now, for a session.
     pub(crate) fn removal(&self, session: i64) -> Removal {
         let at = Instant::now();
         Removal {
@@ -133,21 +131,22 @@ impl Lifelines {
         }
     }
 
-    /// Whether a session that watches a node may not have heard yet that it was deleted: the
-    /// message is on its way, or there is no connection to bring it. Its lease ends all the same.
+    /// Whether a session that watches a node may not have been notified yet that it was deleted:
+    /// the message is in flight, or there is no connection for it. Its lease still ends.
     pub(crate) fn is_unheard(&self, removal: Removal, session: i64) -> bool {
         let Some(caught_up) = self.ensemble.caught_up_by(session) else {
-            // It has ended, if it is none of these: that is told at once.
+            // Otherwise the session has ended, which is reported at once.
             return self.is_cut(session) || self.behind.contains(&session);
         };
-        // Its data may have changed just before: then it is watched anew. So it is after a reconnect.
-        // The last member of a set is not watched: what was listed of it, by a replica that lags
-        // perhaps, is followed by the listings of others and a look at its number.
+        // If its data changed just before, the node must be watched again. The same is true after a
+        // reconnect. The last member of a set is not watched. Its listing, perhaps by a replica
+        // that lags, is followed by listings of the others and a look at its number.
         let told_by = removal.told_by.max(caught_up) + 4 * self.round_trip;
         Instant::now() <= told_by
     }
 
-    /// The same of a session that was granted the node at some time, and did not wait.
+    /// [`is_unheard`](Self::is_unheard) for a session that was granted the node at some time and
+    /// did not wait.
     pub(crate) fn is_unheard_by_holder(
         &self,
         removal: Removal,
@@ -160,7 +159,6 @@ impl Lifelines {
     }
 }
 
-/// What the trouble-makers do.
 impl Lifelines {
     pub(crate) fn is_cut(&self, session: i64) -> bool {
         self.stopped || self.cut.contains(&session)
@@ -171,7 +169,7 @@ impl Lifelines {
         self.behind.remove(&session);
     }
 
-    /// What has waited is sent now.
+    /// The requests that have waited are sent now.
     pub(crate) fn reconnected(&mut self, session: i64) {
         self.cut.remove(&session);
         self.send_queued();
@@ -187,7 +185,7 @@ impl Lifelines {
         self.send_queued();
     }
 
-    /// After sessions have moved from one leader to another.
+    /// Call after sessions have moved from one leader to another.
     pub(crate) fn note_leaders(&mut self) {
         self.behind = self.ensemble.sessions_behind().into_iter().collect();
     }

@@ -1,17 +1,17 @@
 //! Thousands of small worlds, each drawn from one number, in which everything goes wrong at once.
 //!
-//! The shipped recipes run on an ensemble in memory and on virtual time; a judge who asks the tree
-//! and the request log looks at every moment. `SIMULATION_SEED=7 cargo test --test simulation`
-//! lives through one world again and tells its story; `SIMULATION_SEEDS` sets how many there are,
-//! `SIMULATION_FIRST` where they begin, `SIMULATION_FAILURES` after how many bad ones they end.
+//! The shipped recipes run on an ensemble in memory and on virtual time. A judge checks the tree
+//! and the request log at every moment. `SIMULATION_SEED=7 cargo test --test simulation` repeats
+//! one world and prints its story. `SIMULATION_SEEDS` sets how many worlds there are,
+//! `SIMULATION_FIRST` the first seed, and `SIMULATION_FAILURES` after how many bad ones to stop.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `plan` | what a seed decides |
 //! | `world` | one run from beginning to end |
-//! | `worker`, `trouble` | who uses the locks; what goes wrong |
+//! | `worker`, `trouble` | the users of the locks; the faults |
 //! | `judge` | the rules |
-//! | `lifelines` | how long sessions live for certain, and what they must have heard |
+//! | `lifelines` | how long sessions certainly live, and what they must have been notified of |
 
 #![allow(
     clippy::unwrap_used,
@@ -35,11 +35,11 @@ use std::time::Duration;
 
 use world::Run;
 
-/// About three minutes of two cores.
+/// They take about three minutes on two cores.
 const SEEDS: u64 = 20_000;
 /// Seeds that fail are listed up to this many.
 const FAILURES_MAX: u64 = 20;
-/// A world that takes so long of the machine's time never comes to a moment of rest.
+/// A world that takes this much real time never comes to rest.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn number(name: &str) -> Option<u64> {
@@ -50,12 +50,12 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Lives through one world, unless it hangs without letting time pass.
+/// Runs one world, unless it hangs without letting time pass.
 fn watched(seed: u64, tells: bool) -> Run {
     let (done, alive) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
         if alive.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // The only way out of a thread that spins.
+            // A thread that spins can only be stopped by ending the process.
             #[expect(clippy::print_stderr, reason = "the process ends here")]
             {
                 eprintln!("SIMULATION_SEED={seed} spins");

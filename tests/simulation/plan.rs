@@ -1,28 +1,28 @@
-//! What one number decides before anything happens.
+//! What one seed decides before anything happens.
 
 use std::time::Duration;
 
 use recipes_testing::{Faults, MemoryEnsemble};
 
-/// Paths of mutexes and of read/write locks; few, so that everybody meets.
+/// Paths of mutexes and of read/write locks. They are few, so that contenders meet.
 pub(crate) const MUTEXES: [&str; 2] = ["/locks/m0", "/locks/m1"];
 pub(crate) const READ_WRITES: [&str; 2] = ["/locks/r0", "/locks/r1"];
 
-/// Whether there are worlds with requests under way, watches that tell again in their own time,
-/// and [`RARE_TROUBLES`].
+/// Whether some worlds have delayed requests, watches that are set again with delays, and
+/// [`RARE_TROUBLES`].
 const HAS_RARE_TROUBLES: bool = true;
 
-/// What goes wrong in a world. Each is off in half of them: a fault that happens all the time
-/// hides what another one would show.
+/// The faults of a world. Each is off in half of the worlds, because a fault that happens all the
+/// time hides what another one would reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// A session is cut off and comes back.
     Disconnect,
-    /// A session is cut off until the ensemble expires it, as early as a real one may.
+    /// A session is cut off until the ensemble expires it, as early as a real ensemble may.
     Starve,
-    /// A session is expired out of the blue.
+    /// A session is expired without warning.
     Expire,
-    /// A client takes its session for dead before the ensemble does.
+    /// A client gives up its session before the ensemble does.
     GiveUp,
     /// The whole ensemble stops and starts again.
     Stop,
@@ -36,11 +36,11 @@ pub(crate) enum Trouble {
     Close,
     /// Empty containers are reaped.
     Reap,
-    /// An operator makes an empty directory anew, and its count comes to where it was.
+    /// An operator re-creates an empty directory, and its counter returns to where it was.
     Renew,
-    /// A session is cut off, and a node of its is deleted meanwhile.
+    /// A session is cut off, and one of its nodes is deleted meanwhile.
     CutAndDelete,
-    /// A node is deleted that somebody holds, most often before it is watched.
+    /// A holder's node is deleted, most often before it is watched.
     DeleteHeld,
     /// A leader is deposed and does not notice.
     Depose,
@@ -62,7 +62,8 @@ const TROUBLES: [Trouble; 11] = [
     Trouble::Renew,
 ];
 
-/// The same, each in a quarter of the worlds: they hide much of what the others do.
+/// Further faults, each in a quarter of the worlds, because they hide much of what the others
+/// reveal.
 const RARE_TROUBLES: [Trouble; 4] = [
     Trouble::CutAndDelete,
     Trouble::DeleteHeld,
@@ -70,7 +71,6 @@ const RARE_TROUBLES: [Trouble; 4] = [
     Trouble::Sleep,
 ];
 
-/// One world.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -82,20 +82,19 @@ pub(crate) struct Plan {
     pub(crate) sessions: usize,
     pub(crate) workers: usize,
     pub(crate) rounds: usize,
-    /// The locks that are used.
     pub(crate) paths: Vec<&'static str>,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) trouble_every_max: Duration,
     pub(crate) hold_max: Duration,
-    /// How often in a hundred an acquire or a release is dropped half-way.
+    /// How many percent of acquires and releases are dropped half-way.
     pub(crate) cut_percent: u8,
-    /// Whether guards are asked at every step. To ask one is what ends it when its time is up, so
-    /// that nobody asks in half of the worlds.
+    /// Whether guards are checked at every step. A check is what ends a guard whose deadline has
+    /// passed, so half of the worlds make none.
     pub(crate) asks_always: bool,
-    /// How often a node is handed on within its process.
+    /// How many times a node may be handed on locally.
     pub(crate) local_handoffs: u32,
-    /// Whether lock objects are kept, and with them what is known of their directories; and taken
-    /// many times in a row now and then.
+    /// Whether lock objects are kept, with their knowledge of the directories, and are sometimes
+    /// acquired many times in a row.
     pub(crate) has_sprees: bool,
 }
 
@@ -155,8 +154,8 @@ impl Plan {
         plan
     }
 
-    /// A node that nobody watches yet is deleted, and handed on before anybody looks at it: that takes
-    /// short holds by many of one session, and little else that goes wrong.
+    /// A node that is not watched yet is deleted, and handed on before its deletion is noticed.
+    /// That takes short holds by many contenders of one session, and few other faults.
     fn delete_what_is_handed_on(&mut self, rare: &mut fastrand::Rng) {
         self.troubles = vec![Trouble::DeleteHeld];
         self.troubles
@@ -170,12 +169,12 @@ impl Plan {
         self.faults.request_delay_max = Duration::ZERO;
     }
 
-    /// Whether no create comes soon enough after that of its directory.
+    /// Whether directories are always reaped before a node is created in them.
     pub(crate) fn reaps_always(&self) -> bool {
         self.troubles.contains(&Trouble::Reap) && self.is_rough()
     }
 
-    /// Whether something goes wrong all the time.
+    /// Whether faults follow each other without a pause.
     pub(crate) fn is_rough(&self) -> bool {
         self.trouble_every_max < Duration::from_millis(100)
     }
@@ -194,12 +193,10 @@ impl Plan {
     }
 }
 
-/// One of these.
 pub(crate) fn pick<T: Clone>(random: &mut fastrand::Rng, items: &[T]) -> T {
     items[random.usize(..items.len())].clone()
 }
 
-/// A time below this.
 pub(crate) fn below(random: &mut fastrand::Rng, max: Duration) -> Duration {
     let max_us = u64::try_from(max.as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(random.u64(..=max_us))

@@ -1,4 +1,4 @@
-//! What goes wrong besides the dice of the ensemble.
+//! Faults, in addition to those that the ensemble draws by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use crate::plan::{Trouble, below, pick};
 use crate::world::World;
 use zookeeper_recipes::Session;
 
-/// Stands in for the session timeout where there is none.
+/// Used in place of the session timeout if there is none.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Makes trouble until it is aborted.
 pub(crate) async fn make(world: Arc<World>) {
     let mut random = Rng::with_seed(world.plan.seed ^ 0x7472_6f75);
     if world.plan.troubles.is_empty() {
@@ -84,7 +83,7 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
     }
 }
 
-/// A session is cut off, and expired as early as an ensemble may that has not heard of it.
+/// A session is cut off, and expired as early as an ensemble without contact to it may do it.
 fn starve(world: &Arc<World>, id: i64, timeout: Duration) {
     let since = world.judge().last_answered(id);
     disconnect(world, id);
@@ -116,7 +115,7 @@ fn lose_reply(world: &World, random: &mut Rng, id: Option<i64>) {
     world.ensemble.lose_reply(id, operation, lost);
 }
 
-/// Does something later, unless all is calm by then.
+/// Does something later, unless the faults are over by then.
 fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'static) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
@@ -127,8 +126,7 @@ fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'st
     });
 }
 
-/// Nobody expires a session that stays with a deposed leader before its time, which the ensemble
-/// counts.
+/// A session on a deposed leader is not expired before the ensemble itself has counted its timeout.
 fn expire(world: &World, id: i64) {
     if !world.ensemble.sessions_behind().contains(&id) {
         world.ensemble.expire(id);
@@ -136,7 +134,7 @@ fn expire(world: &World, id: i64) {
 }
 
 fn disconnect(world: &World, id: i64) {
-    // Before it is cut off, for what it has sent until now.
+    // Before it is cut off, so that the requests that it has sent until now count.
     world.judge().disconnected(id);
     world.ensemble.disconnect(id);
 }
@@ -175,7 +173,7 @@ fn owner(world: &World, node: &str) -> Option<i64> {
     Some(stat.ephemeral_owner)
 }
 
-/// A new leader is elected. Some sessions stay with the old one for a while; some go back to it.
+/// A new leader is elected. Some sessions stay with the old one for a while. Some go back to it.
 fn depose(world: &Arc<World>, random: &mut Rng, timeout: Duration) {
     if !world.ensemble.sessions_behind().is_empty() {
         return;
@@ -214,7 +212,7 @@ fn change_leaders<T>(world: &World, what: &str, change: impl FnOnce(&World) -> T
     world.judge().leaders_changed(what);
 }
 
-/// The machine sleeps, and the ensemble may have expired who was silent.
+/// The machine sleeps, and the ensemble may have expired sessions that were silent.
 fn sleep_for(world: &World, random: &mut Rng, timeout: Duration) {
     let pause = below(random, timeout * 3 / 2);
     world.ensemble.suspend_machine(pause);
@@ -254,7 +252,7 @@ fn lock_nodes(world: &World, random: &mut Rng) -> Vec<String> {
     nodes
 }
 
-/// One node, or a neighbour with it.
+/// Deletes one node, or one node and a neighbour.
 fn delete(world: &World, random: &mut Rng) {
     let mut nodes = lock_nodes(world, random);
     let kept = nodes.len().saturating_sub(random.usize(1..=2));
@@ -277,13 +275,13 @@ fn remove(world: &World, node: &str) {
     }
 }
 
-/// As if others had used the new directory for a while, and are about to.
+/// As if other contenders had used the new directory for a while, and are about to use it again.
 fn renew(world: &World, random: &mut Rng) {
     let path = pick(random, &world.plan.paths);
     let Some(stat) = world.ensemble.stat(path).filter(|it| it.children == 0) else {
         return;
     };
-    // Each node was made and deleted.
+    // Each node was created and deleted.
     let count = stat.cversion / 2;
     world.ensemble.delete(path).unwrap();
     world.ensemble.create(path, b"").unwrap();
@@ -298,6 +296,6 @@ fn write(world: &World, random: &mut Rng, node: &str) {
     let texts: [&[u8]; 3] = [b"__REVOKE__", b"", b"\x1f\x8b anything"];
     let data = pick(random, &texts);
     world.judge().tell(|| format!("written into {node}"));
-    // It may be gone by now.
+    // The node may be gone by now.
     drop(world.ensemble.set_data(node, data));
 }

@@ -1,4 +1,4 @@
-//! What a user of the locks does, in any order and given up at any moment.
+//! What a user of the locks does, in random order, and dropped at random moments.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,22 +16,22 @@ use zookeeper_recipes::{
 use crate::plan::{Plan, READ_WRITES, below, pick};
 use crate::world::World;
 
-/// More than a session takes to know that it is alone.
+/// More than a session needs to learn that it is alone.
 const SPREE: usize = 12;
-/// Tries wait so long for an ensemble that does not answer.
+/// How long tries wait for an ensemble that does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where holders of a lock write their token.
+/// The node to which holders of a lock write their token.
 pub(crate) fn token_path(path: &str) -> String {
     format!("/tokens{path}")
 }
 
-/// What they write: a number that orders as the token does.
+/// What they write: a number with the same order as the token.
 pub(crate) fn number(token: FencingToken) -> i128 {
     (i128::from(token.as_i64()) << 32) + i128::from(token.handoff())
 }
 
-/// A guard; writers can do more.
+/// A guard. A writer's guard can do more.
 pub(crate) enum Held {
     Any(LockGuard),
     Write(WriteGuard),
@@ -76,14 +76,13 @@ enum Cut {
     After(Duration),
 }
 
-/// Who asks: an owner that others may be too, or nobody in particular.
+/// On whose behalf a lock is acquired: an owner that other workers may share, or no owner.
 #[derive(Clone)]
 struct Party {
     owner: Option<Owner>,
     number: u64,
 }
 
-/// Does its rounds.
 pub(crate) async fn work(world: Arc<World>, number: usize) {
     let seed = world.plan.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let random = Rng::with_seed(seed);
@@ -120,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// The same lock again and again, for nobody in particular and in good order.
+    /// Acquires the same lock many times in a row, without an owner and in good order.
     async fn spree(&mut self, session: &Session, want: &Want) {
         for _ in 0..SPREE {
             let options = options(&self.world.plan);
@@ -156,8 +155,8 @@ impl Worker {
         }
     }
 
-    /// Sets are for nobody in particular: an owner that holds a lock and waits for a set may wait
-    /// in a circle with others.
+    /// Sets have no owner: an owner that holds a lock and waits for a set may wait in a circle with
+    /// others.
     fn party(&mut self, want: &Want) -> Party {
         if !matches!(want, Want::Set(_)) && self.random.u8(..3) == 0 {
             let index = self.random.usize(..self.world.owners.len());
@@ -197,7 +196,7 @@ impl Worker {
         let options = options(&self.world.plan);
         let asked = ask(session, want, &options, party.owner.as_ref(), wait);
         let asked = match &party.owner {
-            // Both ways to name the owner.
+            // There are two ways to name the owner.
             Some(owner) if in_scope => cut_short(owner.scope(asked), cut).await,
             _ => cut_short(asked, cut).await,
         };
@@ -211,7 +210,7 @@ impl Worker {
             Wait::AtMost(Duration::ZERO) | Wait::Try => CONNECT_TIMEOUT,
             Wait::AtMost(waited) => waited,
         };
-        // Timers are a millisecond coarse.
+        // Timers have a resolution of a millisecond.
         if started.elapsed().saturating_sub(Duration::from_millis(2)) > waited {
             self.world
                 .judge()
@@ -257,7 +256,7 @@ impl Worker {
             match self.random.u8(..8) {
                 0..=2 => {
                     let pause = below(&mut self.random, self.world.plan.hold_max);
-                    // Whoever is told goes on.
+                    // The worker goes on if it is notified of a loss.
                     drop(timeout(pause, held.guard().lost()).await);
                 }
                 3 => tokio::task::yield_now().await,
@@ -277,7 +276,7 @@ impl Worker {
         self.leave(held, party).await;
     }
 
-    /// Writes the token where only the holder may.
+    /// Writes the token in a transaction that only the holder can commit.
     async fn transact(&mut self, held: &Arc<Held>, want: &Want) {
         if matches!(want, Want::Read(_)) {
             return;
@@ -305,7 +304,7 @@ impl Worker {
         drop(judge);
     }
 
-    /// As the same owner, which waits for nobody.
+    /// Acquires again as the same owner, which waits for no other.
     async fn enter_again(
         &mut self,
         held: &Arc<Held>,
@@ -324,7 +323,7 @@ impl Worker {
         self.leave(again, party).await;
     }
 
-    /// What only a writer can do. Returns what is held then.
+    /// Reads as the owner of a writer. Returns what is held then.
     async fn read_too(
         &mut self,
         held: Arc<Held>,
@@ -364,17 +363,17 @@ impl Worker {
         self.leave_by(held, party, release).await;
     }
 
-    /// By a release that may be cut short, or none.
+    /// Gives up a guard by a release, which may be cut short, or by dropping it.
     async fn leave_by(&mut self, held: Arc<Held>, party: &Party, release: Option<Cut>) {
         let guard = held.guard();
         // Another acquire of the same owner may have a share of the node before it has its guard.
-        // And another owner of the process may be handed it.
+        // And the node may be handed to another owner of the process.
         let is_alone = !self.world.is_shared(party.number) && self.world.plan.local_handoffs == 0;
         let is_last = guard.hold_count() == 1 && is_alone;
         let nodes: Vec<_> = guard.members().into_iter().map(|it| it.node_path).collect();
         self.world.judge().leaving(&held);
         self.world.judge().tell(|| format!("leaving {nodes:?}"));
-        // The judge has weak references only.
+        // The judge has only weak references.
         let Some(held) = Arc::into_inner(held) else {
             return;
         };
@@ -399,7 +398,7 @@ fn options(plan: &Plan) -> LockOptions {
     LockOptions::new().local_handoffs(plan.local_handoffs)
 }
 
-/// Some lock of a path.
+/// A random lock of a path.
 pub(crate) fn lock_of(
     session: &Session,
     path: &'static str,
@@ -415,7 +414,7 @@ pub(crate) fn lock_of(
     }
 }
 
-/// Drops a future before it is done; `None` if it was.
+/// Drops a future before it is done. `None` if it was dropped.
 async fn cut_short<F: Future>(future: F, cut: Cut) -> Option<F::Output> {
     let mut future = Box::pin(future);
     match cut {

@@ -18,13 +18,13 @@ use crate::judge::Judge;
 use crate::plan::Plan;
 use crate::{trouble, worker};
 
-/// How long nobody cares whether the workers get on.
+/// How long faults happen. Progress of the workers is not checked meanwhile.
 const TROUBLED: Duration = Duration::from_secs(20);
-/// How long they may take when nothing goes wrong any more: some rounds of waiting for each other.
+/// How long the workers may take after the last fault: some rounds of waiting for each other.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the clean-up may take after the last guard.
 const TIDY: Duration = Duration::from_secs(30);
-/// Requests in this time after the last are a spin.
+/// A clean-up that was tried in vain may take this long. Then no request may come for as long.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Owners that several workers act for.
@@ -35,7 +35,6 @@ thread_local! {
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a run leaves behind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) requests: Vec<(Duration, Request)>,
@@ -44,14 +43,13 @@ pub(crate) struct Run {
     pub(crate) failure: Option<String>,
 }
 
-/// What all in one world share.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) ensemble: MemoryEnsemble,
     pub(crate) owners: Vec<Owner>,
     judge: Arc<Mutex<Judge>>,
     sessions: Mutex<Vec<Session>>,
-    /// Locks that somebody keeps an object of, where the plan has sprees.
+    /// Lock objects that are kept, if the plan has sprees.
     kept: Mutex<Vec<Box<dyn DistributedLock>>>,
     /// ZooKeeper sessions that their clients gave up while the ensemble had them alive.
     given_up: Mutex<BTreeSet<i64>>,
@@ -68,7 +66,7 @@ impl World {
         lock(&self.sessions).clone()
     }
 
-    /// Puts another session into the place of one, which is returned.
+    /// Replaces a session by a new one. Returns the old one.
     pub(crate) fn replace(&self, index: usize) -> Session {
         let fresh = self.ensemble.session();
         self.keep_locks(&fresh);
@@ -81,7 +79,7 @@ impl World {
         lock(&self.kept).extend(locks);
     }
 
-    /// A number for an owner that nobody shares.
+    /// A number for an owner that is not shared.
     pub(crate) fn next_party(&self) -> u64 {
         self.next_party.fetch_add(1, Ordering::Relaxed)
     }
@@ -99,7 +97,6 @@ impl World {
         lock(&self.given_up).insert(session);
     }
 
-    /// Ends all faults.
     fn calm_down(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
         self.judge().tell(|| "calm".to_owned());
@@ -113,8 +110,8 @@ impl World {
             self.ensemble.reconnect(session);
             self.judge().reconnected(session);
         }
-        // Whoever is open again deletes what the session that it gave up had made. A client that is
-        // closed has told nobody.
+        // A session that is open again deletes the nodes of the ZooKeeper session that it gave up.
+        // A client that was closed could not reach the ensemble.
         let given_up = std::mem::take(&mut *lock(&self.given_up));
         let any_closed = self.plan.troubles.contains(&crate::plan::Trouble::Close);
         for session in given_up.into_iter().filter(|_| any_closed) {
@@ -144,7 +141,7 @@ impl World {
             self.judge()
                 .fail(format!("left behind: {nodes:?}, {watches} watches"));
         }
-        // A clean-up that was tried in vain looks once more.
+        // A clean-up that was tried in vain tries once more.
         tokio::time::sleep(QUIET).await;
         self.judge().drain();
         let before = self.judge().request_count();
@@ -164,12 +161,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Lives through one world; `tells` keeps its story.
+/// Runs one world. `tells` keeps its story.
 pub(crate) fn run(seed: u64, tells: bool) -> Run {
     note_panics();
     PANICKED.set(false);
     let plan = Plan::new(seed);
-    // A step of virtual time ends when nobody has anything to do: that is when all is judged.
+    // A step of virtual time ends when no task has anything to do. Then everything is judged.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -205,7 +202,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// The tasks of a session have no handle that a panic could be seen by.
+/// The tasks of a session have no handle that would show a panic.
 fn note_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

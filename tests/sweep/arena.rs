@@ -1,5 +1,5 @@
-//! Judges exclusion outside the lock's code: who is inside, with which token, and whether what the
-//! server knows agrees.
+//! Judges exclusion outside the lock's code: which contenders hold a lock, with which token, and
+//! whether the server's state agrees.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::recipe::Place;
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     inside: Mutex<Vec<Inside>>,
-    /// Grants of each lock, in their order.
+    /// Grants of each lock, in order.
     granted: Mutex<BTreeMap<String, Vec<(Place, i64)>>>,
 }
 
@@ -24,9 +24,9 @@ struct Inside {
 }
 
 impl Arena {
-    /// Takes note of a grant. The guard of whoever is inside in its way must be invalid by now (P1),
-    /// and tokens rise (P2). Whether the loss is told in time as well is judged in `partition`,
-    /// where sessions are so long that a busy machine makes no difference.
+    /// Notes a grant. Any conflicting guard must be invalid by now (P1), and tokens must rise (P2).
+    /// `partition` judges whether a loss is reported in time. Its sessions are so long that a busy
+    /// machine makes no difference.
     pub(crate) fn enter(
         &self,
         who: &'static str,
@@ -51,7 +51,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Before the release is asked for.
+    /// Call before the release is requested.
     pub(crate) fn leave(&self, who: &'static str) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.retain(|it| it.who != who);
@@ -86,8 +86,8 @@ impl Arena {
     }
 }
 
-/// Checks that no node in the way of a grant is older than its own (P3): nodes that exist now and
-/// were created before it existed when it was granted.
+/// Checks that no conflicting node is older than the granted one (P3): one that exists now, and was
+/// created earlier, existed at the time of the grant.
 pub(crate) async fn check_order(
     operator: &Client,
     who: &str,
@@ -98,9 +98,10 @@ pub(crate) async fn check_order(
         let Some(own) = guard.members().into_iter().find(|it| it.path == place.path) else {
             return Err(format!("{who} is not granted {place:?}"));
         };
-        // A writer in place of which its owner reads keeps its token: not in this sweep.
+        // A reader in the place of its owner's writer keeps the writer's token. There is none in
+        // this sweep.
         let own_czxid = own.fencing_token.as_i64();
-        // Its server may lag behind that of the guard.
+        // This server may lag behind that of the guard.
         let synced = operator.sync(&place.path).await;
         synced.map_err(|error| format!("cannot sync: {error}"))?;
         let names = operator.list_children(&place.path).await;

@@ -1,7 +1,7 @@
 //! The future is dropped at every poll, alone and with each of its frames cut.
 //!
-//! `tests/cancel.rs` steps a future by hand, on every ensemble; here it is polled when it is woken
-//! and dropped behind the n-th poll, so that the count means the same while the connection breaks
+//! `tests/cancel.rs` polls a future by hand, on every ensemble. Here it is polled when it is woken,
+//! and dropped after the n-th poll, so that the count means the same while the connection breaks
 //! and comes back.
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
 use crate::scene::Stage;
 
-/// More polls than any future of a run without a fault takes.
+/// More polls than any future takes in a run without a fault.
 const POLLS_MAX: usize = 200;
-/// What a broken connection may add to the polls of a future: it fails, is searched, tried again.
+/// Polls that a broken connection may add: the future fails, searches, and tries again.
 const POLLS_MORE: usize = 4;
 
 /// The frames of the acquire, or those of the release.
@@ -38,7 +38,7 @@ fn frames_of(dropped: Dropped, points: &[Point]) -> Vec<Point> {
     frames.iter().filter(is_part).copied().collect()
 }
 
-/// Two, in sessions that outlive the run; all of them, also in short ones, if `SWEEP_LONG` is set.
+/// Two, in sessions that outlive the run. With `SWEEP_LONG`, all of them, also in short sessions.
 fn cuts() -> Vec<(Lifetime, Harm)> {
     let all = |lifetime| harms(lifetime).into_iter().map(move |it| (lifetime, it));
     match std::env::var_os("SWEEP_LONG") {
@@ -49,7 +49,7 @@ fn cuts() -> Vec<(Lifetime, Harm)> {
     }
 }
 
-/// Drops the future at every poll until it is done; how many polls that took.
+/// Drops the future at every poll until it is done. Returns how many polls that took.
 async fn drop_alone(
     stage: &Arc<Stage>,
     recipe: Recipe,

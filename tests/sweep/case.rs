@@ -1,4 +1,4 @@
-//! One run of the sweep: a recipe, a frame, and what befalls it.
+//! One run of the sweep: a recipe, a frame, and a fault at it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use recipes_testing::{Cut, Direction, Fault, FaultProxy, Frame, FramePattern, Op
 
 use crate::recipe::Recipe;
 
-/// The frame of this direction and kind that comes as the n-th, counted from 1.
+/// The n-th frame of this direction and kind, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) direction: Direction,
@@ -22,7 +22,7 @@ impl Point {
         frame.nth(self.n)
     }
 
-    /// Whether every run sends or gets it.
+    /// Whether the frame occurs in every run.
     pub(crate) fn is_certain(self, recipe: Recipe) -> bool {
         let certain = [
             Opcode::Connect,
@@ -37,7 +37,8 @@ impl Point {
         self.n == 1 && certain.contains(&self.opcode) && !self.is_by_the_clock(recipe)
     }
 
-    /// Whether it is a heartbeat. Every third is a transaction, of which only sets have others.
+    /// Whether it is a heartbeat. Every third heartbeat is a transaction. Only sets have other
+    /// ones.
     fn is_by_the_clock(self, recipe: Recipe) -> bool {
         match self.opcode {
             Opcode::Ping | Opcode::Sync => true,
@@ -48,13 +49,13 @@ impl Point {
 
     /// Whether it comes while a run lasts.
     pub(crate) fn comes_in(self, lifetime: Lifetime, recipe: Recipe) -> bool {
-        // A ping is sent at once.
+        // The first ping is sent at once.
         let is_first_ping = self.opcode == Opcode::Ping && self.n == 1;
         lifetime == Lifetime::Short || is_first_ping || !self.is_by_the_clock(recipe)
     }
 }
 
-/// The frames of a run, each kind counted.
+/// The frames of a run, numbered within each kind.
 pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
     let mut counts = BTreeMap::<String, usize>::new();
     let mut points = Vec::new();
@@ -67,7 +68,7 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
             opcode: frame.opcode,
             n: *n,
         };
-        // Heartbeats and pings go on for as long as a run takes: enough of them.
+        // Heartbeats and pings go on for as long as a run takes, so only some of them count.
         let enough = match frame.opcode {
             Opcode::Ping => 1,
             Opcode::Sync | Opcode::Multi => 6,
@@ -85,14 +86,14 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
 pub(crate) enum Lifetime {
     /// It may end in the middle of a run.
     Short,
-    /// Longer than a run, so that its end mends nothing.
+    /// Longer than a run, so that the end of the session repairs nothing.
     Long,
 }
 
 impl Lifetime {
     pub(crate) fn session_timeout(self) -> Duration {
         match self {
-            // The shortest that servers of the tests grant.
+            // The shortest timeout that the test servers grant.
             Self::Short => Duration::from_millis(400),
             Self::Long => Duration::from_secs(20),
         }
@@ -101,28 +102,27 @@ impl Lifetime {
     /// How long the subject holds the lock.
     pub(crate) fn hold(self) -> Duration {
         match self {
-            // So long that a partition in the meantime takes it away.
+            // Long enough that a partition takes the lock away meanwhile.
             Self::Short => self.session_timeout() * 3 / 4,
             Self::Long => Duration::from_millis(50),
         }
     }
 }
 
-/// What befalls a frame.
+/// What happens to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// Its connection.
     Fault(Fault),
-    /// Neither it nor anything else arrives, in either direction, for twice the session's timeout.
+    /// Nothing arrives in either direction, for twice the session timeout.
     Partition,
-    /// It is lost with its connection, and the subject goes on with another server.
+    /// The frame is lost with its connection, and the subject moves to another server.
     Move,
 }
 
-/// All that can befall a frame. Silence is noticed late by a long session: not in this test's time.
+/// Everything that can happen to a frame. A long session notices silence too late for this test.
 ///
-/// No frame is lost alone: what follows on the same connection is lost too, or the connection is.
-/// TCP does not lose a part and hand on the rest, and the ZooKeeper client relies on that.
+/// No frame is lost alone: the later ones on the same connection are lost too, or the connection
+/// is. TCP does not lose a part and deliver the rest, and the ZooKeeper client relies on that.
 pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
     let cuts = [
         Fault::CutBefore(Cut::Fin),
@@ -149,13 +149,11 @@ pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
 pub(crate) struct Case {
     pub(crate) recipe: Recipe,
     pub(crate) lifetime: Lifetime,
-    /// `None` for a run without.
+    /// `None` for a run without a fault.
     pub(crate) harm: Option<(Point, Harm)>,
-    /// The future is dropped after so many polls.
     pub(crate) dropped: Option<(Dropped, usize)>,
 }
 
-/// Which future is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
     Acquire,

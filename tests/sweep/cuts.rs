@@ -10,7 +10,7 @@ use crate::recipe::Recipe;
 use crate::runner::{Tally, is_wanted, run_all};
 use crate::scene::Stage;
 
-/// A busy machine may break a connection of its own accord: not so often.
+/// A busy machine may break a connection by itself, but not this many times.
 const LESSONS_MAX: usize = 20;
 
 /// The frames of a run without a fault.
@@ -71,7 +71,7 @@ async fn sweep(recipe: Recipe) {
     judge(&stage, cases, &what).await;
 }
 
-/// The server that the subject comes to may lag behind the one that it came from.
+/// The server that the subject moves to may lag behind the previous one.
 async fn sweep_with_moves(recipe: Recipe) {
     let stage = Stage::set_on_an_ensemble().await;
     let points = learn(&stage, recipe).await;
@@ -94,7 +94,7 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
     let mut missed = Vec::new();
     run_all(stage, cases, |case, outcome| {
         tally.add(case, &outcome);
-        // A busy machine may end a short session before its frame comes.
+        // A busy machine may end a short session before the frame comes.
         let is_certain = case.lifetime == Lifetime::Long
             && case
                 .harm

@@ -14,9 +14,9 @@ use zookeeper_recipes::{Client, LockGuard, ReleaseError, Session};
 
 use crate::recipe::{Recipe, lock};
 
-/// Of every recipe for each way of being cut off: 48 partitions in a test.
+/// Partitions of every recipe for each way of being cut off: 48 in a test.
 const EACH: usize = 3;
-/// Of a session: a busy machine may halt a process for a quarter of it and more.
+/// A busy machine may halt a process for a quarter of this session timeout and more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 /// Longer than any session, and the restart of one.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,9 +28,9 @@ const SPREAD: f64 = 0.618_034;
 enum Way {
     /// Nothing arrives in either direction, ever.
     Both,
-    /// The server hears nothing.
+    /// Nothing arrives at the server.
     ToServer,
-    /// The server hears the holder, also when it connects again, and is not heard.
+    /// The server gets the holder's frames, also after a reconnect, but its answers do not arrive.
     FromServer,
     /// Nothing arrives until much later, and then all of it.
     Late,
@@ -67,18 +67,17 @@ impl fmt::Display for Partition {
     }
 }
 
-/// What all partitions share.
 struct Stage {
-    /// Each holder connects to one of them, in turn.
+    /// Servers, to which the holders connect in turn.
     servers: Vec<String>,
     waiting: Session,
-    /// One on each, to see what is first seen of a deletion.
+    /// One on each server, to notice a deletion as soon as any server shows it.
     observers: Vec<Client>,
 }
 
 impl Partition {
-    /// For how long the holder had known when the server deleted its node; `None` where the machine
-    /// was so busy that the lock was lost before it was cut off.
+    /// How long the holder had known when the server deleted its node. `None` if the machine was so
+    /// busy that the lock was lost before it was cut off.
     async fn play(self, stage: Arc<Stage>) -> Option<Duration> {
         let server = stage.servers.iter().cycle().nth(self.number);
         let proxy = FaultProxy::start(server.expect("a server")).await;
@@ -107,7 +106,7 @@ impl Partition {
 
         let deleted = timeout(PATIENCE, deletion).await;
         let deleted_at = Instant::now();
-        // Told first: to ask whether it is valid would tell it.
+        // This comes first, because asking whether it is valid would itself report the loss.
         let is_told = held.lost().now_or_never().is_some();
         assert!(!held.is_valid(), "{self}: valid when the server gave it up");
         assert!(is_told, "{self}: not told when the server gave it up");
@@ -116,8 +115,8 @@ impl Partition {
         let granted = granted.expect("a waiter").expect("a grant");
         assert!(granted.members().first().map(|it| it.fencing_token) > token);
 
-        // What was under way arrives, or the connection breaks: neither gives the lock back nor
-        // takes it from its new holder.
+        // Delayed frames arrive, or the connection breaks. Neither gives the lock back or takes it
+        // from its new holder.
         proxy.restore();
         let released = held.release().await;
         assert!(
@@ -135,7 +134,7 @@ impl Partition {
     }
 }
 
-/// Completes when the first of the observers hears of the deletion.
+/// Completes when the first of the observers is notified of the deletion.
 async fn watch_deletion(observers: &[Client], node: &str) -> impl Future<Output = ()> + use<> {
     let mut watchers = Vec::new();
     for observer in observers {
@@ -150,19 +149,20 @@ async fn watch_deletion(observers: &[Client], node: &str) -> impl Future<Output 
     }
 }
 
-/// When whoever waits for the loss hears of it.
+/// When a task that waits for the loss is notified.
 fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
     let (sender, told) = oneshot::channel();
     let lost = held.lost();
     tokio::spawn(async move {
         lost.await;
-        // Nobody asks any more if the test has failed.
+        // The receiver is gone if the test has failed.
         let _ = sender.send(Instant::now());
     });
     told
 }
 
-/// Cuts holders off in every way, all at a time; prints by how much they knew before the server.
+/// Cuts holders off in every way, all at the same time. Prints how much earlier than the server
+/// they knew.
 async fn cut_off(servers: &[&ZooKeeperServer]) {
     let servers: Vec<_> = servers.iter().map(|it| it.connect_string()).collect();
     let any = servers.join(",");
@@ -216,9 +216,9 @@ async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
     cut_off(&[&server]).await;
 }
 
-/// Of an ensemble, the leader expires sessions, and learns by its own pings alone, twice a tick, what
-/// its followers have heard: late by a quarter of the session where that is two ticks long, the least
-/// that a server grants unless told otherwise.
+/// The leader of an ensemble expires sessions. Only its own pings, twice a tick, show it what its
+/// followers have received. That makes it late by a quarter of the session if the session is two
+/// ticks long, the least that a server grants by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_that_is_cut_off_from_an_ensemble_knows_before_the_next_one_is_granted() {
     let tick = SESSION_TIMEOUT / 2;

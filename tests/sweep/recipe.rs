@@ -1,4 +1,4 @@
-//! What is put to the sweep: one kind of lock, and who contends with it.
+//! The kinds of lock in the sweep, and the contenders for each.
 
 use zookeeper_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind, Member, MultiLock,
@@ -36,7 +36,7 @@ impl Place {
 }
 
 impl Recipe {
-    /// Who holds the lock before the subject comes.
+    /// The locks of the holder that comes before the subject.
     pub(crate) fn before(self, directory: &str) -> Vec<Place> {
         match self {
             Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
@@ -47,7 +47,7 @@ impl Recipe {
         }
     }
 
-    /// Whose connection is cut.
+    /// The locks of the subject, whose connection is cut.
     pub(crate) fn subject(self, directory: &str) -> Vec<Place> {
         match self {
             Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
@@ -61,7 +61,7 @@ impl Recipe {
         }
     }
 
-    /// Who comes after the subject and waits for it.
+    /// The locks of the waiter that follows the subject.
     pub(crate) fn behind(self, directory: &str) -> Vec<Place> {
         match self {
             Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
@@ -71,7 +71,6 @@ impl Recipe {
     }
 }
 
-/// The lock that these places make together.
 pub(crate) fn lock(session: &Session, places: &[Place]) -> Box<dyn DistributedLock> {
     let valid = "paths of the sweep are valid";
     if let [place] = places {

@@ -1,4 +1,4 @@
-//! Runs many cases at a time and says how it went.
+//! Runs many cases at a time and reports the results.
 
 use std::panic;
 use std::sync::Arc;
@@ -13,16 +13,15 @@ use tokio::time::Instant;
 use crate::case::Case;
 use crate::scene::{Shown, Stage};
 
-/// Runs at a time, each with a session that must be heard of every 150 ms.
+/// Runs at a time, each with a session that must send something every 150 ms.
 const AT_A_TIME: usize = 8;
 
-/// More broken runs tell nothing new.
+/// More broken runs reveal nothing new.
 const BROKEN_MAX: usize = 5;
 
-/// Panics of any thread or task; the library's own tasks tell nobody else.
+/// Panics of any thread or task. Nothing else reports those of the library's own tasks.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// What came of some cases.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) runs: usize,
@@ -70,7 +69,6 @@ impl Tally {
     }
 }
 
-/// Whether the case is asked for.
 pub(crate) fn is_wanted(case: &Case) -> bool {
     match std::env::var("SWEEP_CASE") {
         Ok(wanted) => case.to_string().contains(&wanted),
@@ -78,8 +76,8 @@ pub(crate) fn is_wanted(case: &Case) -> bool {
     }
 }
 
-/// Runs the cases, several at a time; outcomes come in the order in which they end. Ends early
-/// where too much breaks.
+/// Runs the cases, several at a time. Outcomes come in the order in which runs end. Stops early if
+/// too much breaks.
 pub(crate) async fn run_all(
     stage: &Arc<Stage>,
     cases: Vec<Case>,

@@ -1,4 +1,4 @@
-//! One run: somebody holds, the subject comes through the proxy, somebody waits behind it.
+//! One run: a contender holds, the subject comes through the proxy, and a waiter follows it.
 
 use std::fmt::Display;
 use std::pin::pin;
@@ -19,25 +19,25 @@ use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped, Harm};
 use crate::recipe::{Place, lock};
 
-/// Of everybody but the subject: they are judges as well, and must not be lost themselves.
+/// For all contenders except the subject. They are judges as well, so their sessions must not be
+/// lost.
 const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
 /// A run without a fault has set all watches long before.
 const SETTLED_MAX: Duration = Duration::from_millis(300);
-/// Within this a live waiter is granted once nobody is in its way (P5), and an abandoned node is
-/// gone (P4): the end of a session, a new one, and a busy machine.
+/// Within this time a live waiter is granted once no conflicting node is ahead (P5), and an
+/// abandoned node is gone (P4). It covers the end of a session, a new one, and a busy machine.
 const BOUND: Duration = Duration::from_secs(8);
 /// How long closing the subject's session may wait for its clean-up.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What the runs are played on.
 enum Servers {
     One(ZooKeeperServer),
     Three(ZooKeeperEnsemble),
 }
 
 impl Servers {
-    /// Where the subject connects first, and where it can move.
+    /// The server to which the subject connects first, and the one to which it can move.
     fn addresses(&self) -> [String; 2] {
         match self {
             Self::One(server) => [server.connect_string(), server.connect_string()],
@@ -46,7 +46,6 @@ impl Servers {
     }
 }
 
-/// What all runs on the same servers share.
 pub(crate) struct Stage {
     servers: Servers,
     before: Session,
@@ -55,7 +54,7 @@ pub(crate) struct Stage {
     runs: AtomicU64,
 }
 
-/// What a run has shown beyond that it kept the promises.
+/// What a run has shown, apart from keeping the promises.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) frames: Vec<Frame>,
@@ -63,7 +62,7 @@ pub(crate) struct Shown {
     pub(crate) was_lost: bool,
     /// The future was done before it was to be dropped.
     pub(crate) was_done: bool,
-    /// From the end of what was in the way to the grant.
+    /// The longest time from the end of the conflicting lock to the grant.
     pub(crate) longest_wait: Duration,
 }
 
@@ -78,7 +77,7 @@ impl Stage {
         Self::on(Servers::One(server), &address).await
     }
 
-    /// With three servers: everybody but the subject is on the first.
+    /// With three servers. All contenders except the subject are on the first.
     pub(crate) async fn set_on_an_ensemble() -> Arc<Self> {
         let servers = ZooKeeperEnsemble::start(3).await.expect("an ensemble");
         let address = servers.server(0).connect_string();
@@ -96,7 +95,7 @@ impl Stage {
         })
     }
 
-    /// Runs a case in directories of its own; an error is a broken promise.
+    /// Runs a case in directories of its own. An error is a broken promise.
     pub(crate) async fn run(self: Arc<Self>, case: Case) -> Result<Shown, String> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let directory = format!("/sweep/{number}");
@@ -113,7 +112,7 @@ impl Stage {
         };
         let has_struck = AtomicBool::new(false);
         let played = tokio::select! {
-            // Before the run, so that what has struck is noted.
+            // Before the run, so that a fault that has struck is noted.
             biased;
             () = harm(&proxy, case, &elsewhere, &has_struck) => Err("a harm does not end".to_owned()),
             played = run.play(&proxy) => played,
@@ -129,7 +128,7 @@ impl Stage {
     }
 }
 
-/// Does what the case asks for when its frame comes; never completes.
+/// Injects the fault of the case when its frame comes. Never completes.
 async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &AtomicBool) {
     match case.harm {
         Some((point, Harm::Fault(fault))) => {
@@ -152,7 +151,7 @@ async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &Atom
             has_struck.store(true, Ordering::Relaxed);
             proxy.retarget(elsewhere);
             proxy.cut_all(Cut::Reset);
-            // Not released: it goes with its connection.
+            // It is not released, but ends with its connection.
             pending().await
         }
         None => {}
@@ -160,7 +159,6 @@ async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &Atom
     pending().await
 }
 
-/// The frames, one on a line.
 fn transcript(log: &[Frame]) -> String {
     let start = log.first().map(|it| it.arrived);
     let line = |it: &Frame| {
@@ -189,7 +187,7 @@ struct Run {
     arena: Arc<Arena>,
 }
 
-/// `None` if it was dropped.
+/// `None` if the future was dropped.
 type Acquired = Result<Option<Arc<LockGuard>>, String>;
 
 impl Run {
@@ -207,7 +205,7 @@ impl Run {
         let acquiring = self.send_subject(&session);
 
         self.await_subject(&acquiring).await?;
-        // It settles, unless the fault prevents it: then it is caught on its way.
+        // The subject settles, unless the fault prevents it. Then it is caught half-way.
         let watches = || {
             proxy
                 .on(Direction::FromServer)
@@ -247,7 +245,7 @@ impl Run {
         }
     }
 
-    /// From the moment at which nobody is in its way.
+    /// Starts at the moment at which no conflicting node is ahead of the subject.
     async fn play_subject(&self, acquiring: JoinHandle<Acquired>) -> Result<Shown, String> {
         let free = Instant::now();
         let acquired = timeout(BOUND, acquiring).await;
@@ -291,7 +289,7 @@ impl Run {
         Ok(shown)
     }
 
-    /// Sends the subject. It is judged when it is granted, however early that is.
+    /// Starts the subject. It is judged when it is granted, however early that is.
     fn send_subject(&self, session: &Session) -> JoinHandle<Acquired> {
         let (arena, stage) = (Arc::clone(&self.arena), Arc::clone(&self.stage));
         let (places, polls) = (self.subject.clone(), self.polls(Dropped::Acquire));
@@ -307,7 +305,7 @@ impl Run {
         })
     }
 
-    /// Sends somebody who waits behind the subject; tells when it was granted.
+    /// Starts a waiter that follows the subject. Returns when it was granted.
     fn send_waiter(&self) -> JoinHandle<Result<Instant, String>> {
         let (arena, stage) = (Arc::clone(&self.arena), Arc::clone(&self.stage));
         let places = self.behind.clone();
@@ -387,10 +385,10 @@ impl Run {
     }
 }
 
-/// Holds for a while, and longer where it is not known whether the lock is held, so that it can be
-/// taken away; whether it was lost.
+/// Holds for a while, and longer while it is unknown whether the lock is held, so that it can be
+/// taken away. Returns whether it was lost.
 async fn hold(guard: &LockGuard, time: Duration) -> bool {
-    // A guard is not suspended for ever.
+    // The loop ends, because a guard does not stay suspended for ever.
     loop {
         if timeout(time, guard.lost()).await.is_ok() {
             return true;
@@ -401,7 +399,7 @@ async fn hold(guard: &LockGuard, time: Duration) -> bool {
     }
 }
 
-/// Polls a future when it is woken, so many times; then drops it.
+/// Polls a future when it is woken, this many times. Then drops it.
 async fn polled<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|cx| {
@@ -419,7 +417,7 @@ async fn polled<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     .await
 }
 
-/// Releases with so many polls; `true` if the node is gone for certain, `None` if dropped before.
+/// Releases within this many polls. `true` if the node is certainly gone, `None` if dropped before.
 async fn release(guard: Arc<LockGuard>, polls: usize) -> Result<Option<bool>, String> {
     let guard = Arc::into_inner(guard).ok_or("guard is shared")?;
     let released = timeout(BOUND, polled(guard.release(), polls)).await;

@@ -12,21 +12,21 @@ use crate::failure::{Failure, warn};
 /// The name under which the executable is started to become the command.
 pub(crate) const NAME: &str = "zklock-exec";
 
-/// As of shells: the command cannot be run.
+/// As in shells: the command cannot be run.
 const NOT_RUN: u8 = 126;
-/// As of shells: there is no such command.
+/// As in shells: there is no such command.
 const NOT_FOUND: u8 = 127;
 
 /// Becomes the command, which the kernel kills when its supervisor ends.
 ///
-/// What the kernel was asked for stays with the process when it becomes another program, except for
-/// one that runs as another user.
+/// That setting stays with the process when it becomes another program, except for one that runs as
+/// another user.
 pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let supervisor = arguments.next().unwrap_or_default();
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::system("bind the command to its supervisor", &error.into()).report();
     }
-    // It may have ended before.
+    // The supervisor may have ended before.
     let parent = getppid().map(|it| it.as_raw_nonzero().to_string());
     if parent.as_deref() != supervisor.to_str() {
         return ExitCode::from(NOT_RUN);

@@ -1,14 +1,14 @@
-//! When a command has to end, as long as nothing more is heard of the ensemble.
+//! When a command must end if no more heartbeats are answered.
 //!
-//! In parts of the session timeout T, from the last heartbeat that the ensemble answered:
+//! Times are parts of the session timeout T, from the last heartbeat that the ensemble answered:
 //!
 //! | | `term` | `kill` | |
 //! |---|---|---|---|
-//! | 1/6 | | | the next heartbeat is due, and moves everything below on by as much |
+//! | 1/6 | | | the next heartbeat is due, and moves everything below by as much |
 //! | 1/3 | SIGTERM | | one heartbeat is missing and the next is due |
-//! | 11/24 | SIGKILL | | so that the processes are gone at the loss |
+//! | 11/24 | SIGKILL | | so that no process is left at the loss |
 //! | 1/2 | | SIGKILL | the lock is lost |
-//! | 7/12 | | | the ensemble may let the next one in |
+//! | 11/20 | | | the ensemble may let the next contender in, at the earliest |
 //!
 //! A SIGTERM is not taken back when the connection returns after it.
 
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::arguments::OnLost;
 
-/// When to do what; `None` for never.
+/// When to do what; `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
     pub(crate) ask_at: Option<Instant>,
@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `lease` is how long a lock lasts from a heartbeat on: half the session timeout.
+    /// `lease` is how long a lock lasts after a heartbeat: half the session timeout.
     pub(crate) fn of(on_lost: OnLost, lost_at: Instant, lease: Duration) -> Self {
         match on_lost {
             OnLost::Term => Self {

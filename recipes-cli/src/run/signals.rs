@@ -8,10 +8,9 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Those that ask a process to end.
+/// The signals that request a process to end.
 pub(crate) const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// The signals of this process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
@@ -19,10 +18,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end this process any more.
+    /// Stops these signals from ending this process.
     ///
-    /// What it was started to ignore (by `nohup`, or by a shell in the background) stays ignored, here
-    /// and in the command.
+    /// A signal that the process was started to ignore (by `nohup`, or by a shell in the
+    /// background) stays ignored, here and in the command.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let mut streams = Vec::new();
@@ -39,13 +38,14 @@ impl Signals {
         })
     }
 
-    /// Whether a terminal controls this process. Then the command stays in its process group, which
-    /// is a job of a shell: it may read from the terminal, and Ctrl-C and Ctrl-Z reach all of it.
+    /// Whether a terminal controls this process. If so, the command stays in its process group,
+    /// which is a job of a shell. Then it may read from the terminal, and Ctrl-C and Ctrl-Z reach
+    /// all of it.
     pub(crate) fn have_terminal(&self) -> bool {
         self.have_terminal
     }
 
-    /// The next signal. Nothing is lost when it is dropped.
+    /// The next signal. Dropping the future loses no signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.streams {
@@ -59,7 +59,7 @@ impl Signals {
     }
 }
 
-/// Whether a terminal sends it to all of a job when somebody types Ctrl-C or Ctrl-\.
+/// Whether a terminal sends the signal to all of a job, for Ctrl-C or Ctrl-\.
 pub(crate) fn is_typed(signal: Signal) -> bool {
     matches!(signal, Signal::INT | Signal::QUIT)
 }

@@ -23,23 +23,24 @@ use super::wire::{self, End, Order, Plan};
 use crate::arguments::{AUTH_VARIABLE, OnLost, OnRevoke};
 use crate::failure::warn;
 
-/// This executable, also where its file was replaced meanwhile.
+/// This executable, even if its file was replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 
-/// The lease is looked at again after this part of what is left of it: often enough that news of a
-/// heartbeat arrive well before what they put off.
+/// The lease is checked again after this part of its remaining time. That is often enough that a
+/// heartbeat is passed on well before the deadlines that it moves.
 const LOOKS_PER_LEASE: u32 = 16;
-/// And not more often than this, for leases that are about to end.
+/// The shortest pause between two checks, for leases that are about to end.
 const LOOK_MIN: Duration = Duration::from_millis(5);
-/// After the loss the supervisor has this part of a lease to report that all are gone. As much again
-/// is left then until the ensemble may let the next one in.
+/// After the loss, the supervisor has this part of a lease to report that all processes are gone.
+/// That is T/24 of the session timeout T. The ensemble lets the next contender in after T/20 at the
+/// earliest.
 const REPORTS_PER_LEASE: u32 = 12;
-/// An order that takes longer is not read: the supervisor is halted, and its socket full.
+/// An order that takes longer is not read: the supervisor is halted and its socket is full.
 const ORDER_MAX: Duration = Duration::from_millis(50);
-/// Once nothing is to come any more; any length would do.
+/// How long to sleep when nothing is due. Any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// A supervisor that was started; it ends the command when this is dropped.
+/// A supervisor that was started. It ends the command when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     process: Child,
@@ -57,22 +58,22 @@ impl Supervised {
         environment: &[(&'static str, String)],
     ) -> io::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair()?;
-        // Before there is somebody who may have ended by then.
+        // Sent before the spawn, because it would fail on a supervisor that has already ended.
         wire::hand_over(&ours, io::stdin().as_fd())?;
         let mut supervisor = Command::new(EXECUTABLE);
         supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
-        // Who may take locks is not who may run under one.
+        // The credentials are for zklock only, not for the command.
         supervisor.env_remove(AUTH_VARIABLE);
         supervisor
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)));
         supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
         if plan.own_group {
-            // Whoever signals our group shall not reach it.
+            // Signals to our process group must not reach it.
             supervisor.process_group(0);
         }
         let process = supervisor.spawn()?;
-        // Has their socket, whose end is to be noticed.
+        // It still has their socket, whose end must be noticed.
         drop(supervisor);
         ours.set_nonblocking(true)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
@@ -86,10 +87,11 @@ impl Supervised {
         })
     }
 
-    /// Tells the supervisor what it has to know, until the command has ended. One that does not
-    /// report in time that it has ended a command without a lock is killed.
+    /// Keeps the supervisor informed until the command has ended. Kills the supervisor if it does
+    /// not report in time that it has ended a command that lost its lock.
     ///
-    /// `None` if the supervisor has ended without a report; and how the lock was lost, if it was.
+    /// Returns `None` if the supervisor has ended without a report. Also returns how the lock was
+    /// lost, if it was.
     pub(crate) async fn attend(
         &mut self,
         guard: &LockGuard,
@@ -105,7 +107,7 @@ impl Supervised {
             let look_again = match self.follow(guard).await {
                 Ok(look_again) => look_again,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => ORDER_MAX,
-                // It has closed the socket: its last words may still be there.
+                // The supervisor has closed the socket. Its last report may still be there.
                 Err(_) => IDLE,
             };
             tokio::select! {
@@ -136,7 +138,7 @@ impl Supervised {
                     self.tell(Order::Signal(signal.as_raw())).await.ok();
                 }
                 () = at(report_by) => {
-                    // Takes the command with it, and leaves the others to us.
+                    // This kills the command too, and leaves its descendants to us.
                     self.process.kill().ok();
                     return (None, lost);
                 }
@@ -145,15 +147,15 @@ impl Supervised {
         }
     }
 
-    /// Hands the deadline down if it has moved; says when to look again.
+    /// Sends the deadline if it has moved. Returns when to check again.
     async fn follow(&mut self, guard: &LockGuard) -> io::Result<Duration> {
         let Some(until) = guard.valid_until() else {
             return Ok(IDLE);
         };
         let left = until.saturating_duration_since(Instant::now());
         if self.told != Some(until) {
-            // Only the ensemble knows what session timeout it has granted; this comes near to half of
-            // it, from below.
+            // Only the ensemble knows the session timeout that it has granted. The longest time
+            // left comes near to half of it, from below.
             self.lease = self.lease.max(left);
             let schedule = Schedule::of(self.plan.on_lost, until, self.lease);
             self.tell(schedule.into()).await?;
@@ -167,12 +169,13 @@ impl Supervised {
         timeout(ORDER_MAX, self.orders.write_all(&line)).await?
     }
 
-    /// Whether the supervisor was ever told that it may start the command.
+    /// Whether the supervisor was ever allowed to start the command.
     pub(crate) fn may_have_started(&self) -> bool {
         self.told.is_some()
     }
 
-    /// Closes the socket, which ends what is left, and waits for the end of the supervisor.
+    /// Closes the socket, which ends all processes that are left, and waits for the supervisor to
+    /// end.
     pub(crate) fn ended(self) -> io::Result<ExitStatus> {
         let Self {
             mut process,
@@ -185,7 +188,7 @@ impl Supervised {
     }
 }
 
-/// Completes then; never, if that is unknown.
+/// Completes at the moment; never for `None`.
 pub(crate) async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

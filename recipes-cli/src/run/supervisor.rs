@@ -1,4 +1,4 @@
-//! The supervisor: starts the command, and ends it and all that it has started.
+//! The supervisor: starts the command, and ends it together with all that it has started.
 
 use std::ffi::OsString;
 use std::io;
@@ -28,10 +28,10 @@ use crate::failure::Failure;
 /// The name under which the executable is started as a supervisor.
 pub(crate) const NAME: &str = "zklock-supervise";
 
-/// What a command leaves behind when it ends has so long to end too, before it is killed.
+/// How long processes that a command leaves behind have to end before they are killed.
 const REST_GRACE: Duration = Duration::from_secs(1);
 
-/// Plays the part; the arguments are the plan and the command.
+/// Runs as the supervisor. The arguments are the plan and the command.
 pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let plan = arguments.next().unwrap_or_default();
     // One thread: the kernel kills the command when the thread that started it ends.
@@ -68,7 +68,7 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
         is_asked: false,
         is_killed: false,
     };
-    // Nothing is started before its deadline is known, nor when it has passed.
+    // The command does not start before its deadline is known, nor after it has passed.
     let first = next_order(&mut supervisor.orders).await;
     if !matches!(first, Some(Order::Schedule { .. })) {
         return Ok(());
@@ -77,12 +77,12 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     if supervisor.kill_at.is_some_and(|it| it <= Instant::now()) {
         return Ok(());
     }
-    // What came until now has come to no command. The runtime notes signals between two polls.
+    // Signals until now were not for a command. The runtime notices signals between two polls.
     tokio::task::yield_now().await;
     while supervisor.signals.next().now_or_never().is_some() {}
     let leader = start(plan, command, input)?;
     let end = supervisor.until_ended(leader).await;
-    // Where nobody listens any more there is nobody to tell.
+    // An error means that there is no process left to report to.
     drop(reports.write_all(&wire::line(&end)?).await);
     Ok(())
 }
@@ -103,7 +103,7 @@ type Orders = Lines<BufReader<OwnedReadHalf>>;
 struct Supervisor {
     plan: Plan,
     children: unix::Signal,
-    /// They come to the whole group where that is a job of a shell, and are meant for the command.
+    /// In a job of a shell they reach the whole group, and are meant for the command.
     signals: Signals,
     witness: Witness,
     /// `None` once the other end is closed.
@@ -115,12 +115,12 @@ struct Supervisor {
 }
 
 enum Event {
-    /// `None` if there will be no more.
+    /// `None` if no more orders will come.
     Order(Option<Order>),
     ChildEnded,
     AskAt,
     KillAt,
-    /// This process got it.
+    /// This process got the signal.
     Signal(Signal),
     WitnessDue,
 }
@@ -147,14 +147,14 @@ impl Supervisor {
         }
     }
 
-    /// Lets what the command has left behind end by itself, for a while.
+    /// Gives the processes that the command has left behind some time to end by themselves.
     async fn end_rest(&mut self) {
         if !tree::may_have_descendants() {
             return;
         }
         ask();
         let killed_at = Instant::now() + REST_GRACE;
-        // The last of them is a child of this process by then, so that its end is an event.
+        // By then the last of them is a child of this process, so its end is an event.
         while !self.is_killed && tree::may_have_descendants() {
             tokio::select! {
                 biased;
@@ -169,7 +169,7 @@ impl Supervisor {
         let ask_at = self.ask_at.filter(|_| !self.is_asked);
         tokio::select! {
             biased;
-            // One that puts off the deadline may have waited for this process to be resumed.
+            // An order that moves the deadline may have waited for this process to be resumed.
             order = next_order(&mut self.orders) => Event::Order(order),
             () = at(self.kill_at) => Event::KillAt,
             () = at(ask_at) => Event::AskAt,
@@ -213,7 +213,7 @@ impl Supervisor {
                     None => {}
                 }
             }
-            // Nobody holds the lock any more, or nobody can say so.
+            // The lock is not held any more, or no order can report whether it is.
             Some(Order::Lost) => self.is_killed |= self.plan.on_lost != OnLost::Ignore,
             None => {
                 self.orders = None;
@@ -223,14 +223,14 @@ impl Supervisor {
     }
 }
 
-/// Asks the command and its descendants to end; those that are halted too.
+/// Requests the command and its descendants to end, even those that are halted.
 fn ask() {
     tree::signal_all(Signal::TERM);
     tree::signal_all(Signal::CONT);
 }
 
 fn status_of(leader: Pid, ended: impl Iterator<Item = (Pid, WaitStatus)>) -> Option<WaitStatus> {
-    // All are taken, so that no zombie stays.
+    // All of them are reaped, so that no zombie stays.
     let mut status = None;
     for (pid, its) in ended {
         if pid == leader {

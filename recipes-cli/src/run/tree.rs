@@ -12,36 +12,36 @@ use rustix::process::{
 
 use crate::failure::warn;
 
-/// How soon the kernel is asked whether a process is gone that is not our child; it tells only
-/// parents, and ends most processes within a millisecond.
+/// The first pause between checks whether a process that is not our child has ended. The kernel
+/// notifies only parents. It ends most processes within a millisecond.
 const POLL_MIN: Duration = Duration::from_millis(2);
-/// How often, in the end. Each time all of `/proc` is read.
+/// The longest pause between checks. Each check reads all of `/proc`.
 const POLL_MAX: Duration = Duration::from_millis(100);
 
 const UNSEEN: &str = "cannot see which processes run";
 
-/// From now on processes whose parents end become children of this one, if they are below it.
+/// Makes descendants whose parents end children of this process, from now on.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// A process, as it stands in `/proc`.
+/// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     pid: i32,
     parent: i32,
     is_running: bool,
-    /// Ticks from the start of the machine to that of the process.
+    /// Ticks from the start of the machine to the start of the process.
     started: u64,
 }
 
 impl Entry {
-    /// Which process it is; a later one with its number is another.
+    /// Identifies the process, even if a later one has its number.
     fn identity(&self) -> Identity {
         (self.pid, self.started)
     }
 
-    /// Reads `pid (name) state parent ...`; the name may have anything in it.
+    /// Parses `pid (name) state parent ...`. The name may contain anything.
     fn parse(stat: &str) -> Option<Self> {
         let (pid, _) = stat.split_once(" (")?;
         let (_, rest) = stat.rsplit_once(") ")?;
@@ -52,7 +52,8 @@ impl Entry {
         Some(Self {
             pid: pid.parse().ok()?,
             parent,
-            // Zombies and the dead run no more; but a first thread may have ended before others.
+            // Zombies and dead processes do not run. But a first thread may have ended before
+            // others.
             is_running: threads > 1 || !matches!(state, "Z" | "X" | "x"),
             started: words.nth(1)?.parse().ok()?,
         })
@@ -61,14 +62,15 @@ impl Entry {
 
 type Identity = (i32, u64);
 
-/// Processes below this one that are none of its business, with all that they start.
+/// Processes below this one that it must leave alone, with all that they start.
 ///
-/// A program that becomes `zklock` may have children, such as what a shell's `2> >(logger)` started.
+/// A program that becomes `zklock` may have children, such as the one that a shell's `2> >(logger)`
+/// started.
 #[derive(Debug, Default)]
 pub(crate) struct Spared(BTreeSet<Identity>);
 
 impl Spared {
-    /// Those that there are now.
+    /// All processes below this one at present.
     pub(crate) fn all() -> io::Result<Self> {
         let own = getpid().as_raw_nonzero().get();
         let entries = entries()?;
@@ -77,7 +79,7 @@ impl Spared {
     }
 }
 
-/// All processes that can be seen; an error where one that is there may be missing.
+/// All processes that can be seen. It fails if one that exists may be missing.
 fn entries() -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for folder in fs::read_dir("/proc")? {
@@ -90,8 +92,8 @@ fn entries() -> io::Result<Vec<Entry>> {
             Ok(stat) => entries.push(Entry::parse(&String::from_utf8_lossy(&stat)).ok_or_else(
                 || io::Error::new(ErrorKind::InvalidData, format!("/proc/{name}/stat is odd")),
             )?),
-            // It has gone meanwhile. Or /proc hides what is other users', which could not be
-            // signalled either.
+            // The process has ended meanwhile. Or /proc hides processes of other users, which could
+            // not be signalled either.
             Err(error) if is_gone(&error) || error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error),
         }
@@ -104,7 +106,6 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|it| gone.contains(&it))
 }
 
-/// Those of the processes that are below `root`.
 fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry> {
     let mut children: BTreeMap<i32, Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
@@ -125,7 +126,6 @@ fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry>
     found
 }
 
-/// The descendants of this process that run.
 fn descendants(spared: &Spared) -> io::Result<Vec<Pid>> {
     let own = getpid().as_raw_nonzero().get();
     let entries = entries()?;
@@ -134,12 +134,12 @@ fn descendants(spared: &Spared) -> io::Result<Vec<Pid>> {
     Ok(running.filter_map(|it| Pid::from_raw(it.pid)).collect())
 }
 
-/// Whether there may be a descendant that runs.
+/// Whether there may be a running descendant.
 pub(crate) fn may_have_descendants() -> bool {
     descendants(&Spared::default()).map_or(true, |it| !it.is_empty())
 }
 
-/// Sends a signal to all of them, and says whom it cannot reach.
+/// Sends a signal to all descendants, and warns about each that it cannot reach.
 pub(crate) fn signal_all(signal: Signal) {
     let number = signal.as_raw();
     let descendants = match descendants(&Spared::default()) {
@@ -147,7 +147,7 @@ pub(crate) fn signal_all(signal: Signal) {
         Err(error) => return warn(&format!("{UNSEEN}: {error}; signal {number} is not sent")),
     };
     for pid in descendants {
-        // Another error: it has gone.
+        // Any other error means that the process has ended.
         if kill_process(pid, signal) == Err(Errno::PERM) {
             let pid = pid.as_raw_nonzero();
             warn(&format!(
@@ -157,14 +157,14 @@ pub(crate) fn signal_all(signal: Signal) {
     }
 }
 
-/// Kills all of them, and those that they start meanwhile, and returns when none of them runs; with
+/// Kills all descendants, and those that they start meanwhile. Returns when none of them runs, with
 /// the children of this process among them.
 pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
     let mut ended = Vec::new();
     let mut strangers = BTreeSet::new();
     let mut is_unseen = false;
     let mut pause = POLL_MIN;
-    // Ends with the last of them: what is killed starts no more.
+    // The loop ends with the last of them: a killed process starts no more.
     loop {
         let mut is_one_left = false;
         let descendants = descendants(spared).unwrap_or_else(|error| {
@@ -194,14 +194,13 @@ pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
     }
 }
 
-/// A process that waits for a device or a file system may take minutes to go.
+/// A process that waits for a device or a file system may take minutes to end.
 fn longer(pause: Duration) -> Duration {
     (pause * 2).min(POLL_MAX)
 }
 
-/// Takes note of one child that has ended.
 pub(crate) fn reap() -> Option<(Pid, WaitStatus)> {
-    // Without children it is an error.
+    // It is an error if there are no children.
     wait(WaitOptions::NOHANG).ok().flatten()
 }
 
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(Entry::parse(&stat), Some(entry(12, 7, true)));
         let stat = format!("9 (x) Z 1 {rest}");
         assert_eq!(Entry::parse(&stat), Some(entry(9, 1, false)));
-        // Its first thread has ended, two others have not.
+        // Its first thread has ended, but two others have not.
         let stat = stat.replace(" 20 0 1 0 50 9", " 20 0 3 0 50 9");
         assert_eq!(Entry::parse(&stat), Some(entry(9, 1, true)));
         for broken in [
@@ -275,7 +274,7 @@ mod tests {
 
     #[test]
     fn processes_that_were_read_at_different_moments_end_the_search() {
-        // A number was used again between two reads.
+        // A process number was reused between two reads.
         let all = [entry(10, 11, true), entry(11, 10, true)];
         assert_eq!(pids(&below(10, &all, &Spared::default())), [11]);
     }

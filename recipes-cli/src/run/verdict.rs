@@ -1,4 +1,4 @@
-//! The exit code that says what has become of the command, and a line where there is more to say.
+//! From the outcome of a command to an exit code, and a line of text if more is to be said.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -8,26 +8,25 @@ use super::signals::PASSED_ON;
 use super::wire::End;
 use crate::failure::code;
 
-/// What has become of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ended(End),
-    /// The lock was lost, or about to be, before it was started.
+    /// The lock was lost, or about to be, before the command was started.
     NotStarted,
-    /// Somebody asked for the end, such as by Ctrl-C, before it was started.
+    /// A signal, such as Ctrl-C, ended the run before the command was started.
     Interrupted(i32),
-    /// Its supervisor has failed with this exit code, and has said why.
+    /// Its supervisor has failed with this exit code, and has reported why.
     Failed(u8),
-    /// Its supervisor was killed, and it with it.
+    /// Its supervisor was killed, and the command with it.
     Killed,
 }
 
 impl Outcome {
-    /// What the supervisor has reported, whether the lock was lost before it could start anything, and
-    /// how it has ended itself.
+    /// Takes the supervisor's report, whether the lock was lost before it could start anything, and
+    /// how the supervisor itself has ended.
     pub(crate) fn of(report: Option<End>, is_lost_before: bool, supervisor: ExitStatus) -> Self {
         let is_asked = |signal: &i32| PASSED_ON.iter().any(|it| it.as_raw() == *signal);
-        // It dies of such a signal only as long as it is not ready to start anything.
+        // The supervisor dies of such a signal only until it is ready to start anything.
         let asked = supervisor.signal().filter(is_asked);
         match (report, supervisor.code()) {
             (Some(end), _) => Self::Ended(end),
@@ -39,7 +38,6 @@ impl Outcome {
     }
 }
 
-/// `lost` says how the lock was lost.
 pub(crate) fn verdict(outcome: &Outcome, lost: Option<String>) -> (u8, Option<String>) {
     let is_about_to_be_lost = match outcome {
         Outcome::Ended(end) => end.for_the_lock,

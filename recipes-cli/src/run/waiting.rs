@@ -1,4 +1,4 @@
-//! The way to the locks: a session, and the wait for them, in the time that there is.
+//! Connecting and waiting for the locks, within the time limit.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::arguments::EnsembleArguments;
 use crate::ensemble;
 use crate::failure::{Failure, code, warn};
 
-/// An ensemble that is there answers within this.
+/// An ensemble that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Whoever waits for an ensemble so long is told that it is not the lock that is waited for.
+/// After this time, a warning says that zklock waits for the ensemble and not for the lock.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 
-/// What `--timeout` leaves of the time since the start.
+/// The time that `--timeout` leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit {
     timeout: Option<Duration>,
@@ -29,7 +29,7 @@ impl TimeLimit {
         Self { timeout, started }
     }
 
-    /// Zero asks for a lock that is free, and not for an ensemble that answers in no time.
+    /// A timeout of zero requires a free lock, but not an ensemble that answers in no time.
     fn of_connecting(&self, connect_timeout: Duration) -> Duration {
         let timeout = self.timeout.filter(|it| !it.is_zero());
         timeout.map_or(connect_timeout, |it| it.min(connect_timeout))
@@ -39,7 +39,7 @@ impl TimeLimit {
         let passed = now.saturating_duration_since(self.started);
         self.timeout.map(|timeout| match timeout.is_zero() {
             true => timeout,
-            // A free lock is not to be missed for a connection that took long.
+            // A slow connection must not make it miss a free lock.
             false => timeout.saturating_sub(passed).max(ANSWER_MAX.min(timeout)),
         })
     }
@@ -70,8 +70,8 @@ pub(crate) async fn connect(
     connected.map_err(in_vain)?
 }
 
-/// Waits for the locks; says whether it was others who had them, or nobody answered, where the time
-/// was too short.
+/// Waits for the locks. If the time was too short, the error says whether others held them or the
+/// ensemble did not answer.
 pub(crate) async fn acquire(
     session: &Session,
     lock: &MultiLock,
@@ -97,7 +97,7 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Does the one until the other is done.
+/// Polls `work` until `other` is done.
 async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -108,7 +108,7 @@ async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T
     work.await
 }
 
-/// Says that there is no connection, the first time that it lasts.
+/// Warns the first time that the connection stays down.
 async fn first_outage(session: &Session) {
     let mut watcher = session.watch_health();
     let mut health = session.health();
@@ -122,7 +122,7 @@ async fn first_outage(session: &Session) {
     }
 }
 
-/// Whether the ensemble is there. The session notices only after a while that it is not.
+/// Whether the ensemble answers. The session notices an outage only after a while.
 async fn is_answered(session: &Session, path: &str) -> bool {
     match timeout(ANSWER_MAX, session.read(path)).await {
         Ok(Ok(_)) => true,

@@ -1,4 +1,4 @@
-//! What `zklock` and the supervisor say to each other: lines of JSON on a pair of sockets.
+//! Messages between `zklock` and the supervisor: lines of JSON on a pair of sockets.
 //!
 //! The supervisor has one of the sockets as its standard input. The command's standard input comes
 //! over it first, as a descriptor.
@@ -21,7 +21,7 @@ use super::schedule::Schedule;
 use crate::arguments::OnLost;
 use crate::failure::code;
 
-/// What the supervisor is started with.
+/// The arguments of the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) on_lost: OnLost,
@@ -29,16 +29,14 @@ pub(crate) struct Plan {
     pub(crate) own_group: bool,
 }
 
-/// What the supervisor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// What to do when, from now on.
+    /// When to do what, from now on.
     Schedule {
         ask_at: Option<Moment>,
         kill_at: Option<Moment>,
     },
-    /// The lock is lost.
     Lost,
     /// A signal for the command.
     Signal(i32),
@@ -53,7 +51,7 @@ impl From<Schedule> for Order {
     }
 }
 
-/// A time on the machine's monotonic clock, in nanoseconds, which all processes read alike.
+/// A time on the machine's monotonic clock, in nanoseconds. All processes share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moment(u64);
 
@@ -86,12 +84,11 @@ pub(crate) struct End {
     /// Its exit code, unless a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    /// Whether it was asked or made to end because of the lock.
+    /// Whether it got SIGTERM or SIGKILL because of the lock.
     pub(crate) for_the_lock: bool,
 }
 
 impl End {
-    /// The exit code to pass on.
     pub(crate) fn code(&self) -> u8 {
         match (self.code, self.signal) {
             (Some(code), _) => u8::try_from(code).unwrap_or(code::INTERNAL),
@@ -111,10 +108,10 @@ impl fmt::Display for End {
     }
 }
 
-/// Comes with the descriptor, since a message has to have a byte.
+/// A byte that accompanies the descriptor, because a message must have one.
 const HELLO: u8 = b'!';
 
-/// Gives a descriptor to whoever has the other socket.
+/// Sends a descriptor to the process with the other socket.
 pub(crate) fn hand_over(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -131,7 +128,7 @@ pub(crate) fn hand_over(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Re
     Ok(())
 }
 
-/// Takes the descriptor; it is closed when another program is executed.
+/// Receives the descriptor, which is closed when another program is executed.
 pub(crate) fn take(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -150,7 +147,6 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<OwnedFd> {
     descriptors.last().ok_or_else(missing)
 }
 
-/// One line, with its end.
 pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -171,7 +167,7 @@ mod tests {
         let again = Moment::of(at).instant();
         let error = at.max(again) - at.min(again);
         assert!(error < Duration::from_secs(1), "{error:?}");
-        // One that has passed is due.
+        // A moment that has passed is due.
         let past = Moment::of(Instant::now() - Duration::from_secs(1));
         assert!(past.instant() <= Instant::now());
     }

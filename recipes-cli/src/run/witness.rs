@@ -1,8 +1,8 @@
 //! Whether a signal that `zklock` got was sent to all of its process group.
 //!
-//! Ctrl-C comes to a job of a shell as a whole: to `zklock`, to the supervisor and to the command,
-//! which must not get it again. `kill -INT` of `zklock` alone comes to it alone, and is for the
-//! command. The kernel signals a group at once, so the supervisor, which nobody else signals, is the
+//! Ctrl-C reaches a whole job of a shell: `zklock`, the supervisor and the command, which must not
+//! get it again. `kill -INT` of `zklock` alone reaches only `zklock`, and is meant for the command.
+//! The kernel signals a group at once. So the supervisor, which gets no other signals, is the
 //! witness.
 
 use std::collections::VecDeque;
@@ -11,12 +11,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-/// What comes to this process with an order is noticed within this, as both wait in the kernel.
+/// A signal that reaches this process together with an order is noticed within this time, because
+/// both wait in the kernel.
 const NOTICED_WITHIN: Duration = Duration::from_millis(50);
-/// What came to this process so long ago has nothing to do with an order.
+/// A signal that reached this process longer ago does not belong to an order.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
-/// Signals that came to this process, and those that it is to pass on.
+/// Signals that reached this process, and those that it may have to pass on.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     seen: VecDeque<(Signal, Instant)>,
@@ -24,22 +25,21 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// This process got it.
+    /// This process got the signal.
     pub(crate) fn see(&mut self, signal: Signal, now: Instant) {
         self.seen.push_back((signal, now));
     }
 
-    /// `zklock` got it.
+    /// `zklock` got the signal.
     pub(crate) fn ask(&mut self, signal: Signal, now: Instant) {
         self.asked.push_back((signal, now + NOTICED_WITHIN));
     }
 
-    /// When the next answer is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.asked.front().map(|(_, due)| *due)
     }
 
-    /// Takes the signal whose answer is due; returns it if the command has not got it.
+    /// Takes the signal whose decision is due. Returns it if the command has not got it.
     pub(crate) fn decide(&mut self, now: Instant) -> Option<Signal> {
         self.seen
             .retain(|(_, since)| now.saturating_duration_since(*since) < FORGOTTEN_AFTER);
@@ -70,7 +70,7 @@ mod tests {
         witness.ask(Signal::INT, now);
         witness.ask(Signal::INT, now);
         witness.ask(Signal::QUIT, now);
-        // It may be noticed after the order, or before.
+        // The signal may be noticed after the order, or before.
         witness.see(Signal::INT, now);
         let answers = [(); 3].map(|()| {
             assert!(witness.due().unwrap() > now);

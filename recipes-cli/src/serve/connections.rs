@@ -1,4 +1,4 @@
-//! The connections of browsers, each of which has bounds: nobody keeps others out by sending or
+//! The connections of browsers. Each has bounds, so that no browser keeps others out by sending or
 //! reading nothing.
 
 use std::io::{self, ErrorKind};
@@ -16,19 +16,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
-/// Connections at a time; a tab of a browser has one, and another while it loads.
+/// Connections at a time. A browser tab has one, and another while it loads.
 const CONNECTIONS_MAX: usize = 128;
-/// How long the head of a request may take, and how long a connection may be without one.
+/// How long the head of a request may take, and how long a connection may stay without one.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long what was sent may stay unread. A browser that was only slow comes again.
+/// How long sent data may stay unread. A browser that was only slow reconnects.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
-/// After an error that is not of one connection, such as no descriptor that is free.
+/// The pause after an error that is not of one connection, such as no free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\
     connection: close\r\n\r\n";
 
-/// Serves until it is dropped.
+/// Serves until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -42,7 +42,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
         };
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => drop(tokio::spawn(serve_one(stream, router.clone(), place))),
-            // As much as fits is sent, and it is closed.
+            // As much as fits is sent, and then the connection is closed.
             Err(_) => drop(stream.into_std().map(|it| io::Write::write(&mut &it, FULL))),
         }
     }
@@ -65,14 +65,14 @@ async fn serve_one(stream: TcpStream, router: Router, _place: OwnedSemaphorePerm
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .serve_connection(stream, TowerToHyperService::new(router));
-    // Whatever has ended it, the browser is gone.
+    // Whatever has ended the connection, the browser is gone.
     drop(connection.await);
 }
 
-/// A connection that ends where nothing can be written for a while.
+/// A connection that ends if nothing can be written for a while.
 struct Bounded {
     stream: TcpStream,
-    /// When it has been too long since something could be written.
+    /// When it has been too long since anything could be written.
     unread: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What browsers may ask for: the page, and the events that keep it up to date.
+//! The routes: the page, and the events that keep it up to date.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -22,10 +22,10 @@ use crate::serve::watcher::{Latest, Viewers};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Where the page has the word that tells its own script and style from those of others.
+/// The placeholder in the page for the word that marks its own script and style.
 const NONCE: &str = "{nonce}";
 
-/// The routes, for viewers who ask for these names.
+/// The routes. A request must name one of `names` as its host.
 pub(crate) fn router(viewers: Viewers, names: Names) -> Router {
     Router::new()
         .route("/", get(page))
@@ -53,7 +53,7 @@ async fn events(
     Sse::new(futures::stream::unfold(told, next_event)).keep_alive(KeepAlive::default())
 }
 
-/// A viewer that reads slowly is told less often, and then of all that has changed since.
+/// A viewer that reads slowly gets fewer events, each with all changes since the previous one.
 async fn next_event(
     (mut latest, told): (watch::Receiver<Latest>, Option<Arc<Snapshot>>),
 ) -> Option<(
@@ -71,10 +71,10 @@ async fn next_event(
     }
 }
 
-/// The names by which this machine is asked for.
+/// The host names under which this machine may be requested.
 ///
-/// A page of another site can have its own name resolve to this machine, and is then of the same
-/// origin to the browser; but the request names that site. It cannot do so with an address.
+/// A page of another site can resolve its own name to this machine, and then has the same origin to
+/// the browser. But the request names that site. It cannot do so with an address.
 #[derive(Debug)]
 pub(crate) struct Names {
     is_loopback: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those of a listener at this address, and others that are known to lead to it.
+    /// The names of a listener at this address, and other names that are known to lead to it.
     pub(crate) fn new(address: IpAddr, hosts: &[String]) -> Self {
         Self {
             is_loopback: address.is_loopback(),
@@ -120,7 +120,7 @@ async fn refuse_other_names(
     next.run(request).await
 }
 
-/// What other sites and caches may do with what is served here: nothing.
+/// Forbids other sites and caches to use what is served here.
 async fn confine(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let rules: [(HeaderName, &str); 5] = [

@@ -1,4 +1,4 @@
-//! What was seen at one time, and what of it is news to somebody.
+//! The locks at one time, and the news that a viewer has not got yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,38 +10,39 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::failure::Failure;
 use crate::view::{DeadlocksView, LockView};
 
-/// Characters of a node's data that are shown. Locks have short data; a node may hold a megabyte.
+/// Characters of a node's data that are shown. Locks have short data, but a node may hold a
+/// megabyte.
 const DATA_MAX: usize = 1000;
 
 /// All locks at one time.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     root: String,
-    /// `None` until a look succeeds.
+    /// `None` until a scan succeeds.
     seen_ms: Option<u64>,
     /// Why it is not newer.
     trouble: Option<String>,
-    /// [`LockView`]s by path; those that have not changed are shared with the snapshot before.
+    /// [`LockView`]s by path. Unchanged ones are shared with the previous snapshot.
     locks: BTreeMap<String, Arc<RawValue>>,
     /// A [`DeadlocksView`].
     deadlocks: Option<Arc<RawValue>>,
 }
 
-/// What a viewer is told: what is different from what it was told before.
+/// An event for a viewer: what has changed since its previous one.
 #[derive(Debug, Serialize)]
 pub(crate) struct News<'a> {
     root: &'a str,
-    /// The viewer was told nothing before: what it has of another connection is void.
+    /// The viewer had no event before, so what it has from another connection is void.
     full: bool,
-    /// When the locks were seen; `null` as long as they never were.
+    /// When the locks were seen; `null` if they never were.
     seen_ms: Option<u64>,
     /// Why they were not seen since.
     trouble: Option<&'a str>,
     /// In the shape of `inspect --json`.
     changed: Vec<&'a RawValue>,
-    /// Paths of locks that nobody contends for any more.
+    /// Paths of locks without any contender now.
     gone: Vec<&'a str>,
-    /// In the shape of `deadlocks --json`; `null` where it has not changed.
+    /// In the shape of `deadlocks --json`; `null` if unchanged.
     deadlocks: Option<&'a RawValue>,
 }
 
@@ -73,7 +74,7 @@ impl Snapshot {
         })
     }
 
-    /// What was seen before, and why it may be out of date.
+    /// The previous snapshot, and why it may be out of date.
     pub(crate) fn in_trouble(previous: Option<&Self>, root: &str, failure: &Failure) -> Self {
         Self {
             root: root.to_owned(),
@@ -84,7 +85,7 @@ impl Snapshot {
         }
     }
 
-    /// For a viewer that was told all of `last`.
+    /// The news for a viewer that has all of `last`.
     pub(crate) fn news_since<'a>(&'a self, last: Option<&'a Self>) -> News<'a> {
         let known = |path: &String| last.and_then(|it| it.locks.get(path));
         let locks = self.locks.iter();
@@ -111,7 +112,7 @@ fn is_same(one: Option<&Arc<RawValue>>, other: Option<&Arc<RawValue>>) -> bool {
     one.map(|it| it.get()) == other.map(|it| it.get())
 }
 
-/// The JSON of a view; the one from before, where it says the same.
+/// The JSON of a view, shared with the previous snapshot if it is the same.
 fn shared(
     view: &impl Serialize,
     before: Option<&Arc<RawValue>>,

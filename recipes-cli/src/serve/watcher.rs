@@ -1,4 +1,4 @@
-//! Looks at the locks at an interval while somebody looks at the page: one scan for all viewers.
+//! Scans the locks at an interval while the page has viewers: one scan for all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use crate::serve::snapshot::Snapshot;
 use crate::show::now;
 use crate::view::unix_ms;
 
-/// What was seen last; nothing while nobody looks.
+/// The latest snapshot; `None` while there is no viewer.
 pub(crate) type Latest = Option<Arc<Snapshot>>;
 
-/// Lets viewers in.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewers {
     latest: watch::Sender<Latest>,
@@ -25,17 +24,17 @@ pub(crate) struct Viewers {
 }
 
 impl Viewers {
-    /// One more, who counts until the receiver is dropped.
+    /// Adds a viewer, which counts until the receiver is dropped.
     pub(crate) fn join(&self) -> watch::Receiver<Latest> {
         let mut receiver = self.latest.subscribe();
-        // What is there already is news to this one.
+        // The present snapshot is news to this viewer.
         receiver.mark_changed();
         self.arrived.notify_one();
         receiver
     }
 }
 
-/// Who looks at the ensemble.
+/// Scans the ensemble for the viewers.
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
     ensemble: &'a EnsembleArguments,
@@ -62,9 +61,9 @@ impl<'a> Watcher<'a> {
         self.viewers.clone()
     }
 
-    /// Looks until something stands in the way that no further look can mend.
+    /// Scans until an error occurs that no further scan can fix.
     pub(crate) async fn run(&mut self) -> Failure {
-        // Before anybody looks, so that a wrong connect string is told to whoever wrote it.
+        // Before the first viewer, so that a wrong connect string is reported on the command line.
         if let Err(failure) = self.connect().await {
             if is_final(&failure) {
                 return failure;
@@ -73,7 +72,7 @@ impl<'a> Watcher<'a> {
         }
         loop {
             while self.viewers.latest.receiver_count() == 0 {
-                // The next viewer is not to take for new what may be hours old.
+                // The next viewer must not take a snapshot for new that may be hours old.
                 self.viewers.latest.send_replace(None);
                 self.viewers.arrived.notified().await;
             }
@@ -91,7 +90,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Shows the viewers what there is, or why it is not known.
+    /// Publishes a new snapshot, or the previous one with the reason why it is not newer.
     async fn look(&mut self) -> Result<(), Failure> {
         let previous = self.viewers.latest.borrow().clone();
         let next = match self.scan().await {
@@ -127,12 +126,11 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// What takes the ensemble long is asked for less often: no more than half of the time.
+/// Scans that take long are made less often, so they take at most half of the time.
 fn pause(every: Duration, took: Duration) -> Duration {
     every.max(took)
 }
 
-/// Whether it comes of the command line.
 fn is_final(failure: &Failure) -> bool {
     failure.code == code::USAGE
 }

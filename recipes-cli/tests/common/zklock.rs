@@ -1,4 +1,4 @@
-//! The executable under test.
+//! Runs the executable under test.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Within this, what a test waits for has happened or never will.
+/// An awaited event that takes longer never happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command line; killed when its process is dropped.
 pub(crate) fn zklock(connect: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
-    // What ignores signals, as `nohup` does, hands that down.
+    // A process that ignores signals, as under `nohup`, passes that on to its children.
     command.args(["--default-signal", env!("CARGO_BIN_EXE_zklock")]);
     set_environment(&mut command, connect);
     command.args(arguments);
@@ -20,7 +20,7 @@ pub(crate) fn zklock(connect: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What `zklock` is told by the environment: the ensemble, and nothing that is set by chance.
+/// Sets the environment of `zklock`: the ensemble, and no variable of this machine.
 pub(crate) fn set_environment(command: &mut Command, connect: &str) {
     for variable in [
         "ZKLOCK_AUTH",
@@ -43,7 +43,7 @@ pub(crate) async fn output(mut command: Command) -> Output {
     output.expect("zklock does not end").unwrap()
 }
 
-/// What it said to people: one line, and nothing of its inside.
+/// What it printed for people: one line, without internal details.
 pub(crate) fn said(output: &Output) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");

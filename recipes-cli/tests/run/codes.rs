@@ -1,4 +1,4 @@
-//! What comes out: exit codes, output, one line about what went wrong.
+//! The results: exit codes, output, and one line about an error.
 
 use std::process::Stdio;
 
@@ -138,7 +138,7 @@ async fn time_limit_is_for_connecting_too() {
     assert!(said(&ran).contains("within 700ms"), "{ran:?}");
 }
 
-/// Whoever takes 75 for "another one does it" would do nothing, and nobody else would.
+/// A script that takes 75 for "another process does the work" would do nothing, and no other would.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
     let ensemble = start().await;
@@ -168,7 +168,7 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
             "{ran:?}"
         );
         assert_eq!(family.read("ran"), "");
-        // What it has left behind.
+        // The nodes that it has left behind.
         for node in ensemble.children(PATH).await {
             let (_, stat) = ensemble.read(&format!("{PATH}/{node}")).await.unwrap();
             if Some(stat.ephemeral_owner) != session.session_id() {
@@ -198,7 +198,7 @@ async fn missing_chroot_has_a_code_and_the_help_names_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
-    // Nobody listens there; nobody is asked.
+    // No server listens there, and no request is sent.
     let connect = "127.0.0.1:1";
     let refused: [&[&str]; 8] = [
         &["run", "no-slash", "--", "true"],

@@ -1,4 +1,4 @@
-//! Many at a time.
+//! Many commands under one lock at a time.
 
 use futures::future::join_all;
 
@@ -8,7 +8,7 @@ use crate::{LONG, PATH, server, start};
 
 const COMMANDS: usize = 200;
 
-/// Judged by the file alone: what each wrote stands together, in the order of the tokens.
+/// Judged by the file alone: the lines of each command are together, in the order of the tokens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_commands_under_one_lock_never_overlap() {
     let ensemble = start().await;
@@ -17,7 +17,7 @@ async fn two_hundred_commands_under_one_lock_never_overlap() {
     let script = r#"
         echo "in $ZKLOCK_TOKENS" >> journal; sleep 0.01; echo "out $ZKLOCK_TOKENS" >> journal
     "#;
-    // Those that started first would else give up while the machine starts the others.
+    // Otherwise the first ones would give up while the machine starts the others.
     let arguments = [LONG, "--connect-timeout=5m", PATH];
     let started = (0..COMMANDS).map(|_| family.run(&connect, &arguments, script).spawn().unwrap());
     let mut started: Vec<_> = started.collect();

@@ -1,4 +1,4 @@
-//! What is said while nothing seems to happen.
+//! Messages while nothing seems to happen.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ use crate::process::{ended, pid, signal};
 use crate::zklock::{PATIENCE, output, zklock};
 use crate::{LONG, PATH, mutex, server, start};
 
-/// Starts it, and hears what it says.
+/// Starts it, and returns its messages.
 fn spawned(mut command: Command) -> (Child, Lines<BufReader<ChildStderr>>) {
     let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(run.stderr.take().unwrap()).lines();

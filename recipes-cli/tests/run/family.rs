@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 use crate::zklock::zklock;
 
-/// A shell with a child, a grandchild that ignores SIGTERM, and one that has left the process group,
-/// the session and its parent. Each writes down who it is, and the shell its token first.
+/// A shell with a child, a grandchild that ignores SIGTERM, and one that has left the process
+/// group, the session and its parent. Each records its process. The shell records its token first.
 pub(crate) const SCRIPT: &str = r#"
 echo "$ZKLOCK_TOKENS" > token
 sleep 1000 & echo "child $!" >> family
@@ -21,7 +21,7 @@ echo "shell $$" >> family
 wait
 "#;
 
-/// Members that write themselves down.
+/// Members that record themselves.
 const MEMBERS: usize = 4;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Family {
     folder: TempDir,
 }
 
-/// One process; another one with its number is not it.
+/// One process. A later one with its number is not the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) name: String,
@@ -64,12 +64,11 @@ impl Family {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Those that have written themselves down and are there.
+    /// The recorded members that exist.
     pub(crate) fn written(&self) -> Vec<Member> {
         self.read("family").lines().filter_map(member).collect()
     }
 
-    /// Waits until all of them run.
     pub(crate) async fn members(&self, ensemble: &TestEnsemble) -> Vec<Member> {
         ensemble
             .until("a family", async || {
@@ -79,18 +78,17 @@ impl Family {
             .await
     }
 
-    /// The token that the command was given.
     pub(crate) fn token(&self) -> i64 {
         self.read("token").trim().parse().unwrap()
     }
 }
 
-/// What goes on though it should not does not outlive a test that says so.
+/// Kills the processes that outlive a failed test.
 impl Drop for Family {
     fn drop(&mut self) {
         for member in self.written() {
             if let Some(pid) = Pid::from_raw(member.pid) {
-                // It has gone, as it should.
+                // It has ended, as it should.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
@@ -125,7 +123,7 @@ fn stat(pid: i32) -> Option<Stat> {
 }
 
 impl Member {
-    /// Whether it runs, or could: a zombie does not.
+    /// Whether it runs, or could run. A zombie cannot.
     pub(crate) fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|it| it.started == self.started && it.state != "Z")
     }

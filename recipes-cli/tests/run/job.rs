@@ -20,11 +20,10 @@ use crate::{LONG, PATH, SHORT, mutex, next_in_line, server, start, token};
 const CTRL_C: &str = "\u{3}";
 const CTRL_Z: &str = "\u{1a}";
 
-/// A terminal with a shell.
 struct Terminal {
-    /// What a keyboard is attached to.
+    /// The terminal's other end, for the keyboard.
     keys: File,
-    /// All that was printed.
+    /// Everything that was printed.
     screen: Arc<Mutex<String>>,
     shell: Child,
     family: Family,
@@ -70,13 +69,13 @@ impl Terminal {
         self.type_in(&format!("$zklock run {option} {PATH} -- sh ./script\n"));
     }
 
-    /// Starts `zklock run` of a script; returns when the script has made a file `ready`.
+    /// Starts `zklock run` of a script. Returns when the script has created the file `ready`.
     async fn run(&self, ensemble: &TestEnsemble, script: &str) {
         self.start(LONG, script);
         self.written(ensemble, "ready", |_| true).await;
     }
 
-    /// Waits until the shell reads what is typed, and no job of it does.
+    /// Waits until the shell reads the input, and no job of it does.
     async fn prompt(&self, ensemble: &TestEnsemble) {
         let shell = i32::try_from(self.shell.id().unwrap()).unwrap();
         let is_asking = async || (tcgetpgrp(&self.keys).ok() == Pid::from_raw(shell)).then_some(());
@@ -92,7 +91,7 @@ impl Terminal {
         code.trim().parse().unwrap()
     }
 
-    /// Waits until a file has what is expected.
+    /// Waits until a file has the expected content.
     async fn written(
         &self,
         ensemble: &TestEnsemble,
@@ -107,7 +106,7 @@ impl Terminal {
     }
 }
 
-/// What was to be seen, where a test fails.
+/// Prints the screen if a test fails.
 impl Drop for Terminal {
     fn drop(&mut self) {
         println!("{}", self.screen.lock().unwrap());
@@ -128,7 +127,7 @@ fn drawn(mut output: File) -> Arc<Mutex<String>> {
     screen
 }
 
-/// Writes down each signal the moment it comes.
+/// Records each signal when it comes.
 const HEEDFUL: &str = r#"
 trap 'echo int >> got' INT
 trap 'echo term >> got; exit 9' TERM
@@ -144,7 +143,7 @@ async fn ctrl_c_reaches_the_command_once_and_its_code_is_passed_through() {
     terminal.run(&ensemble, HEEDFUL).await;
     terminal.type_in(CTRL_C);
     terminal.written(&ensemble, "got", |it| it == "int\n").await;
-    // What zklock passes on it passes on in order.
+    // `zklock` passes signals on in order.
     let job = tcgetpgrp(&terminal.keys).unwrap();
     signal(job.as_raw_nonzero().get(), Signal::TERM);
     assert_eq!(terminal.code(&ensemble).await, 9);
@@ -183,7 +182,7 @@ async fn command_reads_from_the_terminal() {
     assert_eq!(terminal.code(&ensemble).await, 5);
     assert_eq!(terminal.family.read("line"), "a word\n");
 
-    // A shell with jobs of its own, whose end gives the terminal back.
+    // A shell with jobs of its own. When it ends, the terminal is given back.
     terminal.type_in(&format!("$zklock run {PATH} -- bash --norc -i\n"));
     ensemble.await_children(PATH, 1).await;
     terminal.type_in("sh -c 'exit 7'; echo $? > inner; exit 4\n");
@@ -201,7 +200,7 @@ async fn job_that_goes_on_soon_after_ctrl_z_keeps_its_lock() {
     let command = terminal.family.read("ready").trim().parse().unwrap();
     assert!(!is_halted(command));
     terminal.type_in(CTRL_Z);
-    // The shell hears of the first process that stops.
+    // The shell reports the first process that stops.
     assert_eq!(terminal.code(&ensemble).await, 128 + 20);
     let halted = async || is_halted(command).then_some(());
     ensemble.until("a halted command", halted).await;

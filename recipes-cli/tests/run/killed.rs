@@ -1,4 +1,4 @@
-//! Processes of `zklock` itself are killed.
+//! Kills of `zklock`'s own processes.
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ async fn nothing_goes_on_when_zklock_is_killed() {
     gone(&ensemble, &members).await;
     assert!(killed.elapsed() < SOON, "not before the deadline");
     assert_eq!(ended(&mut run).await, None);
-    // The lock is still taken: the session has long to go.
+    // The lock is still held: the session is far from its timeout.
     assert_eq!(ensemble.children(PATH).await.len(), 1);
 }
 
@@ -39,7 +39,8 @@ async fn nothing_goes_on_when_the_supervisor_is_killed_and_then_the_lock_is_rele
     drop(granted);
 }
 
-/// As `killall -9` does. What the command has started goes on then, as is said in the manual.
+/// As `killall -9` does. The processes that the command has started go on then, as the manual
+/// states.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_itself_does_not_go_on_when_zklock_and_its_supervisor_are_killed_together() {
     let ensemble = start().await;
@@ -49,7 +50,7 @@ async fn command_itself_does_not_go_on_when_zklock_and_its_supervisor_are_killed
     let members = family.members(&ensemble).await;
     let shell = named(&members, "shell").clone();
     let supervisor = shell.parent();
-    // Halted first, so that neither can do anything about the other's end.
+    // Halted first, so that neither can react to the other's end.
     for process in [pid(&run), supervisor] {
         signal(process, Signal::STOP);
     }

@@ -20,7 +20,7 @@ enum Supervisor {
     Halted,
 }
 
-/// A family that runs under the lock, and who waits behind it.
+/// A family that runs under the lock, and a waiter after it.
 async fn cut_off(ensemble: &TestEnsemble, on_lost: &str, supervisor: Supervisor) {
     let proxy = FaultProxy::start(&server(ensemble).connect_string())
         .await
@@ -41,7 +41,7 @@ async fn cut_off(ensemble: &TestEnsemble, on_lost: &str, supervisor: Supervisor)
     proxy.black_hole(Direction::ToServer);
     proxy.black_hole(Direction::FromServer);
     let since = Instant::now();
-    // Beside the grant: when was the last of them gone?
+    // At the same time as the grant: when did the last of them end?
     let gone_at = async {
         gone(ensemble, &members).await;
         since.elapsed()
@@ -98,8 +98,9 @@ async fn command_that_is_asked_in_time_ends_in_good_order_before_the_lock_is_los
     assert_eq!(ended(&mut run).await, Some(76));
 }
 
-/// The server deletes the node and tells the next one and us in the same moment: nobody can foresee
-/// it, so that all that can be done is to be quick. The deadline of this session lies far away.
+/// The server deletes the node and notifies the next contender and us in the same moment. No
+/// deadline can foresee that, so zklock can only be quick. The deadline of this session is far
+/// away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_killed_at_once_when_its_session_is_ended_by_order() {
     let ensemble = start().await;
@@ -142,7 +143,7 @@ async fn command_is_killed_at_once_when_its_node_is_deleted() {
     ensemble.await_children(PATH, 0).await;
 }
 
-/// It reads nothing any more, whatever it is told meanwhile.
+/// It reads nothing any more, whatever it is sent meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_killed_soon_when_its_node_is_deleted_while_the_supervisor_is_halted() {
     let ensemble = start().await;
@@ -165,7 +166,7 @@ async fn command_is_killed_soon_when_its_node_is_deleted_while_the_supervisor_is
     assert_eq!(ended(&mut run).await, Some(76));
 }
 
-/// A family whose `zklock` is halted until somebody else has the lock.
+/// A family whose `zklock` is halted until another contender has the lock.
 struct Halted {
     ensemble: TestEnsemble,
     family: Family,
@@ -209,7 +210,7 @@ async fn nothing_runs_any_more_when_zklock_is_halted_until_the_next_one_has_the_
     granted.verify().await.unwrap();
 }
 
-/// Nobody is there to do anything: only the token keeps the command from doing harm.
+/// No process can act in time, so only the token protects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_killed_as_soon_as_zklock_and_its_supervisor_are_resumed() {
     let mut halted = about_to_be_halted().await;

@@ -50,7 +50,7 @@ fn mutex(session: &Session) -> MultiLock {
     MultiLock::new(session, [Member::mutex(PATH)]).unwrap()
 }
 
-/// Queues up behind the holder; granted when the server lets it in.
+/// Queues up after the holder. Granted when the server allows it.
 async fn next_in_line(ensemble: &TestEnsemble) -> (Session, JoinHandle<LockGuard>) {
     let session = ensemble.session().await;
     let lock = mutex(&session);
@@ -63,11 +63,11 @@ fn token(guard: &LockGuard) -> i64 {
     guard.members()[0].fencing_token.as_i64()
 }
 
-/// So long that nothing ends by a deadline within a test.
+/// So long that no deadline passes within a test.
 const LONG: &str = "--session-timeout=40s";
-/// Of those whose deadline shall pass.
+/// For sessions whose deadline must pass.
 const SHORT: &str = "--session-timeout=4s";
 
-/// What is asked for at once has happened within this, on any machine, and the deadline of a
-/// [`LONG`] session lies far behind it.
+/// Immediate actions happen within this time on any machine, and the deadline of a [`LONG`] session
+/// is much later.
 const SOON: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Processes of the executable under test.
+//! Helpers for processes of the executable under test.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;

@@ -1,4 +1,4 @@
-//! What the kernel refuses `zklock`, as container profiles and other users' processes make it do.
+//! Refusals by the kernel, as container profiles and processes of other users cause them.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -25,7 +25,7 @@ struct Call {
     arguments: [Option<u64>; 2],
 }
 
-/// Takes the descriptor 0 to another place, which of these processes the supervisor alone does.
+/// Duplicates descriptor 0, which of these processes only the supervisor does.
 fn duplication_of_input() -> Call {
     const DUPFD_CLOEXEC: u64 = 1030;
     Call {
@@ -34,7 +34,7 @@ fn duplication_of_input() -> Call {
     }
 }
 
-/// Asks a process to end, as if it were another user's.
+/// Requests a process to end, which is refused as if it were another user's.
 fn termination() -> Call {
     Call {
         number: if cfg!(target_arch = "x86_64") {
@@ -46,7 +46,7 @@ fn termination() -> Call {
     }
 }
 
-/// Starts a command that is refused a call, and whatever it starts with it.
+/// Starts a command for which the kernel refuses a call, also in the processes that it starts.
 fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
     let arguments = call.arguments.iter().zip(0..);
     let conditions = arguments.filter_map(|(value, place)| {
@@ -62,7 +62,7 @@ fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
     );
     let program = BpfProgram::try_from(filter.unwrap()).unwrap();
     let runtime = Handle::current();
-    // A filter is of a thread, and of what that starts.
+    // A filter applies to a thread, and to the processes that it starts.
     let starter = std::thread::spawn(move || {
         let _inside = runtime.enter();
         seccompiler::apply_filter(&program).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody asks for the lock.
+//! Requests to give the lock up.
 
 use std::fs;
 use std::process::Stdio;

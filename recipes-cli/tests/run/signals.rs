@@ -98,7 +98,7 @@ async fn signals_that_are_not_typed_reach_a_job_in_the_foreground() {
         let words: Vec<_> = words.map(|it| format!("\"{it}\"")).collect();
         let program = run.as_std().get_program().to_str().unwrap();
         let job = format!("echo $$ > pid; exec {program} {}", words.join(" "));
-        // Gives it a terminal of its own.
+        // It gives the command a terminal of its own.
         let mut terminal = Command::new("script");
         terminal.args(["--quiet", "--return", "--command", &job, "/dev/null"]);
         terminal.env("ZKLOCK_CONNECT", &connect);

@@ -1,4 +1,4 @@
-//! A program that has children becomes `zklock`.
+//! A program that has children and becomes `zklock`.
 
 use rustix::process::Signal;
 use tokio::process::Command;
@@ -7,7 +7,7 @@ use crate::family::{Family, alive, gone, named};
 use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, server, start};
 
-/// A shell that starts something and becomes this, as after `exec 2> >(logger)`.
+/// A shell that starts a script and becomes this command, as after `exec 2> >(logger)`.
 fn after(script: &str, becomes: &Command) -> Command {
     let becomes = becomes.as_std();
     let mut shell = Command::new("sh");

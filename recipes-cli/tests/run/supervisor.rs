@@ -1,4 +1,4 @@
-//! The supervisor, by itself: what it does with the first that it is told.
+//! The supervisor by itself: how it reacts to its first orders.
 
 use std::fs::File;
 use std::io::{IoSlice, Write as _};
@@ -17,7 +17,7 @@ use crate::family::Family;
 use crate::process::{ended, pid, signal};
 use crate::start;
 
-/// A supervisor and the socket over which it is told.
+/// A supervisor, and the socket for its orders.
 struct Alone {
     socket: UnixStream,
     process: Child,
@@ -28,7 +28,7 @@ impl Alone {
     fn start(family: &Family, on_lost: &str, own_group: bool, script: &str) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let plan = json!({"on_lost": on_lost, "own_group": own_group});
-        // Heeds all signals, also where these tests were started to ignore some.
+        // It handles all signals, even if these tests were started to ignore some.
         let mut command = Command::new("env");
         let supervise = "exec -a zklock-supervise \"$@\"";
         command.args(["--default-signal", "bash", "-c", supervise, "-"]);
@@ -45,11 +45,11 @@ impl Alone {
     }
 
     fn tell(&mut self, order: &Value) {
-        // It may have ended.
+        // The supervisor may have ended.
         drop(self.socket.write_all(format!("{order}\n").as_bytes()));
     }
 
-    /// Tells it no more.
+    /// Sends no more orders.
     async fn ended(mut self) -> Option<i32> {
         self.socket.shutdown(Shutdown::Write).unwrap();
         ended(&mut self.process).await
@@ -87,7 +87,7 @@ async fn nothing_is_started_before_its_deadline_is_known_or_after_it() {
             assert_eq!(family.read("ran"), "", "{on_lost} {first:?}");
         }
     }
-    // It is what is told that makes the difference.
+    // Only the orders make the difference.
     let family = Family::new();
     let mut alone = Alone::start(&family, "ignore", true, "echo ran > ran");
     alone.tell(&unending());
@@ -115,7 +115,7 @@ async fn signal_that_all_of_a_job_has_got_is_not_sent_again() {
     got("int").await;
     signal(pid(&alone.process), Signal::INT);
     alone.tell(&json!({"signal": Signal::INT.as_raw()}));
-    // Decided after it.
+    // This order is handled after it.
     alone.tell(&json!({"signal": Signal::QUIT.as_raw()}));
     got("quit").await;
     alone.tell(&json!({"signal": Signal::TERM.as_raw()}));

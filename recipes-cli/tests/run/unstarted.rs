@@ -10,22 +10,21 @@ use crate::process::{pid, signal};
 use crate::zklock::PATIENCE;
 use crate::{PATH, SHORT, next_in_line, server, start};
 
-/// How often the moment may be missed.
 const MISSES_MAX: usize = 10;
 
-/// What a `zklock` says that is halted as soon as it has a supervisor, and resumed when another has
-/// the lock; and whether the command ran.
+/// The result of a `zklock` that is halted as soon as it has a supervisor, and resumed when another
+/// contender has the lock: its code and output, and whether the command ran.
 async fn halted_at_the_start(on_lost: &str) -> (Option<i32>, String, bool) {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     let family = Family::new();
     let arguments = [SHORT, "--on-lost", on_lost, PATH];
-    // Whenever it is halted, it is there.
+    // The command still runs then, whenever `zklock` is halted.
     let script = "echo ran > ran; until [ -e granted ]; do sleep 0.05; done";
     let mut command = family.run(&connect, &arguments, script);
     let run = command.stderr(Stdio::piped()).spawn().unwrap();
     let zklock = pid(&run);
-    // It has its first child from before that is executed, and tells it what to do after that.
+    // The first child appears before it executes its program, and gets its orders only afterwards.
     let children = format!("/proc/{zklock}/task/{zklock}/children");
     let caught = tokio::task::spawn_blocking(move || {
         while std::fs::read_to_string(&children).unwrap().is_empty() {}
@@ -57,7 +56,7 @@ async fn command_whose_lock_was_lost_meanwhile_is_not_started_and_that_is_said()
             }
             misses += 1;
             println!("--on-lost {on_lost}: started before zklock was halted");
-            // `supervisor.rs` has the supervisor's half, whatever the machine does.
+            // `supervisor.rs` tests the supervisor's half, however busy the machine is.
             if misses == MISSES_MAX {
                 break;
             }

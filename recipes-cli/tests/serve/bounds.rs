@@ -1,4 +1,4 @@
-//! Browsers that keep still, and too many of them.
+//! Browsers that stay silent, and too many browsers.
 
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -8,7 +8,6 @@ use tokio::time::timeout;
 use crate::zklock::PATIENCE;
 use crate::{Served, connect, start};
 
-/// Connections that are served at a time.
 const CONNECTIONS_MAX: usize = 128;
 
 async fn sent(address: &str, request: &str) -> TcpStream {
@@ -50,7 +49,7 @@ async fn browser_that_reads_nothing_any_more_is_let_go() {
     let served = Served::start(&connect(&ensemble), &[]).await;
     let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
     let mut stream = TcpStream::connect(&served.address).await.unwrap();
-    // Until the answers fill all that is between the two, and then the requests do too.
+    // First the answers fill all buffers between the two, and then the requests do too.
     let ended = async { while stream.write_all(request.as_bytes()).await.is_ok() {} };
     timeout(PATIENCE, ended).await.expect("still open");
 }

@@ -1,4 +1,4 @@
-//! A headless Chromium, spoken to by its DevTools protocol over pipes.
+//! A headless Chromium, driven by its DevTools protocol over pipes.
 
 use std::env;
 use std::fs::{File, read_to_string};
@@ -12,11 +12,11 @@ use tokio::time::timeout;
 
 use crate::zklock::PATIENCE;
 
-/// Messages go by the descriptors 3 and 4, which a shell makes of its own two.
+/// Messages use the descriptors 3 and 4, which a shell makes of its own two.
 const PIPED: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >&2"#;
 
-/// No sandbox, as root gets none. No proxy and no name of another host, so that whatever the page
-/// needs of others is not there.
+/// Without a sandbox, because root gets none. Without a proxy and names of other hosts, so that
+/// anything the page needs from other hosts is missing.
 const ARGUMENTS: [&str; 9] = [
     "--remote-debugging-pipe",
     "--headless=new",
@@ -29,7 +29,7 @@ const ARGUMENTS: [&str; 9] = [
     "--window-size=1280,1024",
 ];
 
-/// What tells of more than requests: nothing that the page is to do.
+/// Events that the page must never cause.
 const COMPLAINTS: [&str; 4] = [
     "Log.entryAdded",
     "Page.javascriptDialogOpening",
@@ -42,7 +42,7 @@ pub(crate) struct Browser {
     process: Child,
     commands: ChildStdin,
     messages: BufReader<ChildStdout>,
-    /// Of the protocol, with the page.
+    /// The session of the protocol for the page.
     session: Option<String>,
     last_id: u64,
     url: String,
@@ -50,10 +50,9 @@ pub(crate) struct Browser {
     profile: TempDir,
 }
 
-/// What the browser told of the page.
+/// What the browser reported about the page.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Addresses, of each request.
     pub(crate) requests: Vec<String>,
     /// Errors, warnings and dialogues.
     pub(crate) complaints: Vec<String>,
@@ -106,8 +105,8 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true in the page, which is asked at each change of it. Returns
-    /// how old the page was then, in milliseconds.
+    /// Waits until an expression is true in the page. It is evaluated at each change of the page.
+    /// Returns how old the page was then, in milliseconds.
     pub(crate) async fn until(&mut self, condition: &str) -> f64 {
         let patience = PATIENCE.as_millis();
         let promise = format!(
@@ -141,12 +140,12 @@ impl Browser {
             .await
     }
 
-    /// An expression has this value now.
+    /// Asserts that an expression has this value now.
     pub(crate) async fn has(&mut self, expression: &str, value: Value) {
         assert_eq!(self.value(expression).await, value, "{expression}");
     }
 
-    /// What an expression is in the page, or what its promise gives.
+    /// The value of an expression in the page, or of its promise.
     pub(crate) async fn value(&mut self, expression: &str) -> Value {
         let evaluate = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true,
@@ -163,7 +162,7 @@ impl Browser {
         self.release(at).await;
     }
 
-    /// Presses the mouse's button on the middle of an element, and returns where that is.
+    /// Presses the mouse button on the middle of an element, and returns the position.
     pub(crate) async fn press(&mut self, element: &str) -> Value {
         let middle = format!(
             "(element => {{
@@ -177,7 +176,7 @@ impl Browser {
         at
     }
 
-    /// Releases it there.
+    /// Releases the mouse button at that position.
     pub(crate) async fn release(&mut self, at: Value) {
         self.mouse("mouseReleased", &at).await;
     }
@@ -189,13 +188,13 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event).await;
     }
 
-    /// Types into what has the focus.
+    /// Types into the element that has the focus.
     pub(crate) async fn write(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text})).await;
     }
 
-    /// Ends it. The page has been loaded once, asked nobody but its server, and complained of
-    /// nothing.
+    /// Ends the browser. Asserts that the page was loaded once, made requests only to its server,
+    /// and caused no complaint.
     pub(crate) async fn close(mut self) -> Seen {
         self.session = None;
         self.call("Browser.close", json!({})).await;
@@ -209,7 +208,7 @@ impl Browser {
         self.seen
     }
 
-    /// Gives a command, and returns its answer.
+    /// Sends a command, and returns its answer.
     async fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last_id += 1;
         let id = json!(self.last_id);
@@ -220,7 +219,7 @@ impl Browser {
         let mut command = command.to_string();
         command.push('\0');
         let answer = async {
-            // Where the browser has ended, its messages end too, and tell why.
+            // If the browser has ended, its messages end too, and show why.
             self.commands.write_all(command.as_bytes()).await.ok();
             loop {
                 let mut message = self.read().await;

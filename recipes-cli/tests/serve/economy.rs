@@ -1,4 +1,4 @@
-//! What the page costs the browser, and the ensemble.
+//! What the page costs the browser and the ensemble.
 
 use recipes_testing::{Direction, FaultProxy, Opcode};
 use serde_json::json;
@@ -8,10 +8,10 @@ use crate::lifecycle::settled;
 use crate::page::{PATHS, serve};
 use crate::{Served, connect, lock, start};
 
-/// Whoever waits in a queue.
 const CONTENDERS: usize = 2000;
 
-/// A queue as long as that is news, and drawn; how often the page looks at the paths of its nodes.
+/// Sends the news of such a long queue, waits until it is drawn, and counts how many times the page
+/// reads the paths of its nodes.
 const LOOKS: &str = "(async () => {
     let looks = 0;
     const contenders = Array.from({ length: CONTENDERS }, (_, at) => ({
@@ -48,7 +48,7 @@ async fn long_queue_is_looked_through_once_and_not_for_each_of_its_nodes() {
     browser.close().await;
 }
 
-/// Tells the page that it can be seen, or cannot.
+/// Makes the page believe that it is visible, or hidden.
 async fn set_hidden(browser: &mut Browser, is_hidden: bool) {
     let event = "document.dispatchEvent(new Event('visibilitychange'))";
     let hidden = format!("{{ value: {is_hidden}, configurable: true }}");
@@ -56,7 +56,7 @@ async fn set_hidden(browser: &mut Browser, is_hidden: bool) {
     browser.value(&set).await;
 }
 
-/// Each scan begins with a `sync`, and nothing else here needs one.
+/// Each scan begins with a `sync`, and nothing else here sends one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hidden_page_asks_nothing_of_the_ensemble_until_it_is_seen_again() {
     let ensemble = start().await;
@@ -74,7 +74,7 @@ async fn hidden_page_asks_nothing_of_the_ensemble_until_it_is_seen_again() {
 
     set_hidden(&mut browser, false).await;
     browser.shows(PATHS, json!(["/locks/a"])).await;
-    // It is listened to once, however often it is seen.
+    // A page that is already visible does not request the events again.
     set_hidden(&mut browser, false).await;
     let seen = browser.close().await;
     let listened = seen.requests.iter().filter(|it| it.ends_with("/events"));

@@ -1,4 +1,4 @@
-//! What the page is told.
+//! The events that the page gets.
 
 use recipes_core::{Session, SessionBuilder};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::http::Events;
 use crate::zklock::{output, zklock};
 use crate::{Served, connect, deadlock, lock, start};
 
-/// Markup, and what ends scripts and events.
+/// Markup, and text that ends scripts and events.
 pub(crate) const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\r\n\ndata: {}\u{2028}\0";
 
 fn paths(event: &Value) -> Vec<&str> {
@@ -25,7 +25,7 @@ async fn first_event_has_what_the_commands_print_and_later_ones_what_has_changed
     let session = ensemble.session().await;
     let curator = ensemble.session_with(identity("10.0.0.7")).await;
     let _held = lock(&curator, "/locks/curator").acquire().await.unwrap();
-    // As someone's script would queue: no protection id, no record.
+    // A node as a script could create it: no protection id, no record.
     ensemble.create("/locks/hand/lock-0000000003", b"").await;
     let _deadlock = deadlock(&ensemble, [&session; 2], ["/locks/a", "/locks/b"]).await;
 

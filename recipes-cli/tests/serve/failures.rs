@@ -1,4 +1,4 @@
-//! What cannot be shown is told on the page, which goes on: it may be there in a moment.
+//! Failures that the page reports while it goes on, because they may soon be over.
 
 use recipes_core::{Acls, Session};
 use recipes_testing::{Direction, FaultProxy, Opcode};
@@ -50,7 +50,7 @@ async fn what_is_closed_is_told_and_does_not_hide_the_rest() {
     assert_eq!(known["changed"][0]["path"], PATH);
 }
 
-/// Held at the proxy between the list and the read of what it has listed.
+/// Held at the proxy between the list and the read of a listed node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_vanishes_while_it_is_read_is_not_shown() {
     let ensemble = start().await;

@@ -1,4 +1,4 @@
-//! As much of HTTP as the tests need: 1.0, so that bodies end with their connections.
+//! The part of HTTP that the tests need: 1.0, so that bodies end with their connections.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -23,7 +23,6 @@ pub(crate) async fn answer(address: &str, request: &str, host: &str) -> String {
     answer
 }
 
-/// What a page is told.
 pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
@@ -31,7 +30,7 @@ impl Events {
         Self(BufReader::new(send(address, "GET /events", address).await))
     }
 
-    /// The next event, `None` when the connection has ended.
+    /// The next event; `None` when the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {
@@ -46,7 +45,7 @@ impl Events {
         }
     }
 
-    /// The next one of this kind.
+    /// The next event of this kind.
     pub(crate) async fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         let search = async {
             loop {

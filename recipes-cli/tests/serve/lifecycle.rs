@@ -1,4 +1,4 @@
-//! Who is let in, what is refused, and the end.
+//! Which requests are accepted or refused, and how it ends.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ async fn ensemble_that_does_not_answer_is_told_and_comes_back() {
         (&trouble["gone"], &trouble["full"]),
         (&json!([]), &json!(false))
     );
-    // Told to whoever comes now as well, with what was seen last.
+    // A new viewer gets it as well, with the latest snapshot.
     let other = Events::of(&served.address).await.next().await.unwrap();
     assert_eq!(other["changed"], first["changed"]);
     proxy.accept_connections().await.unwrap();
@@ -113,7 +113,7 @@ async fn ensemble_that_was_never_there_is_told() {
     );
 }
 
-/// Each scan begins with a `sync`, and nothing else here needs one.
+/// Each scan begins with a `sync`, and nothing else here sends one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn viewers_share_their_scans_and_the_last_to_leave_ends_them() {
     let ensemble = start().await;
@@ -132,7 +132,7 @@ async fn viewers_share_their_scans_and_the_last_to_leave_ends_them() {
             told.insert(event["seen_ms"].as_u64().unwrap());
         }
     }
-    // One may be under way, and a viewer that is late is not told of each.
+    // One may be in flight, and a slow viewer does not get each.
     assert!(told.len() < 15, "{told:?}");
     drop(viewers);
     settled(&ensemble, scans).await;
@@ -142,7 +142,7 @@ async fn viewers_share_their_scans_and_the_last_to_leave_ends_them() {
     assert!(scans() > before);
 }
 
-/// Ten times as long as it takes to scan again, nothing was asked.
+/// Waits until no scan was made for ten times as long as a scan takes.
 pub(crate) async fn settled(ensemble: &TestEnsemble, scans: impl Fn() -> usize) {
     let mut last = (scans(), Instant::now());
     let is_quiet = async || {

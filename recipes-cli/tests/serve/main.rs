@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use zklock::{PATIENCE, zklock};
 
-/// Between two scans.
+/// The pause between two scans.
 const EVERY: Duration = Duration::from_millis(50);
 
 async fn start() -> TestEnsemble {
@@ -52,7 +52,6 @@ fn connect(ensemble: &TestEnsemble) -> String {
 /// `zklock serve`, killed when it is dropped.
 struct Served {
     process: Child,
-    /// What it listens on.
     address: String,
 }
 
@@ -78,7 +77,7 @@ fn lock(session: &Session, path: &str) -> MultiLock {
     MultiLock::new(session, [Member::mutex(path)]).unwrap()
 }
 
-/// Owners in a ring, each of whom holds one of the locks and waits for the next.
+/// Owners in a ring, each of which holds one of the locks and waits for the next.
 async fn deadlock<const N: usize>(
     ensemble: &TestEnsemble,
     sessions: [&Session; N],

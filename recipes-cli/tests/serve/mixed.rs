@@ -1,5 +1,5 @@
-//! Contenders of ours, of Curator's and made by hand in one queue: the order that is shown, by all that
-//! shows it, is the order of the grants that follow.
+//! Contenders of ours, of Curator's and made by hand in one queue. Everything that shows the queue
+//! must show the order of the grants that follow.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ const BY_HAND: &str = "made by hand";
 /// Long enough that a busy machine loses no session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Who makes a node, and in which way.
+/// How a node is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Ours,
@@ -36,23 +36,23 @@ enum Maker {
     Hand,
     /// A script that writes the next number itself.
     HandNumbered,
-    /// Somebody who takes no part, by a node that outlives him.
+    /// A node of no contender, which is not ephemeral.
     Stranger,
 }
 
 use Maker::{Curators, Hand, HandNumbered, Ours, Stranger};
 
-/// Who contends, for which lock and how.
+/// A contender: its lock, its kind, and how its node is made.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     path: &'static str,
-    /// As the server numbers it, which counts what has been created.
+    /// The number that the server gives it, which counts created nodes.
     number: usize,
     maker: Maker,
     kind: LockKind,
 }
 
-/// How a contender hears and is heard.
+/// The channels to and from a contender.
 struct Hold {
     granted: mpsc::UnboundedSender<String>,
     go: oneshot::Receiver<()>,
@@ -65,7 +65,7 @@ impl Hold {
     }
 }
 
-/// Everybody who makes nodes.
+/// All makers of nodes.
 struct Stage {
     ensemble: TestEnsemble,
     ours: Session,
@@ -92,7 +92,7 @@ impl Stage {
         })
     }
 
-    /// Contends, tells the node that was granted, and holds until it is told to let go.
+    /// Contends, reports the node that was granted, and holds until it is notified to release.
     async fn contend(self: Arc<Self>, place: Place, hold: Hold) {
         match place.maker {
             Ours => self.contend_by_our_lock(place, hold).await,
@@ -162,7 +162,7 @@ impl Stage {
         }
     }
 
-    /// Waits as a script would: by the numbers alone.
+    /// Waits as a script would, by the numbers alone.
     async fn until_granted(&self, place: Place, node: &str) {
         loop {
             let listed = self.hand.list_and_watch_children(place.path).await;
@@ -184,7 +184,7 @@ fn number(name: &str) -> u32 {
     digits.parse().unwrap()
 }
 
-/// One lock's contenders in the order in which they came, who have not let go yet.
+/// The contenders of one lock that have not released yet, in the order in which they came.
 struct Queue {
     stage: Arc<Stage>,
     path: &'static str,
@@ -194,7 +194,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Lets them come one after the other.
+    /// Starts them one after the other.
     async fn of(stage: &Arc<Stage>, path: &'static str, makers: &[(Maker, LockKind)]) -> Self {
         let (granted, told) = mpsc::unbounded_channel();
         let mut waiting: Vec<(String, _, _)> = Vec::new();
@@ -225,7 +225,8 @@ impl Queue {
         }
     }
 
-    /// Lets the first go, again and again, and compares who is granted with who was shown.
+    /// Releases the first, again and again, and compares each grant with the contender that was
+    /// shown.
     async fn drain(mut self, viewers: &mut Viewers) {
         let announced = viewers.look(self.path).await;
         let (mut order, mut holding) = (Vec::new(), BTreeSet::new());
@@ -242,7 +243,7 @@ impl Queue {
             assert_eq!(holding, holders, "{shown}");
             let more = self.told.try_recv();
             assert!(more.is_err(), "{more:?} is granted too: {shown}");
-            // Readers that are let in together are so in any order.
+            // Readers that are granted together are granted in any order.
             granted.sort_by_key(|node| number(node));
             order.extend(granted);
             let (node, _, go) = self.waiting.remove(0);
@@ -257,7 +258,7 @@ impl Queue {
         assert_eq!(order, nodes(&announced, |it| it["standing"] != "stranger"));
     }
 
-    /// Each is shown as what it is, in the order in which they came.
+    /// Checks that each contender is shown with its maker, in the order in which they came.
     async fn check_makers(&self, shown: &Value) {
         let session = self.stage.curator.session("c").await.unwrap();
         let hex = |id: i64| json!(format!("{id:#x}"));
@@ -312,13 +313,14 @@ impl Viewers {
         serde_json::from_slice(&ran.stdout).unwrap()
     }
 
-    /// What `inspect` prints of a lock, as do `ls`, the page's events and the open queue of the page.
+    /// The output of `inspect` for a lock, which must agree with `ls`, the page's events and the
+    /// page's open queue.
     async fn look(&mut self, path: &str) -> Value {
         let lock = self.printed(&["inspect", path]).await;
         let has_it = |list: &Value| list.as_array().unwrap().contains(&lock);
         let list = self.printed(&["ls"]).await;
         assert!(has_it(&list["locks"]), "{lock} is not in {list}");
-        // The last scan may be of before, and the next tells what is different.
+        // The last scan may be from before. The next one reports what has changed.
         let mut events = Events::of(&self.served.address).await;
         events.until(|it| has_it(&it["changed"])).await;
         let contenders = lock["contenders"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! What a browser shows.
+//! The page, as a browser shows it.
 
 use std::iter;
 
@@ -16,14 +16,14 @@ use crate::events::HOSTILE;
 use crate::zklock::PATIENCE;
 use crate::{Served, connect, deadlock, lock, server, start};
 
-/// What the page is to be usable with.
+/// The page must be usable with this many locks.
 const LOCKS: usize = 2000;
 
 /// Locks in the order of their rows.
 pub(crate) const PATHS: &str =
     "[...document.querySelectorAll('#locks button')].map(it => it.title)";
 
-/// What the rows of open queues say first, and whose they are.
+/// The first cell of the rows of open queues, and their lock.
 pub(crate) const QUEUES: &str =
     "[...document.querySelectorAll('.queue tr')].map(it => [it.cells[0].innerText, it.title])";
 
@@ -31,11 +31,11 @@ pub(crate) const QUEUES: &str =
 const GRAPH: &str = "[...document.querySelectorAll('#graph g:has(rect)')].map(it => \
     [it.querySelector('title').textContent.split('\\n')[0], it.matches('.bad')]).sort()";
 
-/// How many who wait are drawn with a marked line, and how many with another.
+/// How many waits are drawn with a marked line, and how many with another.
 const LINES: &str = "[true, false].map(bad => [...document.querySelectorAll('#graph path')].filter(it => \
     it.getAttribute('d').includes('Q') && it.matches('.bad') === bad).length)";
 
-/// Boxes of the graph that are not within it, or lie over another or a label.
+/// Boxes of the graph that are not within it, or overlap another box or a label.
 const ASTRAY: &str = "(() => {
     const frame = document.getElementById('graph').getBoundingClientRect();
     const places = what => [...document.querySelectorAll('#graph ' + what)].map(it =>
@@ -49,7 +49,6 @@ const ASTRAY: &str = "(() => {
         || [...boxes, ...labels].some(other => other !== it && !apart(it, other)));
 })()";
 
-/// Locks whose rows are marked.
 const MARKED: &str = "[...document.querySelectorAll('#locks .bad:not(:empty)')].map(it => \
     it.parentElement.querySelector('button').title)";
 
@@ -63,7 +62,7 @@ fn text(id: &str) -> String {
     format!("document.getElementById('{id}').textContent")
 }
 
-/// What opens the queue of a lock.
+/// The button that opens the queue of a lock.
 pub(crate) fn button(path: &str) -> String {
     format!(
         "[...document.querySelectorAll('#locks button')].find(it => it.title === {})",
@@ -76,7 +75,6 @@ fn cell(path: &str, index: usize) -> String {
     format!("{}.closest('tr').cells[{index}].textContent", button(path))
 }
 
-/// The cell that tells who holds a lock.
 const HOLDER: usize = 6;
 
 fn with_purpose(session: &Session, path: &str, purpose: &str) -> MultiLock {
@@ -90,7 +88,7 @@ async fn application(ensemble: &TestEnsemble, name: &str) -> Session {
         .await
 }
 
-/// How the page calls contenders of an application of ours.
+/// How the page names contenders of one of our applications.
 fn named(application: &str) -> String {
     format!("{application} pid {}", std::process::id())
 }
@@ -197,7 +195,7 @@ async fn longer_deadlocks_are_drawn_beside_each_other() {
     browser.close().await;
 }
 
-/// A fourth of them have somebody who waits, one has three.
+/// A quarter of them have a waiter, and one has three.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_locks_are_shown_counted_and_found() {
     let path = |at: usize| format!("/locks/item-{at:04}");
@@ -226,7 +224,7 @@ async fn two_thousand_locks_are_shown_counted_and_found() {
     let others = (0..LOCKS).step_by(4).filter(|it| *it != 1200).take(299);
     let rows: Vec<_> = [1200].into_iter().chain(others).map(path).collect();
     browser.has(PATHS, json!(rows)).await;
-    // As many as there is room for, each with somebody to whom a line leads.
+    // As many as there is room for, each with another to which a line leads.
     browser.has(&format!("{GRAPH}.length"), json!(30)).await;
     browser.has(ASTRAY, json!([])).await;
 
@@ -270,7 +268,7 @@ async fn what_a_viewer_is_at_outlives_news() {
     browser.shows(PATHS, paths).await;
     let selected = browser.value("getSelection().toString()").await;
     assert_eq!(selected, json!("lock-0000000000"));
-    // The most contended comes first.
+    // The most contended lock comes first.
     let waiting = lock(&ensemble.session().await, path);
     tokio::spawn(async move { waiting.acquire().await.map(drop) });
     let paths = json!([path, "/locks/b", "/locks/n"]);

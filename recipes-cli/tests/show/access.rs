@@ -1,4 +1,4 @@
-//! Who may not is told so, by the code for it, and changes nothing.
+//! Commands without permission report that, with its exit code, and change nothing.
 
 use recipes_core::{Acl, Acls, AuthId, Permission, Session};
 use recipes_multilock::Member;
@@ -10,13 +10,13 @@ use crate::{held, json, node_of, printed, server, start};
 const PATH: &str = "/locks/nightly";
 const AUTH: &str = "digest:orders:secret";
 
-/// What makes nodes with this ACL.
+/// A session that makes nodes with this ACL.
 async fn owner(ensemble: &TestEnsemble, acl: Acls<'_>) -> Session {
     let options = Session::builder().auth("digest", b"orders:secret").acl(acl);
     ensemble.session_with(options).await
 }
 
-/// All for the owner, to read for everybody.
+/// All permissions for the owner, READ for everyone.
 fn read_only() -> [Acl; 2] {
     [
         Acl::new(Permission::ALL, AuthId::authed()),
@@ -50,7 +50,7 @@ async fn who_may_not_list_sees_nothing() {
         &["inspect", PATH],
         &["revoke", PATH],
         &["break", "-y", PATH],
-        // It may not be listed either, nor what it is in.
+        // Neither the node nor its directory may be listed.
         &["revoke", &node],
         &["break", "-y", &node],
     ] {
@@ -102,7 +102,7 @@ async fn who_may_only_read_is_told_so_and_changes_nothing() {
     guard.lost().await;
 }
 
-/// A node of a directory that is not for everybody to see.
+/// A node in a directory that not everyone may see.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_not_list_the_directory_is_told_that_of_a_node_of_it() {
     let ensemble = start().await;
@@ -119,7 +119,7 @@ async fn who_may_not_list_the_directory_is_told_that_of_a_node_of_it() {
     assert!(guard.is_valid());
 }
 
-/// ZooKeeper asks for DELETE on the directory, and nothing of the node.
+/// ZooKeeper requires DELETE on the directory, and nothing on the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_may_not_be_read_can_be_deleted_by_its_name() {
     let ensemble = start().await;
@@ -140,7 +140,7 @@ async fn those_who_can_be_asked_are_asked_whoever_cannot() {
         ensemble.session().await,
         owner(&ensemble, Acls::new(&read_only())).await,
     );
-    // In this order: the first and the last cannot be asked.
+    // In this order: the first and the last may not be changed.
     let first = held(&closed, Member::read(PATH)).await;
     let asked = held(&open, Member::read(PATH)).await;
     let last = held(&closed, Member::read(PATH)).await;

@@ -1,4 +1,4 @@
-//! What cannot be done is said in one line, with the code for it.
+//! Errors are reported in one line, with the right exit code.
 
 use recipes_multilock::Member;
 use recipes_testing::{Direction, FaultProxy, Opcode, ZooKeeperServer};
@@ -72,7 +72,7 @@ async fn connect_string_that_makes_no_sense() {
     }
 }
 
-/// Held at the proxy between the list and the read of what it has listed.
+/// Held at the proxy between the list and the read of a listed node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_vanishes_while_it_is_read() {
     let ensemble = start().await;
@@ -82,7 +82,7 @@ async fn node_that_vanishes_while_it_is_read() {
         ("inspect", 0),
         ("deadlocks", 0),
         ("revoke", 66),
-        // Without an answer to a question that there is no reason to ask.
+        // There is no node left that its question could name, so no answer is needed.
         ("break", 66),
     ] {
         let guard = held(&session, Member::mutex("/locks/a")).await;
@@ -125,7 +125,7 @@ async fn session_timeout_that_nobody_can_be_asked_for() {
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
 }
 
-/// Not in the clear, whatever is left out.
+/// Connections are never unencrypted, whichever option is missing.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_are_never_passed_over() {

@@ -1,4 +1,4 @@
-//! Taking locks away.
+//! Taking locks from their holders.
 
 use std::process::Stdio;
 
@@ -92,7 +92,7 @@ async fn nothing_is_deleted_without_a_yes() {
     }
 }
 
-/// A configuration may lie beside the nodes of a lock.
+/// A configuration may be next to the nodes of a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_contends_by_is_left_as_it_is() {
     let ensemble = start().await;
@@ -111,7 +111,7 @@ async fn what_nobody_contends_by_is_left_as_it_is() {
     assert!(guard.is_valid());
 }
 
-/// Curator waits for it too, so that it has to go; but nobody would hear a request.
+/// Curator waits for it too, so it has to be deleted. But a request would have no reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_of_nobody_that_is_waited_for_is_not_asked_and_can_be_deleted() {
     let ensemble = start().await;
@@ -132,7 +132,7 @@ async fn node_of_nobody_that_is_waited_for_is_not_asked_and_can_be_deleted() {
     assert!(waits.await.unwrap().is_valid());
 }
 
-/// The ensemble is silent from the first change on: what became of that one is not known, and the
+/// The ensemble stops answering at the first change. The outcome of that one is unknown, and the
 /// others are not tried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn change_without_an_answer_is_told_in_time_and_as_what_it_is() {
@@ -153,7 +153,7 @@ async fn change_without_an_answer_is_told_in_time_and_as_what_it_is() {
         let silence = changes.each().then(Fault::BlackHole);
         let mut command = zklock(&proxy.connect_string(), arguments);
         command.env("ZKLOCK_CONNECT_TIMEOUT", "1s");
-        // Without the deadline it would take the client's.
+        // Without the deadline it would take as long as the client's timeout.
         command.env("ZKLOCK_SESSION_TIMEOUT", "1h");
         let ran = output(command).await;
         assert_eq!(ran.status.code(), Some(69), "{arguments:?}: {ran:?}");
@@ -168,7 +168,7 @@ async fn change_without_an_answer_is_told_in_time_and_as_what_it_is() {
     assert!(guards.iter().all(LockGuard::is_valid));
 }
 
-/// Not the same as a node that is no lock's.
+/// This is not the same as a node that is no lock's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_about_the_directory_of_a_node_is_no_connection() {
     let ensemble = start().await;

@@ -1,4 +1,4 @@
-//! Who asks, as the ensemble knows it.
+//! Credentials, as the ensemble sees them.
 
 use recipes_core::{Acls, Session};
 use recipes_multilock::Member;
@@ -50,7 +50,7 @@ async fn credentials_come_from_a_flag_or_the_environment() {
     for (flag, variable, code) in [
         (Some(RIGHT), None, 0),
         (None, Some(RIGHT), 0),
-        // As of all commands: what is typed counts.
+        // As with all options, the command line takes precedence.
         (Some(RIGHT), Some(WRONG), 0),
         (Some(WRONG), Some(RIGHT), 77),
     ] {
@@ -84,7 +84,7 @@ async fn credentials_come_from_a_flag_or_the_environment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_that_make_no_sense_are_refused_and_not_repeated() {
     for secret in ["hunter2", ":hunter2", ""] {
-        // Nobody listens there; nobody is asked.
+        // No server listens there, and no request is sent.
         let by_flag = zklock("127.0.0.1:1", &["--auth", secret, "ls"]);
         let mut by_environment = zklock("127.0.0.1:1", &["ls"]);
         by_environment.env("ZKLOCK_AUTH", secret);

@@ -14,7 +14,6 @@ use crate::{json, printed, server, start};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How the deadlock ends.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Break,
@@ -23,7 +22,7 @@ enum Way {
 }
 
 /// Each holds the first of its locks and waits for the other: `a b` and `b c` of ours, `c a` of
-/// Curator's. Nobody who takes locks in one order gets into one.
+/// Curator's. Contenders that take locks in one order cannot deadlock.
 struct Deadlock {
     first: Child,
     second: Child,
@@ -54,7 +53,7 @@ impl Deadlock {
         }
     }
 
-    /// Takes one lock from its holder, and sees all others go on.
+    /// Takes one lock from its holder, and checks that all others go on.
     async fn end(mut self, ensemble: &TestEnsemble, curator: &CuratorPeer, way: Way) {
         match way {
             Way::Break => drop(printed(ensemble, &["break", "--yes", "/dead/c"]).await),
@@ -62,7 +61,7 @@ impl Deadlock {
                 printed(ensemble, &["revoke", "/dead/c"]).await;
                 let asked = curator.revocation_requested("lc", PATIENCE).await;
                 assert!(asked.unwrap());
-                // The thread that is to let go waits.
+                // The thread that must release is waiting.
                 curator.interrupt("t").await.unwrap();
                 curator.release("t", "lc").await.unwrap();
             }
@@ -97,7 +96,7 @@ async fn code(run: &mut Child) -> Option<i32> {
     status.expect("zklock does not end").unwrap().code()
 }
 
-/// Asks in every form; `session` is Curator's.
+/// Checks every output; `session` is Curator's.
 async fn assert_named(ensemble: &TestEnsemble, deadlock: &Deadlock, session: i64) {
     let holder =
         async |lock: &str| json(ensemble, &["inspect", lock]).await["contenders"][0].take();
@@ -143,7 +142,7 @@ async fn assert_named(ensemble: &TestEnsemble, deadlock: &Deadlock, session: i64
         let line = format!("  {waiter} waits for {holder} at {lock}{mark}\n");
         assert!(text.contains(&line), "{line}not in\n{text}");
     }
-    // Who that is, twice each: where they wait, and where they hold.
+    // Each is named twice: as a waiter, and as a holder.
     for (pid, purpose) in pids.iter().zip(["nightly report", "invoices"]) {
         let who = format!("pid {pid} \"{purpose}\"");
         assert_eq!(text.matches(&who).count(), 2, "{text}");

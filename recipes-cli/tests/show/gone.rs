@@ -1,4 +1,5 @@
-//! What goes away, is not there or does not answer while it is looked at; said in one line.
+//! Nodes and servers that go away, do not exist or do not answer during a command. Each is reported
+//! in one line.
 
 use std::process::Output;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use crate::zklock::{PATIENCE, output, said, zklock};
 use crate::{held, json, node_of, printed, server, start};
 
-/// Those that look below a root, where nothing is no mistake.
+/// Commands that look below a root. Finding nothing is not an error for them.
 const OVERVIEWS: [&str; 2] = ["ls", "deadlocks"];
 
 fn command(connect: &str, task: &str, path: &str) -> Command {
@@ -29,7 +30,7 @@ async fn proxy(ensemble: &TestEnsemble) -> FaultProxy {
     proxy.unwrap()
 }
 
-/// It went well, and there was nothing to say about it.
+/// It succeeded, without a message.
 fn assert_done(ran: &Output) {
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
     assert!(ran.stderr.is_empty(), "{ran:?}");
@@ -58,8 +59,8 @@ async fn nothing_below_a_root_is_no_mistake() {
     assert_eq!(told, "no deadlock; 0 waits seen\n");
 }
 
-/// The session is opened, and nothing is answered any more. A command that is to run waits, as it
-/// does for the lock.
+/// The session is opened, and then no request is answered any more. `run` waits, as it does for the
+/// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ensemble_that_falls_silent() {
     let ensemble = start().await;
@@ -79,7 +80,7 @@ async fn ensemble_that_falls_silent() {
     assert!(held.is_valid());
 }
 
-/// A holder whose node is gone when the proxy lets through what a task asks of it.
+/// Releases a holder's node before the proxy lets through a task's request for it.
 async fn vanishing(task: &str, opcode: Opcode) -> (Output, String) {
     let ensemble = start().await;
     let session = ensemble.session().await;
@@ -102,7 +103,7 @@ async fn vanishing(task: &str, opcode: Opcode) -> (Output, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_vanishes_while_it_is_read() {
-    // Whoever waits for it has the lock then.
+    // A contender that waits for the node has the lock then.
     for task in ["ls", "deadlocks", "inspect", "run"] {
         let (ran, _) = vanishing(task, Opcode::GetData).await;
         assert_done(&ran);

@@ -1,4 +1,4 @@
-//! Looking at locks.
+//! Showing locks.
 
 use std::process::Stdio;
 
@@ -71,7 +71,7 @@ async fn nodes_of_others_are_shown_as_they_are() {
     let shown = json(&ensemble, &["inspect", "/locks/a"]).await;
     assert_eq!(shown["contenders"][0]["identity"], Value::Null);
     assert_eq!(shown["contenders"][0]["data"], json!("10.0.0.7\u{1b}[2J"));
-    // A terminal is not to be told what to do by whoever writes into a node.
+    // Data of a node must not control the terminal.
     let text = printed(&ensemble, &["inspect", "/locks/a"]).await;
     assert!(text.contains("10.0.0.7 [2J"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
@@ -166,7 +166,7 @@ async fn what_a_command_holds_a_lock_for_is_shown_while_it_runs() {
         ),
         ("/locks/c", &"x".repeat(256), &"x".repeat(256)),
     ] {
-        // Goes on until its input ends.
+        // It goes on until its input ends.
         let mut command = run(path, purpose).spawn().unwrap();
         ensemble.await_children(path, 1).await;
         let who = format!(" pid {} ", command.id().unwrap());

@@ -45,7 +45,7 @@ async fn held(session: &Session, member: Member) -> LockGuard {
     lock(session, member).acquire().await.unwrap().into()
 }
 
-/// Queues up; there are so many nodes then.
+/// Queues up, and waits until there are this many nodes.
 async fn queued(
     ensemble: &TestEnsemble,
     session: &Session,
@@ -58,7 +58,7 @@ async fn queued(
     waiting
 }
 
-/// What it prints, which went well.
+/// The output of a command that must succeed.
 async fn printed(ensemble: &TestEnsemble, arguments: &[&str]) -> String {
     let connect = server(ensemble).connect_string();
     let ran = output(zklock(&connect, arguments)).await;

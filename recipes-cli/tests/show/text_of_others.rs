@@ -1,4 +1,4 @@
-//! What others wrote into names and data of nodes, as it is printed.
+//! Text of other programs in names and data of nodes, as it is printed.
 
 use recipes_core::{Session, is_text};
 use recipes_multilock::Member;
@@ -26,7 +26,7 @@ async fn long_text_is_cut_in_tables_and_whole_in_json() {
     assert_eq!(shown["contenders"][0]["data"], json!(identity));
 }
 
-/// A record with an owner that gives orders to a terminal, each for itself.
+/// A record whose owner contains control sequences for terminals.
 fn record(owner: u8) -> Vec<u8> {
     let owner = format!("%1B%5B2J\u{202e}%C2%9B{owner}J");
     format!("recipes/1 kind=mutex host=\u{200f}a pid=1 app=%1B%5D0%0Ab since=0 owner={owner}")
@@ -77,7 +77,7 @@ async fn terminal_is_given_no_orders() {
     );
     let cycles = &json(&ensemble, &["deadlocks"]).await["cycles"];
     assert_eq!(cycles.as_array().unwrap().len(), 1, "{cycles}");
-    // Not confirmed.
+    // It is not confirmed.
     let ran = output(zklock(&server(&ensemble).connect_string(), &["break", a])).await;
     assert_eq!(ran.status.code(), Some(64), "{ran:?}");
     let asked = String::from_utf8(ran.stderr).unwrap();

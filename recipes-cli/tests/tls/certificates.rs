@@ -1,10 +1,10 @@
-//! An authority, and those that it has signed.
+//! A certificate authority, and the certificates that it has signed.
 
 use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Made by `openssl`, which JDKs come with on Debian.
+/// Made by `openssl`, which JDKs depend on in Debian.
 pub(crate) struct Certificates {
     folder: TempDir,
 }
@@ -32,7 +32,7 @@ impl Certificates {
         certificates
     }
 
-    /// Of `authority`, `server` and `client`: `.pem`, and but for the server `.key`.
+    /// The file of `authority`, `server` or `client`: `.pem`, and except for the server `.key`.
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use certificates::Certificates;
 use zklock::{output, said, zklock};
 
-/// On one port it takes those who encrypt and those who do not, who are the tests themselves.
+/// On one port it accepts encrypted and plain connections. The plain ones are the tests' own.
 async fn start(certificates: &Certificates, client_auth: &str) -> ZooKeeperServer {
     let stores = [
         ("keyStore", certificates.path("server.pem")),
@@ -47,7 +47,7 @@ fn ls(server: &ZooKeeperServer, tls: &[&str]) -> Command {
     zklock(&server.connect_string(), &arguments)
 }
 
-/// Gives up soon, since it will be in vain.
+/// Gives up soon, because it cannot succeed.
 fn in_vain(server: &ZooKeeperServer, tls: &[&str]) -> Command {
     let arguments = [&["ls", "--connect-timeout=2s"], tls].concat();
     zklock(&server.connect_string(), &arguments)
@@ -132,7 +132,7 @@ async fn files_that_are_no_certificates_are_told() {
         path("client.key"),
     );
     let trusting = ["--tls", "--tls-ca", &authority];
-    // Nobody listens there; nobody is asked.
+    // No server listens there, and no request is sent.
     let zklock = |tls: &[&str]| zklock("127.0.0.1:1", &[&["ls"], tls].concat());
     let swapped = ["--tls-cert", &key, "--tls-key", &certificate];
     for (arguments, names) in [
@@ -145,7 +145,7 @@ async fn files_that_are_no_certificates_are_told() {
         assert_eq!(ran.status.code(), Some(64), "{ran:?}");
         assert!(said(&ran).contains(names), "{ran:?}");
     }
-    // Of two that belong together.
+    // One of two options that belong together.
     for arguments in [["--tls-cert", &certificate], ["--tls-key", &key]] {
         let ran = output(zklock(&arguments)).await;
         assert_eq!(ran.status.code(), Some(64), "{arguments:?}: {ran:?}");

@@ -1,4 +1,4 @@
-//! What the state machine is told and what it says.
+//! The events and the actions of the state machine.
 
 /// What to do when the lock is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) node: Node,
-    /// `None` where the listing failed.
+    /// `None` if no listing was sent, or if it failed.
     pub(crate) children: Option<Vec<String>>,
 }
 
@@ -38,22 +38,23 @@ pub(crate) struct Found {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
-    /// This session serves the attempt from now on; what an earlier one made is not ours any more.
+    /// This session serves the attempt from now on; nodes of an earlier one are not ours any more.
     SessionStarted(i64),
     /// Answer to [`Action::Probe`]: one listing for each member.
     Probed(Vec<Vec<String>>),
-    /// Answer to [`Action::Enter`]: all nodes were created, in the order asked.
+    /// Answer to [`Action::Enter`]: all nodes were created, in the order requested.
     Entered(Vec<Entry>),
-    /// Answer to [`Action::Enter`]: nothing was created since a parent is missing.
+    /// Answer to [`Action::Enter`]: nothing was created because a parent is missing.
     NoParent,
-    /// Answer to [`Action::Enter`]: nothing was created since the writer's node is gone that a member
-    /// goes beside.
+    /// Answer to [`Action::Enter`]: nothing was created because the writer's node, which a member
+    /// goes next to, is gone.
     WriterGone(usize),
-    /// Answer to [`Action::Enter`]: nobody knows whether the nodes were created.
+    /// Answer to [`Action::Enter`]: it is unknown whether the nodes were created.
     EnterUnknown,
     /// Answer to [`Action::MakeParents`].
     ParentsMade,
-    /// Answer to [`Action::Search`], in the order asked: all nodes that creates of ours made.
+    /// Answer to [`Action::Search`]: for each member, in the order requested, all nodes that our
+    /// creates made.
     Searched(Vec<Vec<Found>>),
     /// Answer to [`Action::List`].
     Listed(usize, Vec<String>),
@@ -61,24 +62,25 @@ pub(crate) enum Event {
     Stated(usize, Option<Found>),
     /// A watched node that a member waits for was deleted, or was gone when the watch was set.
     BlockerGone(usize, String),
-    /// A watched node that a member waits for got other data.
+    /// The data of a watched node that a member waits for changed.
     BlockerChanged,
-    /// A member's own node is there and watched: its deletion will be told before that of any node
-    /// that is watched later.
+    /// A member's own node exists and is watched: its deletion will be reported before that of any
+    /// node that is watched later.
     OwnWatched(usize),
-    /// A member's own node was deleted by somebody else.
+    /// A member's own node was deleted, not by us.
     OwnGone(usize),
-    /// A member's own node got other data, and is not watched any more.
+    /// The data of a member's own node changed, and the node is not watched any more.
     OwnChanged(usize),
-    /// The connection is another one: nothing that was listed or watched before counts any more.
+    /// The connection is a new one: nothing that was listed or watched before counts any more.
     Reconnected,
-    /// Instead of a grant: what the ensemble said lies so far back that the session may be over.
+    /// Instead of a grant: the evidence is so old that the session may be over, or there is no
+    /// connection or a new one.
     Lapsed,
     /// Answer to [`Action::Commit`].
     Committed,
 }
 
-/// What to do now; requests in this order.
+/// Actions to take now. Requests are sent in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// List every member's directory.
@@ -89,7 +91,7 @@ pub(crate) enum Action {
     MakeParents(Vec<usize>),
     /// Look for nodes that creates of unknown outcome may have made: commit, list, stat.
     Search(Vec<usize>),
-    /// A node that was found is the member's.
+    /// Take a node that was found as the member's.
     Adopt(usize, String),
     /// Have something committed, which proves that the session lives.
     Commit,
@@ -99,7 +101,7 @@ pub(crate) enum Action {
     Stat(usize),
     /// Watch a member's own node, unless it is watched.
     WatchOwn(usize),
-    /// Watch exactly these nodes for a member: set what is missing, drop what is not named.
+    /// Watch exactly these nodes for a member: set the missing watches, drop all others.
     Watch(usize, Vec<String>),
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),
@@ -107,17 +109,17 @@ pub(crate) enum Action {
     Grant(Vec<Node>),
     /// The lock is busy and nothing of ours is left.
     Busy,
-    /// Waiting on cannot succeed.
+    /// Waiting longer cannot succeed.
     Fail(Failure),
 }
 
-/// Why waiting on cannot succeed.
+/// Why waiting longer cannot succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
     /// The directory's counter has passed 2^31 - 1; the order of nodes means nothing any more.
     SequenceExhausted { member: usize, sequence: i32 },
-    /// The parents were made again and again and were always gone.
+    /// The parents were gone again each time they had been made.
     ParentsVanish { member: usize },
-    /// The writer is not held any more that a member goes beside.
+    /// The writer that a member goes next to is not held any more.
     WriterGone { member: usize },
 }

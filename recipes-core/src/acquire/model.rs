@@ -1,24 +1,25 @@
-//! Explores the shipped state machine with a model checker: several contenders, an ensemble whose
-//! replicas lag, and a bounded number of faults, in every order.
+//! Explores the shipped state machine with a model checker, in every order of events: several
+//! contenders, an ensemble whose replicas lag, and a bounded number of faults.
 //!
-//! What is guaranteed at a grant: at the moment at which the latest of the answers and watch events
-//! that the contender has taken was *generated* (which is a moment in the history of the ensemble,
-//! between the first request and the grant), its node existed and no conflicting node was ahead of
-//! it. For the members of a set that are not watched, at the moment of their own listing or of what
-//! was heard last while they were, behind the last create and over the connection of the grant. An
-//! operator may delete the node in the next moment.
+//! What is guaranteed at a grant: consider the moment at which the latest of the answers and watch
+//! events that the contender has taken was *generated*. It is a moment in the history of the
+//! ensemble, between the first request and the grant. At that moment the contender's node existed
+//! and no conflicting node was ahead of it. For members of a set that are not watched, the moment
+//! is that of their own listing, or of the last event taken while they were watched. It is after
+//! the last create, on the connection of the grant. An operator may delete the node in the next
+//! moment.
 //!
-//! Ahead of it may come what is no lock's, and what was made behind the end of the counter; neither
-//! holds here. But whatever a listing shows ahead is waited for.
+//! A node that is no lock's may get ahead of it, and so may a node made after the end of the
+//! counter. Neither holds here. But a contender waits for everything that a listing shows ahead.
 //!
-//! Nobody waits for ever: where nothing happens any more until a holder releases or another client
-//! deletes its node, whoever waits does so for a node that is there, that is not its own and that
-//! somebody knows to delete, and something is ahead of it.
+//! No contender waits for ever. Consider a state in which nothing happens any more until a holder
+//! releases or another client deletes its node. A waiting contender then waits for a node that
+//! exists, that is not its own and that its maker knows to delete. Something is ahead of its node.
 //!
-//! Time is abstract. A deadline passes for all that was sent until then, and only then may the
-//! ensemble end the session: the leader of the moment behind the deadline that counts from its last
-//! answer, a new one behind the deadline that counts from the last commit. What is held is valid
-//! until a deadline passes, and never longer: holders must not conflict, whether their nodes exist
+//! Time is abstract. A deadline passes for all requests sent until then, and only then may the
+//! ensemble end the session: the present leader after the deadline that counts from its last
+//! answer, a new leader after the deadline that counts from the last commit. What is held is valid
+//! until a deadline passes, and never longer. Holders must not conflict, whether their nodes exist
 //! or not, except for nodes that an operator deleted.
 
 use stateright::{Model, Property};
@@ -48,15 +49,15 @@ struct Locks {
     dirs: usize,
     trouble: Trouble,
     faults: u8,
-    /// Nodes that an operator deletes, beside other faults.
+    /// How many nodes an operator deletes, in addition to other faults.
     strikes: u8,
-    /// How many nodes of other clients come, and which. They go at any time.
+    /// How many nodes of other clients come, and which kinds. They are deleted at any time.
     strangers: (u8, &'static [Stranger]),
-    /// No directory is there at first.
+    /// No directory exists at first.
     is_bare: bool,
-    /// How often an empty directory is reaped, beside other faults.
+    /// How many times an empty directory is reaped, in addition to other faults.
     reaps: u8,
-    /// What the counters begin with, and whether they go on below zero.
+    /// What the counters start with, and whether they go on below zero.
     first: i32,
     wraps: bool,
 }
@@ -129,13 +130,13 @@ impl Model for Locks {
     }
 }
 
-/// Whether a contender waits for a member and has a node of a later one that nobody is to delete.
+/// Whether a contender waits for a member and has a node of a later one that is not to be deleted.
 fn queues_beyond(world: &World, it: &Contender) -> bool {
     let Some(machine) = &it.machine else {
         return false;
     };
     let is_waiting = |member: &Member| matches!(member.stage, Stage::Waiting { .. });
-    // Nothing is decided before every answer is in.
+    // Nothing is decided before every answer has arrived.
     let is_unanswered = |stage: &Stage| {
         matches!(
             stage,

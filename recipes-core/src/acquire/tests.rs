@@ -34,7 +34,7 @@ fn found(sequence: u32, owner: i64) -> Found {
     }
 }
 
-/// An attempt for so many mutexes that has asked for its nodes.
+/// An attempt for this many mutexes that has sent its first request.
 fn started(members: usize, patience: Patience) -> Acquire {
     let mut acquire = Acquire::new(vec![(LockKind::Mutex, Place::Tail); members], patience);
     let first = acquire.step(Event::SessionStarted(SESSION));
@@ -50,7 +50,7 @@ fn started(members: usize, patience: Patience) -> Acquire {
     acquire
 }
 
-/// One that waits with node 5 behind the given nodes.
+/// A contender with node 5 that waits for the given nodes.
 fn waiting(ahead: &[u32]) -> Acquire {
     let mut acquire = started(1, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(5, &[ahead, &[5]].concat())]));
@@ -140,7 +140,7 @@ fn a_deletion_seen_while_a_listing_is_under_way_counts_for_it() {
         [Action::List(0)]
     );
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
-    // The listing is from before the second deletion.
+    // The listing is older than the second deletion.
     let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
     assert_eq!(actions, [Action::Grant(vec![node(5)])]);
 }
@@ -339,7 +339,7 @@ fn a_set_waits_for_its_first_busy_member_and_holds_nothing_behind_it() {
     );
     acquire.step(Event::OwnWatched(0));
     acquire.step(Event::OwnWatched(1));
-    // Once it is admitted, the rest enters again.
+    // Once member 1 is admitted, the rest enters again.
     assert_eq!(
         acquire.step(Event::BlockerGone(1, name(6))),
         [Action::Enter(vec![2])]
@@ -416,7 +416,7 @@ fn all_nodes_that_were_made_together_are_read_for_their_tokens() {
     assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
 }
 
-/// The answer about one says nothing of another that is not watched.
+/// The answer about one node proves nothing about another that is not watched.
 #[test]
 fn a_node_that_went_while_the_others_were_read_is_no_grant() {
     let mut acquire = started(2, Patience::Wait);
@@ -442,7 +442,7 @@ fn what_is_not_watched_is_asked_for_together() {
     };
     let entered = Event::Entered(vec![entry(0, &[0]), lost]);
     assert_eq!(acquire.step(entered), [Action::List(1)]);
-    // What was listed of the first is older by a round trip.
+    // The listing of the first is older by a round trip.
     let both = [Action::List(0), Action::List(1)];
     assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), both);
     assert_eq!(acquire.step(Event::Listed(0, names(&[0]))), []);
@@ -459,7 +459,7 @@ fn a_deletion_grants_nothing_while_our_own_node_is_not_watched() {
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::List(0)]
     );
-    // Ours was deleted too, unnoticed.
+    // Our node was deleted too, unnoticed.
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[6]))),
         [Action::Enter(vec![0])]
@@ -496,7 +496,7 @@ fn a_set_asks_once_for_all_where_a_watch_is_late() {
     );
     let entering = acquire.step(Event::Listed(0, names(&[7])));
     assert_eq!(entering, [Action::Enter(vec![1])]);
-    // What the listing said before the second node was there is old.
+    // The listing is from before the second node existed.
     let asked = acquire.step(Event::Entered(vec![entry(1, &[1])]));
     assert_eq!(asked, [Action::List(0), Action::List(1)]);
     assert_eq!(acquire.step(Event::Listed(0, names(&[7]))), []);
@@ -525,7 +525,7 @@ fn a_stranger_that_is_made_again_still_blocks() {
     assert_eq!(actions, [Action::WatchOwn(0), watch]);
 }
 
-/// Its deletion may be older than the listing that shows it again.
+/// The stranger's deletion may be older than the listing that shows it again.
 #[test]
 fn the_deletion_of_a_stranger_only_lists_again() {
     let stranger = "-stranger".to_owned();
@@ -587,7 +587,7 @@ fn a_listing_of_the_connection_before_is_asked_for_again_and_what_was_gone_is_fo
     acquire.step(Event::BlockerGone(0, name(2)));
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
     assert_eq!(reconnected(&mut acquire), [Action::List(0)]);
-    // The server lags, and tells when node 3 goes.
+    // The server lags, and reports when node 3 is deleted.
     let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
     assert_eq!(
         actions,
@@ -619,7 +619,7 @@ fn a_deletion_that_is_heard_before_the_own_node_is_watched_again_is_no_grant() {
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::List(0)]
     );
-    // An operator deleted ours while nobody was connected.
+    // An operator deleted our node while the connection was down.
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[6]))),
         [Action::Enter(vec![0])]
@@ -645,7 +645,7 @@ fn a_grant_that_comes_too_late_is_made_once_the_session_is_known_to_live() {
     let mut acquire = started(1, Patience::Wait);
     acquire.step(Event::Entered(vec![entry(5, &[5])]));
     assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
-    // Not watched: it is looked for behind the commit.
+    // Our node is not watched, so it is listed after the commit.
     assert_eq!(acquire.step(Event::Committed), [Action::List(0)]);
     let granted = acquire.step(Event::Listed(0, names(&[5])));
     assert_eq!(granted, [Action::Grant(vec![node(5)])]);
@@ -684,7 +684,7 @@ fn of_several_nodes_of_ours_the_first_is_adopted_and_the_others_are_withdrawn() 
             Action::List(0),
         ]
     );
-    // Its own later nodes are not in its way.
+    // Its own later nodes do not keep it waiting.
     let granted = acquire.step(Event::Listed(0, names(&[4, 6, 7])));
     assert_eq!(granted, [Action::Grant(vec![node(4)])]);
 }
@@ -704,7 +704,7 @@ fn a_set_of_which_a_part_is_found_enters_the_rest() {
     );
 }
 
-/// One that rejoined with node 6 behind node 3, and was watched in its old place.
+/// A contender that rejoined with node 6 and waits for node 3. Its old node was watched.
 fn rejoined() -> Acquire {
     let mut acquire = waiting(&[3]);
     acquire.step(Event::OwnGone(0));
@@ -723,7 +723,7 @@ fn the_watch_of_an_old_node_does_not_count_for_the_new_one() {
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::List(0)]
     );
-    // Nor where the new one is a node that was found.
+    // The same for a new node that a search found.
     let mut acquire = waiting(&[3]);
     acquire.step(Event::OwnGone(0));
     acquire.step(Event::EnterUnknown);
@@ -742,7 +742,7 @@ fn a_deletion_seen_during_a_stale_listing_grants_nothing_without_the_own_watch()
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::List(0)]
     );
-    // From before the deletion; ours may have gone with it, unheard.
+    // The listing is older than the deletion. Our node may be deleted too, unreported.
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[3, 6]))),
         [Action::List(0)]
@@ -797,7 +797,7 @@ fn nothing_is_entered_while_a_search_is_under_way() {
         [Action::Enter(vec![1])]
     );
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![1])]);
-    // The later node may be there.
+    // The later node may exist.
     assert_eq!(acquire.step(Event::OwnGone(0)), []);
     let actions = acquire.step(Event::Searched(vec![vec![found(8, SESSION)]]));
     assert_eq!(actions, [Action::Adopt(1, name(8)), Action::List(1)]);

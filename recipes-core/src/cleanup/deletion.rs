@@ -1,4 +1,4 @@
-//! The deletion of one node, for whoever waits for it.
+//! The deletion of one node, whose outcome can be awaited.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{Cleanup, Deleted, Target, Tried};
 use crate::epoch::Epoch;
 use crate::nodes::{NodesError, Reply};
 
-/// The deletion of one node; pursued in the background if it is dropped before it is known to be
-/// over.
+/// The deletion of one node. If it is dropped before the outcome is known, the queue pursues the
+/// node.
 pub(crate) struct Deletion {
     path: String,
     made_in: u64,
@@ -18,16 +18,16 @@ pub(crate) struct Deletion {
     cleanup: Cleanup,
 }
 
-/// How a deletion goes on.
+/// Where the outcome comes from.
 enum Way {
-    /// Nothing is under way that would be heard of here.
+    /// No request is in flight whose answer would arrive here.
     Unheard,
     Sent {
         reply: Reply<'static, ()>,
-        /// Others of [`Deletion::share`] go together while this is kept.
+        /// While this is kept, other deletions by [`Deletion::share`] are sent together.
         _alone: Option<OwnedSemaphorePermit>,
     },
-    /// The queue sees to it.
+    /// The queue deletes the node.
     Queued(oneshot::Receiver<Deleted>),
     Over,
 }
@@ -42,12 +42,13 @@ impl Deletion {
         }
     }
 
-    /// Sends the delete now, before anything that the session asks next.
+    /// Sends the delete now, before any later request of the session.
     pub(crate) fn send(&mut self, epoch: &Epoch) {
         self.send_with(epoch, None);
     }
 
-    /// Sends the delete now; where another one of these is under way, soon, with others.
+    /// Sends the delete now, or soon together with others if another deletion by `share` is in
+    /// flight.
     pub(crate) fn share(&mut self, epoch: &Epoch) {
         match Arc::clone(&self.cleanup.alone).try_acquire_owned() {
             Ok(alone) => self.send_with(epoch, Some(alone)),
@@ -64,12 +65,12 @@ impl Deletion {
         }
     }
 
-    /// Notes that the node was deleted otherwise.
+    /// Notes that the node was deleted in another way.
     pub(crate) fn done(&mut self) {
         self.way = Way::Over;
     }
 
-    /// Waits for the end of it, `None` if it is not known at the deadline.
+    /// Waits for the outcome; `None` if it is not known by the deadline.
     pub(crate) async fn finish(mut self, deadline: Instant) -> Option<Deleted> {
         let reply = match &mut self.way {
             Way::Sent { reply, .. } => reply,
@@ -86,14 +87,15 @@ impl Deletion {
                 self.way = Way::Over;
                 Some(deleted)
             }
-            // An ensemble that has not ended it too may list the node for a while.
+            // An ensemble that has not ended the session yet may list the node for a while, so the
+            // drop of `self` pursues it.
             Err(NodesError::SessionEnded) => Some(Deleted::WithSession),
             Err(_) => self.pursue(deadline).await,
         }
     }
 
-    /// Waits until the clean-up has seen to it, `None` if it has not by the deadline. The node may
-    /// have been deleted by a request of ours already.
+    /// Waits until the queue has deleted the node; `None` if it has not by the deadline. A request
+    /// of ours may have deleted the node already.
     pub(crate) async fn pursue(mut self, deadline: Instant) -> Option<Deleted> {
         let mut outcome = self.hand_over(Tried::Perhaps);
         self.way = Way::Over;

@@ -8,17 +8,17 @@ use super::{Deleted, Job, Tried, delete_together};
 use crate::nodes::NodesError;
 use crate::session::Phase;
 
-/// Nodes of one transaction, and bytes of their paths, with what a path costs besides: far from
-/// the megabyte that a server takes in one request.
+/// Most nodes in one transaction, and most bytes of their paths. Even with the overhead of each
+/// path, this is far below the megabyte that a server accepts in one request.
 const NODES_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024;
 
-/// Jobs of one epoch.
+/// Jobs of one epoch that share a transaction.
 pub(super) struct Group(Vec<Job>);
 
 impl Group {
-    /// Takes the next ones, as many as fit; `None` where there is none, or where only a full group
-    /// may leave and more of them would fit.
+    /// Takes the next jobs, as many as fit. `None` if there are none, or if only a full group may
+    /// be sent and this one is not full.
     pub(super) fn take(waiting: &mut VecDeque<Job>, only_full: bool) -> Option<Self> {
         let made_in = waiting.front()?.made_in;
         let mut bytes = 0;
@@ -59,7 +59,7 @@ impl Group {
                 jobs.iter_mut().for_each(|job| job.answer(deleted.clone()));
                 return Vec::new();
             }
-            // Nothing was deleted; why not, and what becomes of the others, is seen by asking one by one.
+            // Nothing was deleted. Single deletes show why, and delete the other nodes.
             Ok(_) => {
                 for job in &mut jobs {
                     if let Some(path) = job.paths().first() {

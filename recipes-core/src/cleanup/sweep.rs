@@ -1,5 +1,4 @@
-//! Looks for what an outage has left behind: nodes of sessions that are over, and what creates of
-//! unknown outcome have made.
+//! Deletes what an outage leaves: nodes of ended sessions, and nodes of creates of unknown outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +12,14 @@ use crate::nodes::{Nodes, NodesError, commit};
 use crate::retry::Backoff;
 use crate::session::Phase;
 
-/// Directories of one listing, and nodes of one transaction.
+/// Directories in one listing request, and nodes in one transaction.
 const TOGETHER_MAX: usize = 32;
 
-/// Listings under way at a time.
+/// Listing requests in flight at a time.
 const LISTINGS_MAX: usize = 8;
 
-/// Looks until all is known to be gone, or refused; returns what is not, once the epoch is another.
+/// Searches until all nodes are known to be gone or were refused. Returns the remaining jobs if the
+/// epoch ends first.
 pub(super) async fn sweep(mut jobs: Vec<Job>, mut phase: watch::Receiver<Phase>) -> Vec<Job> {
     let mut backoff = Backoff::default();
     let Some(epoch) = current_epoch(&mut phase).await else {
@@ -39,13 +39,13 @@ pub(super) async fn sweep(mut jobs: Vec<Job>, mut phase: watch::Receiver<Phase>)
     jobs
 }
 
-/// Looks once, and takes out what is over.
+/// Searches once, and removes the jobs that are over.
 async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     let nodes = epoch.nodes()?;
     let directories: BTreeSet<String> = jobs.iter().flat_map(directories_of).collect();
     let directories: Vec<&str> = directories.iter().map(String::as_str).collect();
-    // A create of this session may be on its way, or the server lag behind it. Those of sessions that
-    // are over go with them.
+    // A create of this session may be in flight, or the server may lag behind it, so commit first.
+    // Creates of ended sessions go with their session.
     let is_open =
         |job: &Job| matches!(job.target, Target::MadeWith { .. }) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
@@ -55,7 +55,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     for batch in directories.chunks(TOGETHER_MAX * LISTINGS_MAX) {
         let chunks = batch.chunks(TOGETHER_MAX);
         let listed: Vec<_> = chunks.clone().map(|some| nodes.list_all(some)).collect();
-        // The first listings have left right behind it.
+        // The first listings were sent right after the commit.
         if let Some(committed) = committed.take() {
             committed.await?;
         }
@@ -91,14 +91,14 @@ fn directories_of(job: &Job) -> Vec<String> {
     }
 }
 
-/// The paths of directory and name.
+/// Splits a path into directory and name.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
 type Listings<'a> = BTreeMap<&'a str, Result<Vec<String>, NodesError>>;
 
-/// The nodes of a job that are listed; a refusal, or the error of the whole.
+/// The listed nodes of a job. The inner error is a refusal, the outer one fails the search.
 fn nodes_of(
     job: &Job,
     listings: &Listings<'_>,
@@ -121,7 +121,7 @@ fn nodes_of(
                 let (directory, name) = split(path);
                 match children(directory) {
                     Ok(children) if children.iter().all(|child| child != name) => {}
-                    // What may not be listed may be deleted for all that.
+                    // A node whose directory may not be listed may still be deletable.
                     Ok(_) | Err(NodesError::NoAuth) => ours.push(path.clone()),
                     Err(error) => return Err(error),
                 }
@@ -136,7 +136,7 @@ fn nodes_of(
     }
 }
 
-/// Deletes nodes, as many together as may be; returns those that may not be deleted.
+/// Deletes nodes, in as few transactions as possible. Returns those that may not be deleted.
 async fn delete_each(
     nodes: &dyn Nodes,
     paths: BTreeSet<String>,

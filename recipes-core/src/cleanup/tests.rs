@@ -80,7 +80,7 @@ async fn deletion_of_unknown_outcome_is_tried_again() {
         deleting(&stage, "/a/1").await.send(again).unwrap();
         settle().await;
         assert!(outcome.try_recv().is_err());
-        // Not without a pause.
+        // It is tried again after a pause.
         assert!(stage.nodes.asked().is_none());
         tokio::time::advance(SECOND).await;
     }
@@ -88,7 +88,7 @@ async fn deletion_of_unknown_outcome_is_tried_again() {
     assert!(poll!(drained.as_mut()).is_pending());
     let gone = Err(NodesError::NoNode);
     deleting(&stage, "/a/1").await.send(gone).unwrap();
-    // By one of ours, perhaps.
+    // Perhaps one of our requests deleted it.
     assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
     drained.await;
 }
@@ -120,7 +120,7 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
         "{}lock-0000000002",
         node_name::protection(Uuid::from_u128(2))
     );
-    // A server that was cut off cannot commit, whatever it lists.
+    // A server that is cut off cannot commit, whatever it lists.
     let (_, committed) = deleting_together(&stage).await;
     committed.send(Err(failed(unknown()))).unwrap();
     settle().await;
@@ -140,7 +140,7 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
     deleting(&stage, &path).await.send(Ok(())).unwrap();
     assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
 
-    // Where there is no directory there is no node.
+    // Without a directory there is no node.
     let outcome = cleanup(&stage).delete(made(), &stage.epoch);
     let (_, committed) = deleting_together(&stage).await;
     committed.send(Err(failed(NodesError::NoNode))).unwrap();
@@ -240,7 +240,7 @@ async fn deletion_that_is_dropped_or_was_never_sent_is_seen_to() {
     let lost = Err(unknown());
     deleting(&stage, "/a/2").await.send(lost).unwrap();
     deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
-    // One that was deleted otherwise is not.
+    // A node that was deleted in another way is not pursued.
     let mut deletion = cleanup(&stage).deletion("/a/3", &stage.epoch);
     deletion.done();
     drop(deletion);
@@ -262,7 +262,7 @@ async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
     let (count, together) = deleting_together(&stage).await;
     assert_eq!(count, 2);
     together.send(Err(failed(NodesError::NoNode))).unwrap();
-    // Asked one by one, each hears of its own.
+    // Deleted one by one, each gets its own outcome.
     let gone = Err(NodesError::NoNode);
     deleting(&stage, "/a/2").await.send(gone).unwrap();
     deleting(&stage, "/a/3").await.send(Ok(())).unwrap();
@@ -271,7 +271,7 @@ async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
     assert!(matches!(third.await.unwrap(), Some(Deleted::ByUs)));
     alone.send(Ok(())).unwrap();
     assert!(matches!(first.await.unwrap(), Some(Deleted::ByUs)));
-    // The next one has a request of its own again.
+    // The next release has a request of its own again.
     let next = tokio::spawn(deletion("/a/4"));
     deleting(&stage, "/a/4").await.send(Ok(())).unwrap();
     assert!(matches!(next.await.unwrap(), Some(Deleted::ByUs)));
@@ -295,12 +295,12 @@ async fn group_of_unknown_outcome_is_pursued() {
         deleting(&stage, path).await.send(gone).unwrap();
     }
     for other in others {
-        // By the transaction, whose answer was lost.
+        // The transaction deleted it, and its answer was lost.
         assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
     }
 }
 
-/// Goes on to the next session.
+/// Expires the session and waits for the next one.
 async fn expire(stage: &Stage) {
     let expired = Connection::Ended(EndReason::Expired);
     stage.nodes.connection_is(expired);
@@ -309,14 +309,14 @@ async fn expire(stage: &Stage) {
     assert_ne!(next.number, stage.epoch.number);
 }
 
-/// The ensemble may not have ended the session yet: somebody else may have held the lock by then, so
-/// that nobody is told of a release in good order.
+/// The ensemble may not have ended the session yet. Another contender may have held the lock by
+/// then, so nothing is reported as a regular release.
 #[tokio::test(start_paused = true)]
 async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
     let listings = [
         (Ok(&["1", "2"][..]), true),
         (Ok(&["2"][..]), false),
-        // What may not be listed may be deleted for all that.
+        // A node whose directory may not be listed may still be deletable.
         (Err(NodesError::NoAuth), true),
         (Err(NodesError::NoNode), false),
     ];
@@ -328,7 +328,7 @@ async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
         expire(&stage).await;
         tokio::time::advance(SECOND).await;
         settle().await;
-        // It is looked for first: whoever deletes it blindly would ask for each of thousands.
+        // It is searched for first: blind deletes of thousands of nodes cost a request each.
         let Some(Asked::List(_, listed)) = next.asked() else {
             panic!("no list");
         };
@@ -359,7 +359,7 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     };
     let outcome = cleanup(&stage).delete(made, &stage.epoch);
     settle().await;
-    // It goes with its session, whatever is on its way.
+    // It goes with its session, whatever is in flight, so there is no commit.
     let Some(Asked::List(_, listed)) = next.asked() else {
         panic!("no list");
     };
@@ -374,7 +374,7 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
 }
 
-/// Answers everything until nothing is asked: with these nodes in every directory, whoever lists it.
+/// Answers every request until there is none. All directories list these nodes.
 async fn serve_all(stage: &Stage, names: &[String]) -> Vec<String> {
     let mut deleted = Vec::new();
     loop {
@@ -398,8 +398,8 @@ async fn serve_all(stage: &Stage, names: &[String]) -> Vec<String> {
     }
 }
 
-/// More than are listed together. A node that is left would hold up its lock for as long as the
-/// session lives.
+/// More directories than are listed together. A node that is left would block its lock for as long
+/// as the session lives.
 #[tokio::test(start_paused = true)]
 async fn every_node_of_unknown_creates_is_found_in_every_directory() {
     let stage = Stage::new().await;
@@ -410,7 +410,7 @@ async fn every_node_of_unknown_creates_is_found_in_every_directory() {
         .cloned()
         .map(|directory| cleanup(&stage).delete(Target::MadeWith { directory, uuid }, &stage.epoch))
         .collect();
-    // Two, where a create was sent again that had been carried out.
+    // Two nodes: a create was sent again that had been carried out.
     let names = [1, 2].map(|it| format!("{}lock-000000000{it}", node_name::protection(uuid)));
     let mut deleted = serve_all(&stage, &names).await;
     let paths = |directory| names.each_ref().map(|name| format!("{directory}/{name}"));
@@ -443,7 +443,7 @@ async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
     assert_eq!(left(&[1, 1], false), Some(0));
     assert_eq!(left(&[1, 1], true), None, "more may come");
     assert_eq!(left(&[1; 40], true), Some(8));
-    // The nodes of the next session are not deleted with those of the one before.
+    // Nodes of the next session are not deleted with those of the one before.
     assert_eq!(left(&[1, 1, 2], false), Some(1));
     assert_eq!(left(&[1, 1, 2], true), Some(1));
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::nodes::EndReason;
 use crate::scripted::{Scripted, T};
 
-/// Uses up what the task may do before others have their turn.
+/// Uses up the budget of the task, after which tokio makes it yield.
 pub(crate) async fn exhaust() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     (0..1_000).for_each(|it| sender.send(it).unwrap());
@@ -37,7 +37,7 @@ async fn each_connection_has_a_number_of_its_own() {
     nodes.connection_is(Connection::Connected);
     let second = connections.current().unwrap();
     assert!(second > 1);
-    // Nobody looked while it was down.
+    // The connection is lost and comes back between two looks.
     nodes.reconnect();
     let third = connections.current().unwrap();
     assert!(third > second);
@@ -54,7 +54,7 @@ async fn connection_that_is_down_from_the_start_is_none() {
     assert_eq!(Connections::of(&*nodes).current(), None);
 }
 
-/// A client may tell them one by one, and whoever asks wants to know what is now.
+/// A client may report changes one by one, and the caller needs the present state.
 #[tokio::test]
 async fn all_changes_that_nobody_has_looked_at_count_at_once() {
     let changes = [

@@ -9,7 +9,7 @@ struct Scene {
     nodes: Arc<Scripted>,
 }
 
-/// An epoch that nobody keeps.
+/// An epoch without a keeper.
 fn scene(timeout: Option<Duration>) -> Scene {
     let nodes = Scripted::new(timeout);
     let (link, links) = watch::channel(Link::Connected(1));
@@ -62,7 +62,7 @@ async fn session_is_good_until_its_deadline_and_for_its_own_leases() {
     tokio::time::advance(half - SECOND).await;
     assert!(epoch.is_good(0));
     assert!(!epoch.is_good(1));
-    // A machine that sleeps loses as much.
+    // Sleep of the machine counts as well.
     scene.nodes.sleep(SECOND);
     assert!(!epoch.is_good(0));
     assert_eq!(epoch.deadline(), Instant::now());
@@ -114,7 +114,7 @@ async fn keeper_is_woken_by_who_comes_while_it_does_not_attend() {
 #[tokio::test(start_paused = true)]
 async fn lease_is_attended_and_arrives_once() {
     let stage = Stage::new().await;
-    // By nobody else: the keeper of the stage has its own.
+    // An epoch of its own: the keeper of the stage attends the other one.
     let Scene { epoch, .. } = scene(Some(T));
     let lease = stage.lease(1);
     let state = stage.epoch.lease(stage.epoch.leases()[0].id).unwrap();

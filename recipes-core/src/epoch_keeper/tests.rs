@@ -17,7 +17,7 @@ fn contend(stage: &Stage) -> Contending {
     stage.epoch.contend(&Arc::new(Stakes::new(&[])))
 }
 
-/// The kinds of what was asked, in order.
+/// The kinds of the requests that were sent, in order.
 async fn kinds(stage: &Stage) -> Vec<&'static str> {
     settle().await;
     let asked = std::iter::from_fn(|| stage.nodes.asked());
@@ -54,7 +54,7 @@ async fn reading(stage: &Stage) -> Answer<Read> {
     }
 }
 
-/// A lease that is watched, and who tells what happens to its node.
+/// A watched lease, and the sender of its node's event.
 async fn watched(stage: &Stage, czxid: i64) -> (Lease, tokio::sync::oneshot::Sender<NodeEvent>) {
     let lease = stage.lease(czxid);
     settle().await;
@@ -77,7 +77,7 @@ async fn beats_come_each_sixth_of_the_timeout_and_each_third_is_committed() {
     let _contending = contend(&stage);
     let mut beats = Vec::new();
     for tick in 1..=240_u32 {
-        // The clock, by tenths of a second.
+        // The clock, in tenths of a second.
         beats.extend(kinds(&stage).await.into_iter().map(|it| (tick - 1, it)));
         tokio::time::advance(100 * MILLI).await;
     }
@@ -94,13 +94,13 @@ async fn nobody_beats_for_nobody() {
     tokio::time::advance(T).await;
     assert!(stage.log().await.is_empty());
     let contending = contend(&stage);
-    // Whoever comes asks by itself.
+    // A new contender sends requests of its own.
     assert!(stage.log().await.is_empty());
     tokio::time::advance(T / 6 + MILLI).await;
     assert_eq!(kinds(&stage).await, ["commit"]);
     drop(contending);
     tokio::time::advance(T).await;
-    // What it had planned when there was somebody.
+    // One heartbeat may have been planned while there was a contender.
     settle().await;
     tokio::time::advance(T).await;
     assert!(kinds(&stage).await.len() <= 1);
@@ -129,7 +129,7 @@ async fn one_beat_is_under_way_at_a_time_and_one_that_failed_is_sent_again_soon(
     };
     second.send(Err(unknown())).unwrap();
     settle().await;
-    // Another connection may be better.
+    // A new connection may be better, so there is no pause.
     stage.nodes.reconnect();
     assert_eq!(kinds(&stage).await, ["sync"]);
 }
@@ -261,7 +261,7 @@ async fn change_of_the_node_is_looked_at_and_watched_again() {
     let (lease, event) = watched(&stage, 1).await;
     event.send(NodeEvent::Changed).unwrap();
     let answer = watching(&stage).await;
-    // Until then nothing vouches for it.
+    // Until the answer, nothing vouches for the node.
     assert!(!lease_is_vouched_for(&stage));
     let (again, watch) = node_watch();
     let (data, stat) = node(1, b"__REVOKE__");
@@ -304,7 +304,7 @@ async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen(
     stage.nodes.connection_is(Connection::Connected);
     settle().await;
     assert!(matches!(stage.epoch.link(), Link::Connected(_)));
-    // Watches that there were are set again by the client.
+    // The client sets existing watches again, so the nodes are only read.
     let (of_first, of_second) = (reading(&stage).await, reading(&stage).await);
     let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
     assert!(is_suspended(&first) && is_suspended(&second));
@@ -317,7 +317,7 @@ async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen(
     assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
 }
 
-/// What it has set on the old one, such as how packets leave, it has to set again.
+/// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
 #[tokio::test(start_paused = true)]
 async fn client_is_told_of_each_new_connection() {
     let stage = Stage::new().await;
@@ -334,7 +334,7 @@ async fn client_is_told_of_each_new_connection() {
     }
 }
 
-/// It was sent before the connection broke, and arrives when there is another.
+/// The look was sent before the connection broke, and is answered when there is another.
 #[tokio::test(start_paused = true)]
 async fn late_look_of_the_connection_before_is_no_verification() {
     let stage = Stage::new().await;
@@ -349,7 +349,7 @@ async fn late_look_of_the_connection_before_is_no_verification() {
     assert!(late.send(Ok(Some((data, stat, watch)))).is_ok());
     settle().await;
     assert!(matches!(lease.state(), GuardState::Suspended { .. }));
-    // The one of the new connection asks by itself.
+    // The new connection has a look of its own.
     let asked = loop {
         match stage.asked().await {
             Asked::Watch(_, answer) => break answer.send(Ok(Some(with_watch(1)))).is_ok(),
@@ -379,7 +379,7 @@ async fn lapse_that_a_beat_notices_ends_every_lease() {
             break beat;
         }
     };
-    // The machine sleeps: no timer of tokio's has run out when the answer is there.
+    // The machine sleeps: no tokio timer has run out when the answer arrives.
     stage.nodes.sleep(T / 2 - SECOND);
     beat.send(Ok(())).unwrap();
     settle().await;
@@ -396,13 +396,13 @@ async fn machine_that_slept_past_the_deadline_tells_its_holders() {
     let mut lost = pin!(lease.lost());
     assert!(poll!(lost.as_mut()).is_pending());
     stage.nodes.sleep(T / 2);
-    // Whatever timer is next.
+    // Past the next timer, whichever it is.
     tokio::time::advance(OWN_WATCH_GRACE + MILLI).await;
     settle().await;
     assert!(poll!(lost.as_mut()).is_ready());
 }
 
-/// Longer together than what may be watched.
+/// Their paths are longer together than the watch budget.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_may_not_be_watched_are_looked_at_now_and_then() {
     let stage = Stage::new().await;
@@ -422,14 +422,14 @@ async fn nodes_that_may_not_be_watched_are_looked_at_now_and_then() {
         assert!(!early.iter().any(|it| it.starts_with("read")), "{looks}");
         stage.beat_for(6 * SECOND).await;
     }
-    // The end of one makes room for the other's watch, at the next look.
+    // The next look finds that the unwatched node is gone.
     reading(&stage).await.send(Ok(None)).unwrap();
     settle().await;
     assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
     assert!(watched.check().is_ok());
 }
 
-/// A waiter's watch goes over to its lease, where there is room for it.
+/// A waiter's watch passes to its lease if the budget allows.
 #[tokio::test(start_paused = true)]
 async fn watch_of_a_waiter_is_kept() {
     let stage = Stage::new().await;

@@ -30,7 +30,7 @@ fn granted(czxid: Option<i64>) -> Vec<Node> {
     vec![Node { name, czxid }]
 }
 
-/// Watches the node of a member, as if it had been asked for.
+/// Watches the node of a member, as if the machine had requested it.
 fn watch(flight: &mut Flight<'_>, member: usize) -> oneshot::Sender<NodeEvent> {
     let (event, watch) = node_watch();
     flight.own_nodes[member].watch = Some(OwnWatch::new(watch));
@@ -63,7 +63,7 @@ async fn grant_over_another_connection_is_in_doubt_once() {
     let event = watch(&mut flight, 1);
     stage.nodes.reconnect();
     assert_eq!(flight.doubt(&granted(Some(5))), Some(Event::Reconnected));
-    // What was watched over the other one does not count.
+    // Watches of the earlier connection do not count.
     event.send(NodeEvent::Deleted).unwrap();
     assert_eq!(flight.doubt(&granted(Some(5))), None);
 }
@@ -91,7 +91,7 @@ async fn news_of_a_node_that_a_member_has_no_more_is_not_heard() {
     flight!(flight, _stage);
     let (of_old, of_other) = (watch(&mut flight, 0), watch(&mut flight, 1));
     flight.carry_out(Action::Enter(vec![0]));
-    // Nobody may be there to hear it.
+    // The receiver may be gone.
     let _ = of_old.send(NodeEvent::Deleted);
     assert_eq!(flight.doubt(&granted(Some(5))), None);
     of_other.send(NodeEvent::Deleted).unwrap();
@@ -185,7 +185,7 @@ async fn create_that_is_answered_before_a_reconnect_is_told_behind_it() {
     assert_eq!(entered, Event::Entered(vec![Entry { node, children }]));
 }
 
-/// Both have arrived when somebody looks, whichever came first.
+/// Both have arrived before the poll, in whichever order.
 #[tokio::test(start_paused = true)]
 async fn own_news_comes_before_every_answer() {
     flight!(flight, stage);
@@ -198,13 +198,13 @@ async fn own_news_comes_before_every_answer() {
         gone.send(NodeEvent::Deleted).unwrap();
         assert_eq!(event.await.unwrap(), Event::OwnGone(0));
     }
-    // The answer is told behind it.
+    // The answer comes after it.
     let listed = flight.next_event().await.unwrap();
     assert_eq!(listed, Event::Listed(0, Vec::new()));
 }
 
-/// The own node goes between the looks at it and at the answer: a poll of the answer itself brings
-/// both about.
+/// The own node is deleted after the look at it and before the answer arrives: polling the answer
+/// causes both.
 #[tokio::test(start_paused = true)]
 async fn own_news_that_comes_while_answers_are_looked_at_comes_first() {
     flight!(flight, _stage);

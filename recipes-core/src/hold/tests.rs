@@ -46,7 +46,7 @@ async fn hold_lives_as_long_as_its_guards() {
     assert!(stage.log().await.is_empty());
     let last = second.leave().unwrap();
     assert!(Arc::ptr_eq(&last, &hold));
-    // Whoever leaves last releases it.
+    // The last guard was left, so the hold is over.
     assert!(hold.check().is_none());
     assert!(hold.enter().is_none());
     assert!(held(&stage, &owner).is_none());
@@ -76,7 +76,7 @@ async fn end_of_a_hold_leaves_the_next_one_of_its_owner_in_its_place() {
     let (old_reserved, old) = reserve(&stage, &owner, 1);
     let old_guard = old.enter().unwrap().unwrap();
     drop(old_reserved);
-    // As after a loss, or when two were begun at once.
+    // A second hold exists after a loss, or when two attempts began at the same time.
     let (_reserved, next) = reserve(&stage, &owner, 2);
     let _guard = next.enter().unwrap().unwrap();
     drop(old_guard);
@@ -94,7 +94,7 @@ async fn lost_hold_is_told_to_its_owner_while_a_guard_of_it_lives() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let (reserved, hold) = reserve(&stage, &owner, 1);
     hold.lease().note_loss(LostReason::NodeRemoved);
-    // Nobody would have to be told.
+    // No guard could learn of the loss.
     assert!(hold.check().is_none());
     assert!(hold.enter().is_none());
     drop(reserved);
@@ -115,7 +115,7 @@ async fn lock_of_a_path_is_the_same_while_anybody_has_it() {
     let lock = stage.lock("/a", 0);
     let (reserved, hold) = reserve(&stage, &owner, 1);
     drop(reserved);
-    // The last hold of it.
+    // This was the last hold of the lock.
     drop(hold);
     assert!(Arc::ptr_eq(&lock, &stage.lock("/a", 0)));
 }

@@ -1,8 +1,9 @@
 //! Cycles of a wait-for graph.
 //!
-//! A walk goes from node to node: from one that waits to one that it waits for, which stays inside a
-//! lock, and from one that is waited for to another node of the same party, that waits elsewhere.
-//! The queues of locks have no cycles themselves, so every cycle has a step of the second kind.
+//! A walk goes from node to node with two kinds of steps. One kind stays inside a lock: from a node
+//! that waits to a node that it waits for. The other kind changes the lock: from a node that is
+//! waited for to a node of the same party that waits elsewhere. The queues of locks have no cycles
+//! themselves, so every cycle has a step of the second kind.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
@@ -11,20 +12,20 @@ use crate::admission;
 use crate::inspect::graph::{Basis, Edge, Party};
 use crate::node_name::{self, LockKind};
 
-/// More are of no use to anybody, and each costs a walk.
+/// More cycles help no operator, and each costs a walk.
 const CYCLES_MAX: usize = 1_000;
 
-/// A few seconds at most. Where threads of few sessions contend for thousands of locks, walks are long
-/// and prove little.
+/// These steps take a few seconds at most. If threads of few sessions contend for thousands of
+/// locks, walks are long and prove little.
 const STEPS_MAX: usize = 10_000_000;
 
-/// A cycle: the edges that it takes, by their index, and what is told of it.
+/// A cycle: the indexes of the edges that it takes, and the edges that are shown for it.
 pub(super) struct Cycle {
     pub(super) taken: Vec<usize>,
     pub(super) edges: Vec<Edge>,
 }
 
-/// For each node that waits in a cycle the shortest one through it, shortest first.
+/// The shortest cycle through each node that waits in one, the shortest first.
 pub(super) fn cycles(edges: &[Edge]) -> Vec<Cycle> {
     let graph = Graph::new(edges);
     let mut cycles = BTreeMap::new();
@@ -59,7 +60,7 @@ struct Node<'a> {
     path: &'a str,
     lock: &'a str,
     party: &'a Party,
-    /// The edges to those that it waits for.
+    /// The edges to the nodes that it waits for.
     ahead: Vec<usize>,
     is_waited_for: bool,
 }
@@ -72,10 +73,10 @@ impl Node<'_> {
         }
     }
 
-    /// Whether whoever is behind this node may be behind the other, as far as is told.
+    /// Whether both nodes may belong to the same party, as far as is known.
     ///
-    /// Somebody who is known by the session only is not taken to wait for a lock that somebody of
-    /// the session stands in the queue of: threads that take turns would all be deadlocks.
+    /// A party that is known by its session only is not assumed to wait for a lock in whose queue
+    /// its session stands. Otherwise all threads that take turns would count as deadlocks.
     fn is_of_the_party_of(&self, other: &Self) -> bool {
         match (self.owner(), other.owner()) {
             (Some(one), Some(other)) => one == other,
@@ -84,13 +85,13 @@ impl Node<'_> {
     }
 }
 
-/// Who is behind a node that waits, as it is looked up.
+/// How the nodes of a party that wait are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     Owner(&'a str),
-    /// Known by the session only.
+    /// A party that is known by its session only.
     Session(i64),
-    /// An owner of the session.
+    /// Any owner of the session.
     OwnerIn(i64),
 }
 
@@ -98,13 +99,13 @@ enum Key<'a> {
 #[derive(Clone, Copy)]
 struct Came {
     via: Via,
-    /// The node by which it came to this lock.
+    /// The node by which the walk came to this lock.
     entry: usize,
     /// Whether it has met another session in this lock.
     meets_others: bool,
-    /// Whether some earlier lock has led it from one session to another.
+    /// Whether an earlier lock has led it from one session to another.
     is_outside: bool,
-    /// Whether records have named the same owner wherever it went from lock to lock.
+    /// Whether records named the same owner at each change of the lock.
     is_named: bool,
 }
 
@@ -122,10 +123,10 @@ struct Graph<'a> {
     waiting: BTreeMap<Key<'a>, Vec<usize>>,
 }
 
-/// The nodes that wait, by who is behind them.
+/// The nodes that wait, by party.
 ///
-/// Of those that are known by their session only, the last of each kind in a queue: who waits for it
-/// to go on waits for whatever the others wait for.
+/// Of the nodes in one queue that are known by the same session only, the last of each kind is
+/// enough: it waits for everything that the others wait for.
 fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
     let (mut waiting, mut last) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::new());
     for (number, node) in nodes.iter().enumerate() {
@@ -189,7 +190,7 @@ impl<'a> Graph<'a> {
         self.index.get(path).copied()
     }
 
-    /// The nodes that wait and whose party is waited for, owners first: theirs are the cycles that
+    /// The nodes that wait and whose party is waited for. Owners come first, because their cycles
     /// can be relied upon.
     fn candidates(&self) -> Vec<usize> {
         let mut reached = Reached::default();
@@ -200,7 +201,7 @@ impl<'a> Graph<'a> {
         candidates
     }
 
-    /// Adds the nodes that wait and may be of this node's party.
+    /// Adds the nodes that wait and may belong to the party of this node.
     fn reach(&self, node: &Node<'a>, reached: &mut Reached<'a>) {
         let session = node.party.session_id();
         let keys = match node.party {
@@ -248,13 +249,15 @@ impl<'a> Graph<'a> {
                 Some((to, came))
             });
             let mut next: Vec<_> = ahead.collect();
-            // By an edge: who waits elsewhere is who is waited for here.
+            // After an edge, this node's party is waited for, so the walk may go on where that
+            // party waits.
             if matches!(here.via, Via::Edge(_)) {
                 let is_outside = here.is_outside || self.leads_outside(&here, at)?;
                 let is_named = |other: &Node<'_>| {
                     here.is_named && node.owner().is_some() && node.owner() == other.owner()
                 };
-                // Threads of one session that may take turns are no deadlock.
+                // Threads of one session may take turns, so a cycle within one session counts only
+                // if records name one owner.
                 let is_meant = is_outside || is_named(first);
                 if is_meant && node.is_of_the_party_of(first) {
                     return self.cycle(&came, at);
@@ -287,8 +290,8 @@ impl<'a> Graph<'a> {
         Some(one.party.session_id() != other.party.session_id())
     }
 
-    /// Whether the way through a lock leads from one session to another, other than past those that
-    /// it can do without.
+    /// Whether the way through a lock leads from one session to another. Contenders that the way
+    /// can do without do not count.
     fn leads_outside(&self, came: &Came, exit: usize) -> Option<bool> {
         let is_direct = waits_for(self.nodes.get(came.entry)?.path, self.nodes.get(exit)?.path);
         match is_direct {
@@ -300,7 +303,7 @@ impl<'a> Graph<'a> {
     /// The cycle of a walk that ends here.
     fn cycle(&self, came: &BTreeMap<usize, Came>, end: usize) -> Option<Cycle> {
         let (mut taken, mut at) = (Vec::new(), end);
-        // Each step goes back to one that was reached before.
+        // The loop ends because each step goes back to a node that was reached earlier.
         loop {
             at = match came.get(&at)?.via {
                 Via::Start => break,
@@ -321,8 +324,8 @@ impl<'a> Graph<'a> {
         Some(Cycle { taken, edges })
     }
 
-    /// The same way, without the contenders of a queue that one of those at its ends could do
-    /// without.
+    /// The same way, without contenders between two nodes of a queue if one of the two would wait
+    /// for the other anyway.
     fn shortened(&self, taken: &[usize]) -> Vec<Edge> {
         let mut edges: Vec<Edge> = Vec::with_capacity(taken.len());
         for edge in taken.iter().filter_map(|it| self.edges.get(*it)) {
@@ -342,7 +345,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether a node has to wait for one that is ahead of it, whoever is between.
+/// Whether a node has to wait for a node ahead of it, whichever nodes are between them.
 fn waits_for(node: &str, ahead: &str) -> bool {
     let ahead = node_name::last_part(ahead);
     kind_of(node).is_some_and(|kind| admission::blocks(kind, ahead))
@@ -352,8 +355,9 @@ fn kind_of(node: &str) -> Option<LockKind> {
     node_name::kind(node_name::last_part(node))
 }
 
-/// Nodes that were found, and from where they were looked for: twice is enough, as of a second lock
-/// only the nodes of the first one are new.
+/// The nodes that were found, and the locks from which each key was looked up. Two locks are
+/// enough: a lookup leaves out nodes of its own lock only, so the second one finds those of the
+/// first.
 #[derive(Default)]
 struct Reached<'a> {
     nodes: BTreeSet<usize>,
@@ -366,7 +370,7 @@ enum From<'a> {
 }
 
 impl<'a> Reached<'a> {
-    /// Whether all of this key was found before; notes that it is now.
+    /// Whether all nodes of this key were found before. Records the lock of this lookup.
     fn is_known(&mut self, key: Key<'a>, lock: &'a str) -> bool {
         match self.from.get_mut(&key) {
             None => {

@@ -5,11 +5,11 @@ use thiserror::Error;
 use crate::error::{ConfigError, QueryError};
 use crate::nodes::NodesError;
 
-/// Why locks cannot be shown; nothing was changed.
+/// Why locks cannot be shown. Nothing was changed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The path cannot be a lock's; nothing was sent.
+    /// The path cannot be a lock path. Nothing was sent.
     #[error("{path:?} cannot be inspected")]
     InvalidPath {
         /// The path as given.
@@ -18,19 +18,19 @@ pub enum InspectError {
         #[source]
         source: ConfigError,
     },
-    /// There is no such node. A lock that nobody has taken for a while may be none.
+    /// There is no such node. The directory of a lock that was not used for a while may be gone.
     #[error("{path:?} does not exist")]
     NoSuchNode {
         /// The path.
         path: String,
     },
-    /// No node in it is a lock's: it is something else, or a lock that nobody contends for.
+    /// The node contains no lock node: it is something else, or a lock without contenders.
     #[error("{path:?} is no lock that anybody holds or waits for")]
     NotALock {
         /// The path.
         path: String,
     },
-    /// The ACLs of the ensemble do not let this session list it.
+    /// The ACLs of the ensemble do not allow this session to list it.
     #[error("not authorized to list {path:?}")]
     NotAuthorized {
         /// The path.
@@ -39,7 +39,7 @@ pub enum InspectError {
     /// The ensemble does not answer, or the session is closed.
     #[error("no answer about {path:?}")]
     NoConnection {
-        /// What was asked about.
+        /// The path of the request.
         path: String,
         /// What happened.
         #[source]
@@ -48,16 +48,16 @@ pub enum InspectError {
     /// The ensemble refused for another reason.
     #[error("ensemble refused to list {path:?}")]
     Refused {
-        /// What was asked about.
+        /// The path of the request.
         path: String,
-        /// Its answer.
+        /// The ensemble's answer.
         #[source]
         source: NodesError,
     },
 }
 
 impl InspectError {
-    /// What a query that failed says about an inspection.
+    /// The error of an inspection whose query failed.
     pub(super) fn failed(path: &str, error: QueryError) -> Self {
         let path = path.to_owned();
         match error {

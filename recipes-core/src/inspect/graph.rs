@@ -1,4 +1,4 @@
-//! Who waits for whom over many locks.
+//! The wait-for graph over many locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -6,36 +6,38 @@ use std::fmt::{self, Write as _};
 use crate::inspect::{Contender, Inspection, Standing, cycles};
 use crate::one_line::one_line;
 
-/// Who waits for whom, over all locks of an inspection or a [`Scan`](super::Scan).
+/// Which contender waits for which, over all locks of an inspection or a [`Scan`](super::Scan).
 ///
-/// A cycle is a deadlock: none of its parties goes on before another gives up. What the graph cannot
-/// know makes some cycles false, and hides some deadlocks:
+/// A cycle is a deadlock: none of its parties continues before another gives up. Some cycles are
+/// false, and some deadlocks are not found, because the graph does not know everything:
 ///
-/// - **Sessions** stand for those whose nodes say no more: Curator's, nodes with an identity of the
-///   user's, nodes that several owners take in turn, and those whose record a revocation request has
-///   replaced. The threads of a process share a session, so that two which have nothing to do with
-///   each other can close a cycle. Such an edge says [`Basis::Session`]. What stays within one session
-///   closes none, so two threads of one such session that wait for each other are not found.
-/// - **Owners** are those of our records. An acquire without an [`Owner`](crate::Owner) is its
-///   task's: branches of one task (`join!`, `select!`) can close a cycle although one of them would
-///   go on, and a guard that was handed to another task counts for the task that acquired it.
-/// - The locks of a scan are seen one after the other, so that a cycle may have been true at no one
-///   time. A deadlock stays: scan again.
-/// - Whoever waits with a time-out gives up by itself.
+/// - **Sessions** stand for parties whose nodes show no more: those of Curator, nodes with an
+///   identity that the user set, nodes that several owners use in turn, and nodes whose record was
+///   replaced by a revocation request. The threads of a process share a session, so two threads
+///   that have nothing to do with each other can close a cycle. Such an edge has
+///   [`Basis::Session`]. A way that stays within one session closes no cycle, so two threads of one
+///   such session that wait for each other are not found.
+/// - **Owners** come from the records of this library. An acquire without an
+///   [`Owner`](crate::Owner) belongs to its task. So branches of one task (`join!`, `select!`) can
+///   close a cycle although one of them would continue, and a guard that was passed to another task
+///   counts for the task that acquired it.
+/// - A scan reads one lock after the other, so a cycle may not have been true at any one time. A
+///   deadlock stays: scan again.
+/// - A waiter with a timeout gives up by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitForGraph {
-    /// One for each node that waits and each node that it waits for, by lock and in the order of its
-    /// queue.
+    /// One edge for each node that waits and each node that it waits for, by lock and in the order
+    /// of its queue.
     pub edges: Vec<Edge>,
 }
 
-/// One node that waits for another's deletion, and who is behind them.
+/// One node that waits for the deletion of another, and the parties of both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Edge {
-    /// Who waits.
+    /// The party that waits.
     pub waiter: Party,
-    /// Who is waited for: a holder, or one that waits too and is further ahead.
+    /// The party that is waited for: a holder, or a waiter that is further ahead.
     pub holder: Party,
     /// Path of the lock.
     pub lock: String,
@@ -43,16 +45,16 @@ pub struct Edge {
     pub waiting_node: String,
     /// Path of the holder's node.
     pub holding_node: String,
-    /// How the two are known.
+    /// How the two parties are known.
     pub basis: Basis,
 }
 
-/// What an edge rests on.
+/// What the parties of an edge are known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Basis {
     /// Records name both ends.
     Owner,
-    /// At least one end is known by its session only, which others may share.
+    /// At least one end is known by its session only, and others may share that session.
     Session,
 }
 
@@ -64,7 +66,7 @@ impl Basis {
         }
     }
 
-    /// The word for it.
+    /// The basis as one word, for output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,17 +76,17 @@ impl Basis {
     }
 }
 
-/// Who contends, as far as is known.
+/// A contender, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
-    /// An owner that a record names; the same in all sessions.
+    /// An owner that a record names. It is the same in all sessions.
     Owner {
         /// [`Owner::id`](crate::Owner::id), or the id of a task.
         id: String,
-        /// The session of the node that this was read from.
+        /// The session of the node whose record was read.
         session_id: i64,
     },
-    /// Somebody in this session; 0 where a node goes with none.
+    /// A contender of this session; 0 if no session owns the node.
     Session(i64),
 }
 
@@ -116,7 +118,7 @@ impl fmt::Display for Party {
     }
 }
 
-/// As in `owner 8c1f60e2a95b7d34-17 waits for session 0x10000a7 at /locks/orders`.
+/// For example `owner 8c1f60e2a95b7d34-17 waits for session 0x10000a7 at /locks/orders`.
 impl fmt::Display for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -130,7 +132,7 @@ impl fmt::Display for Edge {
 }
 
 impl WaitForGraph {
-    /// The graph of these locks.
+    /// Builds the graph of these locks.
     #[must_use]
     pub fn of(locks: &[Inspection]) -> Self {
         let mut locks: Vec<_> = locks.iter().collect();
@@ -140,22 +142,25 @@ impl WaitForGraph {
         }
     }
 
-    /// The cycles, shortest first, each from its first lock by path on; the same for the same locks.
+    /// Returns cycles, shortest first, each from its first lock by path. The same locks give the
+    /// same.
     ///
-    /// Not every one, of which there may be exponentially many: for each node that waits in a cycle
-    /// the shortest through it, and no more than 1,000 in all, or than ten million steps from node to
-    /// node find; owners are looked at first. Where contenders stand between two of
-    /// a cycle who would wait for each other without them, they are left out: one edge leads past
-    /// them. Each edge's holder is the waiter of the next one; or somebody of the same session, where
-    /// one of the two, or who stands between them, is known by no more than that.
+    /// There may be exponentially many cycles, so these are not all. For each node that waits in a
+    /// cycle, the shortest cycle through it is returned. The search ends after 1,000 cycles, or
+    /// after ten million steps from node to node. It begins with owners.
+    ///
+    /// A cycle leaves out contenders between two nodes of a queue if one of the two would wait for
+    /// the other anyway: one edge leads past them. The holder of each edge is the waiter of the
+    /// next one. It may be another contender of the same session if one of the two, or a contender
+    /// between them, is known by its session only.
     #[must_use]
     pub fn cycles(&self) -> Vec<Vec<Edge>> {
         let cycles = cycles::cycles(&self.edges).into_iter();
         cycles.map(|cycle| cycle.edges).collect()
     }
 
-    /// The graph in the language of Graphviz: edges that are part of a cycle are red, those that rest
-    /// on a session dashed.
+    /// Returns the graph in the language of Graphviz. Edges of a cycle are red; edges that rest on
+    /// a session are dashed.
     #[must_use]
     pub fn to_dot(&self) -> String {
         let cycles = cycles::cycles(&self.edges).into_iter();
@@ -230,7 +235,7 @@ fn edges_of(lock: &Inspection) -> Vec<Edge> {
     edges
 }
 
-/// A text as Graphviz reads it.
+/// Quotes a text for Graphviz.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", escaped.replace('\n', "\\n"))

@@ -1,4 +1,4 @@
-//! What an inspection asks the ensemble.
+//! The requests of an inspection.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::participants::{Participant, REQUESTS_AT_ONCE};
 use crate::retry::persist;
 use crate::session::Session;
 
-/// Nodes of one directory that are read at a time.
+/// How many nodes of one directory are read at a time.
 const READS_AT_ONCE: usize = 32;
 
-/// What is kept of what a node of nobody says, for people to know it by. It may be a megabyte, and
-/// there may be thousands of them.
+/// How much data of a stranger's node is kept, for people to recognize it. There may be thousands
+/// of such nodes, with a megabyte each.
 const STRANGER_BYTES_MAX: usize = 1_000;
 
-/// What the ensemble keeps for itself.
+/// The node that the ensemble keeps for itself.
 const OF_THE_ENSEMBLE: &str = "/zookeeper";
 
 /// A node in a lock directory.
@@ -41,12 +41,12 @@ impl Node {
     }
 }
 
-/// A node that may be a lock, and may have others below it.
+/// A node that may be a lock, and may have other locks below it.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// Its children, where one has the name of a lock's node.
+    /// Its children, if one of them has the name of a lock node.
     pub(super) nodes: Vec<Node>,
-    /// What had such a name and was gone when it was read.
+    /// The kinds of children with such names that were gone when they were read.
     pub(super) left: Vec<LockKind>,
     /// Paths of the children that may have children.
     pub(super) below: Vec<String>,
@@ -68,7 +68,7 @@ impl Directory {
     }
 }
 
-/// Asks, with a bound on what is asked at a time.
+/// Sends the requests, with a bound on how many are in flight at a time.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     session: &'a Session,
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Makes sure that what was committed before is seen.
+    /// Makes sure that later reads see everything that was committed before.
     pub(super) async fn sync(&self, path: &str) -> Result<(), QueryError> {
         let sync = async |epoch: Arc<Epoch>| {
             let nodes = epoch.nodes()?;
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.session.query(path, sync).await
     }
 
-    /// Lists a directory, and reads all of it if it looks like a lock's.
+    /// Lists a directory, and reads all its nodes if it looks like a lock directory.
     pub(super) async fn directory(&self, path: &str) -> Result<Directory, QueryError> {
         let names = self.list(path).await?;
         let paths = names.iter().map(|name| match path {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     }
 
     async fn list(&self, path: &str) -> Result<Vec<String>, QueryError> {
-        // Never closed.
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
         let list = async |epoch: Arc<Epoch>| {
             let nodes = epoch.nodes()?;
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         self.session.query(path, list).await
     }
 
-    /// A node and the number of its children, `None` where it does not exist.
+    /// Reads a node and the number of its children; `None` if it does not exist.
     async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
         let _permit = self.permits.acquire().await.ok();
         let (data, stat) = match self.session.read(path).await {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// What may be known of a node that may not be read.
+    /// The stat of a node whose data may not be read.
     async fn stat(&self, path: &str) -> Result<Option<NodeStat>, QueryError> {
         let stat = async |epoch: Arc<Epoch>| {
             let nodes = epoch.nodes()?;

@@ -1,7 +1,7 @@
-//! Who holds and who waits for whom, read off the nodes of a lock directory.
+//! Standings: which nodes of a lock directory hold, and which wait for which.
 //!
-//! The order and who stands in whose way are the locks' own ([`Rank`], [`admission`]); what is
-//! decided here is how much of it is told.
+//! The locks' own code decides the order and what blocks a contender ([`Rank`], [`admission`]).
+//! This module decides how much of that is shown.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::wait_queue::Rank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Child<'a> {
     pub(crate) name: &'a str,
-    /// The session that it goes with, 0 if it is not ephemeral.
+    /// The session that owns it; 0 if it is not ephemeral.
     pub(crate) session: i64,
 }
 
 impl Child<'_> {
-    /// The kind of lock that somebody contends for by this node; nobody does by one that is not
-    /// ephemeral, whatever its name.
+    /// The kind of lock that this node contends for. A node that is not ephemeral contends for
+    /// none, whatever its name.
     pub(crate) fn mode(&self) -> Option<LockKind> {
         node_name::kind(self.name).filter(|_| self.session != 0)
     }
 }
 
-/// One child and what is said about it; children go by their index.
+/// One child and its standing. Children are identified by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) child: usize,
     pub(crate) mode: Option<LockKind>,
-    /// Those that are waited for, nearest first. Empty for a holder, and for one that does not
+    /// The nodes that it waits for, nearest first. Empty for a holder, and for a node that does not
     /// contend.
     pub(crate) waits_for: Vec<usize>,
 }
 
 impl Place {
-    /// The same, in words for others.
+    /// The same as a public [`Standing`].
     pub(crate) fn standing(&self, path_of: impl Fn(usize) -> Option<String>) -> Standing {
         match (self.mode, self.waits_for.as_slice()) {
             (None, _) => Standing::Stranger,
@@ -65,10 +65,10 @@ pub(crate) fn recipe(modes: impl IntoIterator<Item = LockKind>) -> Recipe {
     }
 }
 
-/// Everybody in the order of admission.
+/// All children in the order of admission.
 ///
-/// Where both recipes use a directory each has its own order, in which the other's nodes are
-/// strangers; the mutex's come first then.
+/// If both recipes use the directory, each has its own order, in which the other's nodes are
+/// strangers. The nodes of the mutex come first then.
 pub(crate) fn places(children: &[Child<'_>]) -> Vec<Place> {
     let modes = || children.iter().filter_map(Child::mode);
     let reads_and_writes = |mode: LockKind| mode.counterpart().is_some();
@@ -92,14 +92,14 @@ fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
     sorted.sort_by_cached_key(|(_, child)| Rank::new(kind, child.name));
     let mut ahead_of_one = Ahead::of(kind);
     let mut ahead_of_readers = Ahead::of(LockKind::Read);
-    // What writers wait for, by session and sequence: those that a reader may stand beside.
+    // What the writers wait for, by session and sequence: a reader may stand next to any of them.
     let mut writers = BTreeMap::new();
     let mut places = Vec::with_capacity(sorted.len());
     for (index, child) in sorted {
         let mode = child.mode();
         let beside = (child.session, node_name::sequence(child.name));
         let waits_for = match mode {
-            // The reader of a writer's owner is admitted with the writer.
+            // A reader next to its owner's writer is admitted with the writer.
             Some(LockKind::Read) => match writers.get(&beside) {
                 Some(waits_for) => Vec::clone(waits_for),
                 None => ahead_of_readers.nearest_first(),
@@ -121,8 +121,8 @@ fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
     places
 }
 
-/// What a contender of one kind would have to wait for at this point of the queue: back to the
-/// nearest that waits itself for whatever is further ahead.
+/// What a contender of one kind would have to wait for at this point of the queue. The list goes
+/// back to the nearest node that itself waits for all nodes further ahead.
 ///
 /// So a queue of n contenders has about n such relations, not n².
 struct Ahead {
@@ -165,7 +165,7 @@ mod tests {
         children.map(child).to_vec()
     }
 
-    /// In order: the name, and what it waits for or why it does not wait.
+    /// The names in order, each with the nodes that it waits for, or why it does not wait.
     fn told(children: &[Child<'_>]) -> Vec<(String, String)> {
         let path_of = |it: usize| Some(children[it].name.to_owned());
         let told = |place: Place| {
@@ -218,7 +218,7 @@ mod tests {
                 ("-stranger", "stranger"),
                 ("_c_a-lock-0000000000", "-stranger"),
                 ("_c_b-lock-0000000001", "_c_a-lock-0000000000"),
-                // Named like a contender, and nobody's.
+                // It has the name of a contender, but no session owns it.
                 ("lock-0000000002", "stranger"),
                 (
                     "_c_d-lock-0000000003",
@@ -268,7 +268,7 @@ mod tests {
                 ("_c_a-__READ__0000000000", 1),
                 ("_c_b-__WRIT__0000000000", 1),
                 ("_c_c-__WRIT__0000000002", 2),
-                // Of another session, whatever its number: beside nobody.
+                // It is of another session, so it is next to no writer, whatever its number.
                 ("_c_d-__READ__0000000002", 3),
             ],
             [
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Everything that is reached by what is told.
+    /// All nodes that can be reached by the relations that are shown.
     fn closure(places: &[Place], of: &Place) -> Vec<usize> {
         let (mut reached, mut next) = (Vec::new(), of.waits_for.clone());
         while let Some(child) = next.pop() {
@@ -356,7 +356,7 @@ mod tests {
                     is_writer && node_name::sequence(it.name) == node_name::sequence(name)
                 });
                 let writer = writers.max_by_key(|it| Rank::new(LockKind::Write, it.name));
-                // As its writer does, where there is one.
+                // A reader next to a writer waits as the writer does.
                 let (as_kind, as_name) = match writer {
                     Some(writer) if mode == LockKind::Read => (LockKind::Write, writer.name),
                     _ => (mode, name),

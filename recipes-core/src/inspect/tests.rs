@@ -1,4 +1,4 @@
-//! Graphs and cycles of locks that are made up.
+//! Graphs and cycles of invented locks.
 
 use std::time::UNIX_EPOCH;
 
@@ -277,7 +277,7 @@ fn no_more_than_a_thousand_cycles_are_told() {
     assert_eq!(cycles(&locks).len(), 1_000);
 }
 
-/// A walk over all that is ahead for each of them would take minutes.
+/// One relation for each pair of nodes would take minutes.
 #[test]
 fn long_queues_have_one_relation_for_each_that_waits() {
     let contenders = vec![(1, None); 10_000];
@@ -324,7 +324,7 @@ fn graphviz_gets_parties_locks_and_marks() {
     );
 }
 
-/// Whoever may write into a node would write to the operator's terminal.
+/// Otherwise a client that may write nodes could write to the operator's terminal.
 #[test]
 fn graphviz_gets_no_orders_from_owners_and_paths() {
     let owner = "x\u{1b}]0;y\u{9b}2J\u{202e}z\nsession 0x9";

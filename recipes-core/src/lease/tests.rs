@@ -15,13 +15,13 @@ use crate::scripted::{
 
 const CHECKED: NodeOpDone = NodeOpDone::Checked;
 
-/// What a verification asks for: first the check, then the node.
+/// The requests of a verification: first the check, then the read.
 struct Verifying {
     check: Answer<Vec<NodeOpDone>, crate::nodes::MultiError>,
     read: Answer<Read>,
 }
 
-/// What the keeper asks meanwhile has no answer.
+/// Requests that the keeper sends meanwhile get no answer.
 async fn verifying(stage: &Stage) -> Verifying {
     let check = loop {
         match stage.asked().await {
@@ -47,7 +47,7 @@ async fn reading(stage: &Stage) -> Answer<Read> {
 impl Verifying {
     fn found(self, found: Read) {
         self.check.send(Ok(vec![CHECKED])).unwrap();
-        // Nobody may wait for it any more.
+        // The verification may have ended already.
         drop(self.read.send(Ok(found)));
     }
 }
@@ -67,7 +67,7 @@ async fn slow_verification_counts_from_its_sending() {
     assert_eq!(lease.valid_until(), Some(stage.start + SECOND + T / 2));
 }
 
-/// Its answer would have been good for two seconds more, had it come in time.
+/// An answer in time would have extended the deadline by two seconds.
 #[tokio::test(start_paused = true)]
 async fn verification_that_is_answered_after_the_deadline_is_no_proof() {
     let stage = Stage::new().await;
@@ -86,11 +86,11 @@ async fn verification_that_is_answered_after_the_deadline_is_no_proof() {
         matches!(&lost, VerifyError::Lost(lost) if lost.reason == reason),
         "{lost}"
     );
-    // Nobody asks for its state: it is told.
+    // A lapse is reported without a call to `state`.
     settle().await;
     let told = other_lost.now_or_never();
     assert_eq!(told.map(|it| it.reason), Some(reason));
-    // Granted behind the lapse, it is not concerned.
+    // A lease that is granted after the lapse is not affected.
     assert_eq!(stage.lease(3).state(), GuardState::Held);
 }
 
@@ -126,7 +126,7 @@ async fn verification_without_a_commit_says_nothing() {
         let asked = verifying(&stage).await;
         let case = error.to_string();
         asked.check.send(Err(failed(error))).unwrap();
-        // A server that is cut off may still list it.
+        // A server that is cut off may still return the node.
         drop(asked.read.send(Ok(Some(node(1, b"")))));
         match verified.await.unwrap_err() {
             VerifyError::Lost(_) => assert!(is_lost, "{case}"),
@@ -165,7 +165,7 @@ async fn lock_is_suspended_until_its_node_was_seen_on_the_new_connection() {
     assert!(lease.check().is_ok());
     stage.nodes.connection_is(Connection::Connected);
     assert_eq!(lease.state(), suspended);
-    // The answer of the connection before.
+    // An answer of the earlier connection verifies nothing on the present one.
     early_asked.found(Some(node(1, b"")));
     early.await.unwrap();
     assert_eq!(lease.state(), suspended);
@@ -274,7 +274,7 @@ async fn shared(own_watch: Option<OwnWatch>) -> Shared {
 }
 
 impl Shared {
-    /// What the next contender gets without another node.
+    /// The next contender's lease, if it got one without a node of its own.
     async fn next(&mut self) -> Option<Lease> {
         match poll!(self.waiter.as_mut()) {
             std::task::Poll::Ready(Ok(Outcome::Granted(mut leases))) => leases.pop(),
@@ -298,13 +298,13 @@ async fn watched_node_is_handed_on_without_a_request() {
     assert_eq!(next.fencing_token(), FencingToken::new(1).handed_on());
     assert_eq!(next.state(), GuardState::Held);
     assert!(shared.stage.log().await.is_empty());
-    // The keeper cares for the next one from then on.
+    // The keeper now watches over the next lease.
     let id = next.state.id;
     assert!(Arc::ptr_eq(
         &shared.stage.epoch.lease(id).unwrap(),
         &next.state
     ));
-    // The end of the first is not the end of the second.
+    // Dropping the first lease does not end the second.
     drop(shared.lease);
     assert!(shared.stage.epoch.lease(id).is_some());
     assert!(next.check().is_ok());
@@ -372,7 +372,7 @@ async fn loss_frees_the_turn_at_once() {
     let mut shared = shared(watch).await;
     shared.lease.state.observe(None, None);
     assert!(shared.next().await.is_none());
-    // It makes a node of its own, while the guard of the lost one lives.
+    // The waiter creates a node of its own, while a guard of the lost lease is still alive.
     let asked = shared.stage.asked().await;
     assert!(matches!(asked, Asked::Create(..)), "{asked:?}");
 }
@@ -385,7 +385,7 @@ async fn turn_that_comes_to_a_lost_lease_goes_on() {
     let lease = stage.lease_of(&lock, 1, None);
     lease.note_loss(LostReason::NodeRemoved);
     lease.keep(queue.take_for_test());
-    // Somebody else may have it.
+    // The turn is free for another contender.
     drop(queue.take_for_test());
 }
 
@@ -398,7 +398,7 @@ async fn hold_is_measured_until_its_end_whenever_that_came() {
     assert!(released.is_measured() && lost.is_measured());
     drop(released.retire());
     lost.note_loss(LostReason::NodeRemoved);
-    // Before an owner had it.
+    // This lease is lost before an owner has it.
     early.note_loss(LostReason::NodeRemoved);
     early.begin(LockKind::Mutex);
     for lease in [released, lost, early] {
@@ -421,7 +421,7 @@ async fn loss_and_request_from_before_the_hand_over_are_told_to_the_next() {
     assert_eq!(next.state(), GuardState::Held);
 }
 
-/// The node that goes with the turn, once the first contender has released it.
+/// A node without a watch that goes with the turn, after the first contender has released it.
 async fn handed_unwatched() -> Shared {
     let mut shared = shared(None).await;
     assert!(shared.lease.retire().is_none());
@@ -453,7 +453,7 @@ async fn unwatched_node_that_is_not_as_it_was_is_not_handed_on() {
         assert!(shared.next().await.is_none());
         let asked = shared.stage.log().await;
         assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
-        // It would be in the way of the next one.
+        // Left in place, it would block the node that the waiter creates.
         assert!(asked.contains(&"delete /a/n1".to_owned()), "{asked:?}");
     }
 }
@@ -485,7 +485,7 @@ async fn watch_that_has_heard_of_the_end_hands_nothing_on() {
     let (event, watch) = watched();
     let mut shared = shared(watch).await;
     event.send(NodeEvent::Deleted).unwrap();
-    // Nobody has looked at it since.
+    // No poll has seen the event yet.
     drop(shared.lease.retire());
     assert!(shared.next().await.is_none());
 }
@@ -493,7 +493,7 @@ async fn watch_that_has_heard_of_the_end_hands_nothing_on() {
 #[tokio::test(start_paused = true)]
 async fn node_that_was_seen_is_watched_for_whoever_it_is_handed_on_to() {
     let mut shared = handed_unwatched().await;
-    // At once, beside the question.
+    // The watch is requested at once, together with the read.
     let asked = shared.stage.log().await;
     assert!(asked.contains(&"watch /a/n1".to_owned()), "{asked:?}");
     assert!(shared.next().await.is_none());
@@ -508,9 +508,9 @@ async fn lease_of_a_session_that_is_over_is_lost() {
     settle().await;
     let lost = GuardState::Lost(LostReason::SessionExpired);
     assert_eq!(early.state(), lost);
-    // Granted in the moment in which it ended, and not told with the others.
+    // This lease was granted in the moment of the end, and was not notified with the others.
     assert_eq!(stage.lease(2).state(), lost);
-    // The keeper is gone by now, and its reason stays.
+    // The keeper is gone by now, but its reason stays.
     assert_eq!(stage.epoch.link(), Link::Ended(LostReason::SessionExpired));
 }
 
@@ -528,12 +528,12 @@ async fn lapse_from_before_the_hand_over_is_the_next_ones() {
     answer.send(Ok(())).unwrap();
     written.await.unwrap();
     assert_eq!(stage.epoch.lapses(), 1);
-    // Nobody has asked the first for its state.
+    // The first lease has not noticed the lapse itself.
     let next = lease.successor();
     assert_eq!(next.state(), GuardState::Lost(LostReason::DeadlinePassed));
 }
 
-/// It was ours to delete, and may have been somebody else's to hold all the same.
+/// The node was still ours to delete, but another contender may have held the lock all the same.
 #[tokio::test(start_paused = true)]
 async fn release_of_a_lock_that_was_lost_says_so_though_its_node_was_there() {
     let stage = Stage::new().await;

@@ -1,21 +1,22 @@
-//! Explores the shipped order with a model checker: contenders of one process, who may give up at
-//! any moment, one of another process, nodes that are deleted, and connections that are lost.
+//! Explores the shipped order with a model checker, in every order of events: contenders of one
+//! process that may give up at any moment, a contender of another process, nodes that are deleted,
+//! and connections that are lost.
 //!
-//! A node may be gone for long before anybody of the process is told. A guard of such a node is no
-//! fault: an operator has deleted it. To hand it on is one, unless a watch that was set on it over
-//! this connection is to tell.
+//! A node may be gone long before any contender of the process is notified. A guard of such a node
+//! is no fault, because an operator has deleted it. Handing it on is a fault, unless a watch that
+//! was set on this connection is going to report the deletion.
 //!
-//! The queue between processes is taken as right, which [`acquire`](crate::acquire) has a model for:
-//! who enters goes to its end, and whose node is first holds.
+//! The queue between processes is taken as right, because [`acquire`](crate::acquire) has a model
+//! for it: a contender that enters goes to its end, and the contender whose node is first holds.
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::*;
 
 const HANDOFFS: u32 = 1;
-/// More than one node can be handed on to.
+/// More contenders than one node can be handed on to.
 const OURS: usize = 3;
-/// Where there is time for what takes minutes.
+/// The same for runs that may take minutes.
 const OURS_LONG: usize = 4;
 const ROUNDS: u8 = 2;
 
@@ -24,7 +25,7 @@ const ROUNDS: u8 = 2;
 enum Node {
     Nothing,
     Waits(u8),
-    /// And how often it was handed on.
+    /// The number of its create, and how many times it was handed on.
     Held(u8, u32),
 }
 
@@ -32,11 +33,11 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Away,
-    /// For its turn.
+    /// Waits for its turn.
     Waiting(u64),
-    /// Gave up, and is about to say so.
+    /// Gave up, and has not left the order yet.
     Leaving(u64),
-    /// Was sent the turn and does not know yet.
+    /// Was sent the turn and has not received it yet.
     Given(Node),
     Queued(u8),
     Holding(u8, u32),
@@ -70,18 +71,18 @@ struct World {
     ours: Vec<Ours>,
     theirs: Theirs,
     their_rounds_left: u8,
-    /// Sections of ours that the other process has waited for.
+    /// Critical sections of ours that the other process has waited for.
     waited_for: u32,
-    /// Nodes, first come first.
+    /// The nodes, in the order of the queue.
     queue: Vec<u8>,
     nodes: u8,
     faults_left: u8,
     connections_left: u8,
-    /// `own_watch::Care` of the node that is held: it was there in this connection.
+    /// As `own_watch::Care` of the held node: it existed on this connection.
     is_verified: bool,
-    /// A watch of this connection would tell, and has told nothing.
+    /// A watch on this connection would report a deletion, and has reported nothing.
     is_watched: bool,
-    /// A node was handed on of which nobody knew whether it was there.
+    /// A node was handed on without any evidence that it existed.
     is_broken: bool,
 }
 
@@ -91,16 +92,16 @@ enum Step {
     GiveUp(usize),
     Leave(usize),
     Receive(usize),
-    /// Its node is first; it had to wait, so that it has a watch, or not.
+    /// Its node is first. It had to wait and so has a watch, or not.
     Grant(usize, bool),
     Release(usize),
     /// An operator deletes our node.
     Lose,
-    /// The watch on a held node tells that it is gone.
+    /// The watch on a held node reports its deletion.
     Hear,
-    /// A contender that waits hears that its node is gone, and joins again at the end.
+    /// A waiting contender learns that its node is gone, and joins again at the end.
     Rejoin(usize),
-    /// The connection is another one: watches and answers of the one before count no more.
+    /// The connection is a new one: earlier watches and answers do not count any more.
     Reconnect,
     /// The keeper looks at a held node and watches it.
     Look(usize),
@@ -128,7 +129,7 @@ impl World {
         self.queue.first() == Some(&node)
     }
 
-    /// As `LocalQueue::pass`, and its callers with a node that nobody takes.
+    /// As `LocalQueue::pass` and its callers, with a node that no contender takes.
     fn pass(&mut self, node: Node) {
         while let Some(next) = self.order.pass() {
             let next = &mut self.ours[next].stage;
@@ -168,13 +169,13 @@ impl World {
         true
     }
 
-    /// A lease is lost; its guard keeps nobody waiting.
+    /// A lease is lost; its guard keeps no contender waiting.
     fn bereave(&mut self, index: usize) {
         self.ours[index].stage = Stage::Bereft;
         self.pass(Node::Nothing);
     }
 
-    /// The node that our process holds, or that goes from one to the next, and who holds it.
+    /// The node that our process holds or hands on, and its holder.
     fn held(&self) -> Option<(u8, Option<usize>)> {
         let ours = self.ours.iter().enumerate();
         let mut held = ours.filter_map(|(index, it)| match it.stage {
@@ -246,7 +247,7 @@ impl World {
                     self.is_broken |= !self.exists(node) && !self.is_watched;
                     self.hold(index, node, handoffs);
                 }
-                // Lost on its way: it is waited for anew.
+                // The node was lost during the hand-off: the contender waits again.
                 _ => {
                     self.ours[index].stage = Stage::Away;
                     self.ours[index].rounds_left += 1;
@@ -411,7 +412,7 @@ impl Model for Process {
                 !world.is_over() || world.queue.is_empty()
             }),
             Property::always("nobody waits for ever", |_, world: &World| {
-                // Without those who could give up, somebody can do something.
+                // Some step is possible besides giving up and faults.
                 let mut steps = Vec::new();
                 Process.actions(world, &mut steps);
                 let idle =

@@ -58,7 +58,7 @@ async fn try_does_not_wait_for_an_attempt_of_its_owner() {
     assert!(matches!(tried, Some(Ok(None))), "{tried:?}");
 }
 
-/// The attempt of a try ends where its owner's acquire waits on.
+/// The attempt of a try ends when the lock is busy. An acquire that joined it waits on.
 #[tokio::test(start_paused = true)]
 async fn waiter_that_joined_a_try_of_its_owner_waits_on_when_that_finds_the_lock_busy() {
     let (stage, owner) = (Stage::new().await, Owner::new());
@@ -126,7 +126,7 @@ async fn error_of_a_joined_attempt_is_the_error_of_who_began_it() {
     assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
 }
 
-/// Grants a lock to an owner who is alone, with the number 5.
+/// Grants a lock to an owner without competitors, with the token 5.
 async fn granted(stage: &Stage, lock: &LockInternals, owner: &Owner) -> LockGuard {
     let mut acquire = Box::pin(lock.acquire(Some(owner), Wait::Forever));
     loop {
@@ -187,7 +187,7 @@ async fn set_ends_when_what_was_re_entered_is_lost() {
     drop(held);
 }
 
-/// The connection broke before the server said whether there is a node.
+/// The connection breaks before the server answers the create.
 #[tokio::test(start_paused = true)]
 async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_the_same_name() {
     let stage = Stage::new().await;
@@ -210,7 +210,7 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_t
         }
         listed.unwrap().send(Ok(Vec::new())).unwrap();
         assert!(poll!(acquire.as_mut()).is_pending());
-        // A leader that was deposed would answer a listing, and a sync.
+        // A deposed leader would still answer a listing or a `sync`, so only a commit counts.
         let Some(Asked::Multi(operations, committed)) = stage.nodes.asked() else {
             panic!("nothing is committed before the search");
         };
@@ -224,14 +224,14 @@ async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_t
         listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
     }
     assert_eq!(requested.len(), 3);
-    // Whichever of them was carried out, it is found by its name.
+    // All creates have one name, so the search finds whichever was carried out.
     assert!(
         requested.iter().all(|it| *it == requested[0]),
         "{requested:?}"
     );
 }
 
-/// A create and its listing that are under way.
+/// A create and its listing that are in flight.
 struct Entering {
     path: String,
     name: String,
@@ -260,7 +260,7 @@ async fn entering(stage: &Stage) -> Entering {
     }
 }
 
-/// Its number may have been somebody else's turn by now.
+/// Another contender may have held the lock by now.
 #[tokio::test(start_paused = true)]
 async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
     let stage = Stage::new().await;
@@ -358,7 +358,7 @@ async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
     let czxid = Some(5);
     let deleted = path.clone();
     created.send(Ok(Created { path, czxid })).unwrap();
-    // Somebody else was quicker.
+    // Another contender created its node earlier.
     listed.send(Ok(vec![name, OTHER.to_owned()])).unwrap();
     assert!(poll!(tried.as_mut()).is_pending());
     let delete = loop {

@@ -1,10 +1,10 @@
-//! Takes Nagle's algorithm off the connections to an ensemble.
+//! Switches off Nagle's algorithm on the connections to an ensemble.
 //!
 //! With it, the second of two requests that leave together waits for the reply to the first, so an
-//! uncontended acquire takes two round trips. The client neither switches it off nor gives its
-//! socket away. So the process is searched for sockets whose peer is one of the servers. What is
-//! set on a duplicate of a descriptor holds for the socket, and `pidfd_getfd` makes one from a number
-//! in safe code. Container profiles may refuse that call. Nothing but latency depends on it.
+//! uncontended acquire takes two round trips. The client neither switches it off nor exposes its
+//! socket. So we search the process for sockets whose peer is one of the servers. An option that is
+//! set on a duplicate of a descriptor holds for the socket, and `pidfd_getfd` makes a duplicate
+//! from a number in safe code. Container profiles may refuse that call. Only latency depends on it.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,10 +13,10 @@ use std::{io, thread};
 
 use tracing::{debug, info};
 
-/// Where a server listens that does not say so.
+/// The port of a server that is given without one.
 const PORT: u16 = 2181;
 
-/// The servers of a connect string, whose connections must not wait.
+/// The servers of a connect string, whose connections must not delay requests.
 #[derive(Clone, Debug)]
 pub(crate) struct NoDelay {
     servers: Arc<[(String, u16)]>,
@@ -31,8 +31,8 @@ impl NoDelay {
 
     /// Sets `TCP_NODELAY` on each connection of this process to one of the servers, soon.
     ///
-    /// On a thread of its own, not on the runtime's: its end would wait for a name server that does
-    /// not answer.
+    /// Runs on a thread of its own, because the end of a runtime would wait for a name server that
+    /// does not answer.
     pub(crate) fn apply(&self) {
         let servers = Arc::clone(&self.servers);
         let apply = move || match sockets::set(&addresses(&servers)) {
@@ -48,7 +48,7 @@ impl NoDelay {
     }
 }
 
-/// Says once what it costs: it is the same for each connection.
+/// Logs the consequence once, because it is the same for each connection.
 fn tell(error: &io::Error) {
     static TOLD: Once = Once::new();
     debug!(%error, "TCP_NODELAY not set");
@@ -61,7 +61,7 @@ fn tell(error: &io::Error) {
     });
 }
 
-/// Host and port of each server, as the client understands them; what it refuses may be missing.
+/// Host and port of each server, parsed as by the client. Servers that it refuses may be missing.
 fn servers(connect_string: &str) -> impl Iterator<Item = (String, u16)> {
     connect_string.split(',').filter_map(|server| {
         let scheme = ["tcp://", "tcp+tls://"];
@@ -92,12 +92,12 @@ fn addresses(servers: &[(String, u16)]) -> BTreeSet<SocketAddr> {
     resolved.flatten().map(plain).collect()
 }
 
-/// The address without what two ways to write the same peer differ in.
+/// The canonical address: the same for all ways to write one peer.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// No way in safe code.
+/// Other systems have no way in safe code.
 #[cfg(not(target_os = "linux"))]
 mod sockets {
     use std::collections::BTreeSet;
@@ -120,7 +120,7 @@ mod sockets {
     use rustix::net::{getpeername, sockopt};
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-    /// Returns on how many sockets it was set.
+    /// Returns the number of sockets on which it was set.
     pub(super) fn set(peers: &BTreeSet<SocketAddr>) -> io::Result<usize> {
         let this = pidfd_open(getpid(), PidfdFlags::empty())?;
         let mut set = 0;
@@ -131,12 +131,12 @@ mod sockets {
             };
             let duplicate = match pidfd_getfd(&this, descriptor, PidfdGetfdFlags::empty()) {
                 Ok(duplicate) => duplicate,
-                // Closed since.
+                // Closed meanwhile.
                 Err(rustix::io::Errno::BADF) => continue,
                 Err(error) => return Err(error.into()),
             };
             let is_ours = peer(&duplicate).is_some_and(|peer| peers.contains(&peer));
-            // An error says that it is no TCP, or reset since.
+            // An error means that it is not TCP, or was reset meanwhile.
             if is_ours && sockopt::tcp_nodelay(&duplicate) == Ok(false) {
                 set += usize::from(sockopt::set_tcp_nodelay(&duplicate, true).is_ok());
             }
@@ -152,7 +152,7 @@ mod sockets {
         is_socket.then_some(descriptor)
     }
 
-    /// Whom a connected socket of the internet talks to.
+    /// The peer of a connected internet socket.
     fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
         let peer = getpeername(socket).ok()??;
         SocketAddr::try_from(peer).ok().map(super::plain)

@@ -1,7 +1,7 @@
 //! [`Nodes`] on a real ensemble, through `zookeeper-client`.
 //!
-//! The only file that knows the client's errors. It calls a lost connection three things
-//! (`ConnectionLoss`, an I/O error, "no response"), so every error that is not a definite refusal
+//! The only file that knows the client's errors. The client reports a lost connection in three ways
+//! (`ConnectionLoss`, an I/O error, "no response"). So every error that is not a definite refusal
 //! by the server counts as an unknown outcome.
 
 use std::fmt;
@@ -113,7 +113,7 @@ impl Backend for Ensemble {
     }
 }
 
-/// A client that somebody else made: one session, no other.
+/// A client that the service made: one session, no other.
 pub(crate) struct ExistingClient {
     client: Mutex<Option<Client>>,
 }
@@ -153,9 +153,9 @@ impl Backend for ExistingClient {
 #[derive(Debug)]
 struct Session {
     client: Client,
-    /// `None` where the servers are not known.
+    /// `None` if the servers are not known.
     no_delay: Option<NoDelay>,
-    /// Servers before 3.6 do, and end the connection too.
+    /// Servers before 3.6 refuse it, and close the connection too.
     refuses_multi_read: AtomicBool,
 }
 
@@ -187,7 +187,7 @@ impl Nodes for Session {
 
     fn connection(&self) -> BoxStream<'static, Connection> {
         let watcher = self.client.state_watcher();
-        // The watcher is silent about the state that it starts with, also if that is the last one.
+        // The watcher does not report the state that it starts with, even if that is the last one.
         let first =
             Some(connection(watcher.peek_state())).filter(|it| *it != Connection::Connected);
         let is_over = matches!(first, Some(Connection::Ended(_)));
@@ -394,7 +394,7 @@ fn present<T>(read: Result<T, Error>) -> Result<Option<T>, NodesError> {
 fn connection(state: SessionState) -> Connection {
     match state {
         SessionState::SyncConnected => Connection::Connected,
-        // A read-only server takes no lock; nothing is held there.
+        // A read-only server accepts no writes, so no lock is held there.
         SessionState::Disconnected | SessionState::ConnectedReadOnly => Connection::Disconnected,
         SessionState::Expired => Connection::Ended(EndReason::Expired),
         SessionState::AuthFailed => Connection::Ended(EndReason::AuthFailed),
@@ -402,7 +402,7 @@ fn connection(state: SessionState) -> Connection {
     }
 }
 
-/// Sorts an error into what the lock must do about it.
+/// Classifies an error by what the lock must do about it.
 fn refusal(error: Error) -> NodesError {
     match error {
         Error::NoNode => NodesError::NoNode,
@@ -422,12 +422,12 @@ fn refusal(error: Error) -> NodesError {
         | Error::ReconfigDisabled
         | Error::MarshallingError => NodesError::Refused(Arc::new(error)),
         // A moved session's request was refused on the old connection, but an earlier copy of it
-        // may have passed: ask. Everything unlisted, the same.
+        // may have passed. So the outcome is unknown, as for every error that is not listed.
         error => NodesError::Unknown(Arc::new(error)),
     }
 }
 
-/// Errors of opening a session: what cannot be mended by trying again is a refusal.
+/// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
 fn refusal_of_session(error: Error) -> NodesError {
     match error {
         Error::BadArguments(_) | Error::AuthFailed => NodesError::Refused(Arc::new(error)),

@@ -14,7 +14,7 @@ async fn node_is_vouched_for_by_a_watch_and_on_one_connection_only() {
     care.verified(2);
     assert!(care.vouches(2));
     assert!(!care.vouches(1));
-    // An answer that was on its way when that connection broke.
+    // An answer that was in flight when that connection broke.
     care.verified(1);
     assert!(care.is_verified(2));
     assert!(!care.is_verified(1));

@@ -5,7 +5,7 @@ use futures::poll;
 use super::*;
 use crate::scripted::{Asked, Read, Stage, node, node_watch};
 
-/// One create was sent twice with one name, and both were carried out.
+/// A create was sent twice with one name, and both were carried out.
 #[tokio::test(start_paused = true)]
 async fn search_finds_all_that_creates_of_one_name_have_made() {
     let stage = Stage::new().await;
@@ -26,7 +26,7 @@ async fn search_finds_all_that_creates_of_one_name_have_made() {
         let Asked::Read(_, read) = stage.asked().await else {
             panic!("no read");
         };
-        // One is gone again.
+        // One node is gone again.
         read.send(Ok(found_as.map(|czxid| node(czxid, b""))))
             .unwrap();
     }
@@ -68,7 +68,7 @@ async fn node_ahead_is_gone_when_it_was_deleted_and_not_when_the_session_ends() 
     }
 }
 
-/// Whoever may not create directories may use those that others have made.
+/// A session that may not create directories may use existing ones.
 #[tokio::test(start_paused = true)]
 async fn directory_that_may_not_be_made_is_used_where_it_is_there() {
     type Case = (fn() -> Result<Read, NodesError>, bool);

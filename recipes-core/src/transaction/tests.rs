@@ -21,8 +21,8 @@ fn checks(operations: &[NodeOp]) -> Vec<&str> {
     paths.collect()
 }
 
-/// The ensemble would check the node of one session in a transaction of another: both exist, and
-/// one of the locks may be lost all the same by whoever asks.
+/// The ensemble would check a node of one session in a transaction of another. The node may still
+/// exist although the other session has lost its lock.
 #[tokio::test(start_paused = true)]
 async fn transaction_under_locks_of_two_sessions_is_not_sent() {
     let (one, other) = (Stage::new().await, Stage::new().await);
@@ -116,7 +116,7 @@ async fn refusal_says_which_lock_is_gone_or_which_operation_failed() {
     }
 }
 
-/// It may commit when somebody else of this process holds the node.
+/// It may commit when the next contender of this process holds the node.
 #[tokio::test(start_paused = true)]
 async fn node_is_tied_while_a_transaction_has_no_answer() {
     for is_answered in [false, true] {
@@ -149,7 +149,7 @@ async fn transaction_ends_with_its_lock() {
     lease.note_loss(LostReason::NodeRemoved);
     let told = committed.await.unwrap_err();
     assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
-    // Not sent at all behind that.
+    // After the loss, a transaction is not even sent.
     let transaction = Transaction::new(vec![&lease]).check("/x", None);
     let told = transaction.commit().await.unwrap_err();
     assert!(matches!(told, TransactionError::Lost(_)), "{told:?}");

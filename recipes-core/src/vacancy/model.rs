@@ -1,9 +1,10 @@
-//! Explores the shipped rules with a model checker: two contenders of one session, others, and a
-//! directory that is deleted and made anew, in every order.
+//! Explores the shipped rules with a model checker, in every order of events: two contenders of one
+//! session, other clients, and a directory that is deleted and re-created.
 //!
-//! The queue is taken as right, which [`acquire`](crate::acquire) has a model for: who is neither
-//! alone by its listing nor by its number holds when the rule of admission says so. A release sends
-//! what [`release`](crate::release) sends; what it tells in the end, it may tell as late as it likes.
+//! The queue is taken as right, because [`acquire`](crate::acquire) has a model for it: a contender
+//! that is alone neither by its listing nor by its number holds when the admission rule says so. A
+//! release sends what [`release`](crate::release) sends, and may report its result as late as it
+//! likes.
 
 use stateright::{Checker, DiscoveryClassification, HasDiscoveries, Model, Property};
 

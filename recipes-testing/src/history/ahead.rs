@@ -1,4 +1,4 @@
-//! Who was ahead of a node, and for how long, by the server's log.
+//! Which nodes were ahead of a node, and for how long, according to the server's log.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use recipes_core::LockKind;
 
 use crate::txn_log::{Life, LockNodes, Removal, directory};
 
-/// One node of many, the last of them to go.
+/// The node of a group that is deleted last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last<'a> {
     pub(super) path: &'a str,
@@ -19,7 +19,7 @@ impl Last<'_> {
     }
 }
 
-/// Of the nodes up to a place, the last to go: of those that exclude others, and of all.
+/// Among the nodes up to a place, the exclusive one that is deleted last, and the last of all.
 #[derive(Clone, Copy, Debug)]
 struct UpTo<'a> {
     place: i64,
@@ -58,7 +58,7 @@ impl<'a> Queues<'a> {
         Self(queues)
     }
 
-    /// The last to go of those that a node has to wait for.
+    /// Among the nodes that this node has to wait for, the one that is deleted last.
     pub(super) fn ahead(&self, path: &str, life: &Life) -> Option<Last<'a>> {
         let queue = self.0.get(directory(path))?;
         let count = queue.partition_point(|up_to| up_to.place < life.place);

@@ -13,7 +13,7 @@ pub struct History {
     pub(super) attempts: Vec<Attempt>,
     /// When the ensemble went down, and when it came back.
     pub(super) outages: Vec<(u64, u64)>,
-    /// The same for each process.
+    /// When each process was halted, and when it ran again.
     pub(super) pauses: BTreeMap<u32, Vec<(u64, u64)>>,
     pub(super) evictions: Vec<(i64, u64)>,
     pub(super) left: Vec<String>,
@@ -23,17 +23,17 @@ pub struct History {
 /// One contender's attempt to acquire one lock.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Whose it is.
+    /// Which attempt this is.
     pub id: AttemptId,
-    /// How it wanted the lock.
+    /// The kind of lock that it wanted.
     pub kind: LockKind,
-    /// Who re-enters.
+    /// The party: the owner that re-enters.
     pub party: u64,
     /// Path of the lock directory.
     pub path: String,
-    /// When it asked.
+    /// When it was started.
     pub invoked: u64,
-    /// What it got.
+    /// Its grant, if it got one.
     pub granted: Option<Granted>,
     /// When the attempt failed, or the guard was released, dropped or killed with its process.
     pub ended: Option<u64>,
@@ -42,59 +42,59 @@ pub struct Attempt {
 /// A guard.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// When it certainly had the lock first.
+    /// The first time at which it certainly held the lock.
     pub at: u64,
-    /// When it certainly had the lock last.
+    /// The last time at which it certainly held the lock.
     pub valid_until: u64,
-    /// When it was told that the lock is lost, or released it.
+    /// When it was notified that the lock is lost, or released it.
     pub told: Option<u64>,
-    /// Whether it was told of a loss before it released; not where the session was ended from
+    /// Whether it was notified of a loss before it released. `false` if the session was ended from
     /// outside.
     pub is_lost: bool,
     /// Its fencing token.
     pub token: i64,
-    /// Its place in the queue: transaction that made the node; for a reader beside a writer, the
-    /// writer's. The token, as long as nobody knows better: see [`History::learn`].
+    /// Its place in the queue: the transaction that made the node, or, for a reader next to a
+    /// writer, the writer's. It is the token until [`History::learn`] provides the place.
     pub place: i64,
     /// Full path of its node.
     pub node: String,
 }
 
-/// Events that no history has.
+/// Why a history is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// A line that is no event.
+    /// A line is not an event.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// An event that cannot be where it is.
+    /// An event is out of order.
     #[error("event {event:?} of a history: {why}")]
     Order {
-        /// The event, as it is written.
+        /// The event, as it was written.
         event: String,
-        /// What it lacks.
+        /// Why it cannot come here.
         why: &'static str,
     },
 }
 
 impl History {
-    /// Reads the lines of all journals, in any order.
+    /// Parses the lines of all journals, in any order.
     ///
     /// # Errors
-    /// [`Malformed`] for a line that is no event, and for events in an order that cannot be.
+    /// [`Malformed`] if a line is not an event, or if the events contradict each other.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let lines = text.lines().map(str::trim_start);
         let events: Result<Vec<_>, EventError> = lines.map(str::parse).collect();
         Self::new(events?)
     }
 
-    /// Puts events together, in any order.
+    /// Builds a history from events, in any order.
     ///
     /// # Errors
-    /// [`Malformed`] for events in an order that cannot be.
+    /// [`Malformed`] if the events contradict each other.
     pub fn new(events: impl IntoIterator<Item = Event>) -> Result<Self, Malformed> {
         let mut events: Vec<_> = events.into_iter().collect();
-        // Stable: the events of one attempt that share a stamp stay in their order.
+        // A stable sort: events of one attempt with the same stamp keep their order.
         events.sort_by_key(|event| event.at);
         let mut history = Self {
             end: events.last().map_or(0, |event| event.at),
@@ -157,7 +157,7 @@ impl History {
         Ok(())
     }
 
-    /// All attempts, in the order in which they asked.
+    /// All attempts, in the order in which they started.
     #[must_use]
     pub fn attempts(&self) -> &[Attempt] {
         &self.attempts
@@ -169,9 +169,9 @@ impl History {
         self.attempts.iter().filter_map(granted)
     }
 
-    /// Takes the place of each granted node, and its session, from who knows them.
+    /// Takes the place of each granted node, and its session, from `of_node`.
     ///
-    /// What a session was granted that was ended from outside counts until then.
+    /// If a session was ended from outside, its grants count until then.
     pub fn learn(&mut self, of_node: impl Fn(&str) -> Option<(i64, i64)>) {
         for attempt in &mut self.attempts {
             let Some(granted) = &mut attempt.granted else {
@@ -193,7 +193,7 @@ impl History {
         }
     }
 
-    /// Whether the process was halted at some time between these two.
+    /// Whether the process was halted at some time between `from` and `until`.
     pub(super) fn was_paused(&self, worker: u32, from: u64, until: u64) -> bool {
         let mut pauses = self.pauses.get(&worker).into_iter().flatten();
         pauses.any(|(start, end)| *start <= until && *end >= from)
@@ -212,7 +212,7 @@ impl Attempt {
         self.granted.as_ref()
     }
 
-    /// Whether it waits at the end of the history.
+    /// Whether the attempt still waits at the end of the history.
     pub(super) fn is_pending(&self) -> bool {
         self.granted.is_none() && self.ended.is_none()
     }
@@ -241,7 +241,7 @@ impl Attempt {
                 });
             }
             (Step::Ended, None) => self.ended = Some(at),
-            // An acquire may return a guard that is not valid any more when it is looked at.
+            // An acquire may return a guard that is already invalid when it is checked.
             (Step::Lost, None) => {}
             (Step::LetGo, None) => self.ended = Some(at),
             (Step::Released, None) => return Err("not granted"),

@@ -14,28 +14,28 @@ use super::highest::Highest;
 pub enum Rule {
     /// Conflicting guards are never valid at one time.
     Exclusion,
-    /// A holder is told of a loss before another is granted; not while its process was paused.
+    /// A holder is notified of a loss before another is granted, unless its process was paused.
     Told,
     /// Conflicting grants come in the order of their nodes.
     Order,
     /// Tokens rise over conflicting grants.
     Token,
-    /// Nothing is left when all is over.
+    /// No node is left at the end.
     Orphan,
-    /// Who has nobody ahead is granted within a bound.
+    /// A contender with no node ahead is granted within a bound.
     Wake,
 }
 
-/// A rule that was broken, and who did.
+/// A broken rule, and the attempts that broke it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule.
     pub rule: Rule,
     /// Path of the lock, or of the node that is left.
     pub path: String,
-    /// The two attempts, the earlier grant first; only one where nobody else is to blame.
+    /// The two attempts, the earlier grant first; only one if no other attempt is involved.
     pub attempts: Vec<AttemptId>,
-    /// The figures.
+    /// The times or numbers that show it.
     pub detail: String,
 }
 
@@ -49,17 +49,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Grants that may be in force together: one party's guards of one place.
+/// Grants that may be held at the same time: guards of one party with one place.
 type Group = (u64, i64);
 
 type Grant<'a> = (&'a Attempt, &'a Granted);
 
 impl History {
-    /// Checks all rules; returns the first violation of each by each lock.
+    /// Checks all rules. Returns the first violation of each rule by each lock.
     ///
-    /// `wait_max` is how long a contender may wait with nobody ahead, the ensemble up and its
-    /// process running: the session timeout, after which a node of a dead process goes, and as
-    /// much again to connect.
+    /// `wait_max` is how long a contender may wait with no node ahead while the ensemble is up and
+    /// its process runs. Use twice the session timeout: the node of a dead process goes after one,
+    /// and connecting may take another.
     #[must_use]
     pub fn check(&self, wait_max: Duration) -> Vec<Violation> {
         let mut violations = Vec::new();
@@ -130,7 +130,7 @@ impl History {
 /// A rule on two conflicting grants: the earlier one's value must be below the later one's limit.
 pub(super) struct PairRule<'a> {
     pub(super) rule: Rule,
-    /// Of the earlier grant, `None` where the rule does not bind it.
+    /// The earlier grant's value; `None` if the rule does not apply to it.
     pub(super) value: Box<dyn Fn(Grant<'_>) -> Option<i64> + 'a>,
     pub(super) limit: fn(&Granted) -> i64,
     says: &'static str,
@@ -172,7 +172,7 @@ fn sweep(grants: &[Grant<'_>], pair: &PairRule<'_>) -> Option<Violation> {
     None
 }
 
-/// Nanoseconds since the machine was started fit, for three centuries.
+/// Three centuries of nanoseconds since the machine was started fit.
 pub(super) fn as_signed(at: u64) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }

@@ -6,14 +6,14 @@ use std::str::FromStr;
 use recipes_core::LockKind;
 use thiserror::Error;
 
-/// An attempt to acquire one lock; the attempts for the members of a set differ in `member` only.
+/// An attempt to acquire one lock. Attempts for the members of a set differ only in `member`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     /// The process.
     pub worker: u32,
-    /// Counts within the process.
+    /// A counter within the process.
     pub number: u32,
-    /// Counts within a set; 0 for a single lock.
+    /// A counter within a set; 0 for a single lock.
     pub member: u32,
 }
 
@@ -28,31 +28,32 @@ impl fmt::Display for AttemptId {
 pub enum Step {
     /// It is about to acquire the lock at this path.
     Invoked {
-        /// How it wants the lock.
+        /// The kind of lock that it wants.
         kind: LockKind,
-        /// Who re-enters: grants of one party may share a node, or be a writer and readers beside.
+        /// The party: the owner that re-enters. Grants of one party may share a node, or be a
+        /// writer and the readers next to it.
         party: u64,
         /// Path of the lock directory.
         path: String,
     },
-    /// It got the lock, and the guard said that it is valid after the stamp was taken.
+    /// It got the lock, and the guard was valid after the stamp was taken.
     Granted {
         /// The fencing token.
         token: i64,
         /// Full path of the lock node.
         node: String,
     },
-    /// The guard said that it is valid after the stamp was taken.
+    /// The guard was valid after the stamp was taken.
     Valid,
-    /// `lost()` completed, or the guard said that it is not valid.
+    /// `lost()` completed, or the guard was not valid.
     Lost,
-    /// It is about to release; the guard said that it is valid after the stamp was taken.
+    /// It is about to release. The guard was valid after the stamp was taken.
     Releasing,
     /// The release is done, and the node is gone.
     Released,
     /// The release was not confirmed, or the guard was dropped.
     LetGo,
-    /// The acquire ended without a guard: an error, a time-out, or dropped.
+    /// The acquire ended without a guard: it failed, timed out, or was dropped.
     Ended,
 }
 
@@ -65,7 +66,7 @@ pub enum Happening {
     Paused(u32),
     /// It runs again.
     Resumed(u32),
-    /// A process was killed; nothing that it held or asked for is its own any more.
+    /// A process was killed, which ends all its attempts and grants.
     Killed(u32),
     /// The ensemble does not serve until `Up`.
     Down,
@@ -73,16 +74,16 @@ pub enum Happening {
     Up,
     /// A session is about to be ended from outside: its holders cannot know before others.
     Evicted(i64),
-    /// Whoever has not come to an end by now waits for ever.
+    /// The end. A contender that still waits would wait for ever.
     Over,
-    /// This node was there when all was over.
+    /// This node still existed at the end.
     Left(String),
 }
 
 /// An event: what happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds of a clock that all processes share and nobody sets.
+    /// Nanoseconds of a clock that all processes share and that cannot be set.
     pub at: u64,
     /// What happened.
     pub what: Happening,
@@ -122,7 +123,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A line is no event.
+/// A line is not an event.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an event of a history: {line:?}")]
 pub struct EventError {

@@ -1,7 +1,7 @@
-//! The greatest value seen so far, and the greatest that is not of one's own group.
+//! The greatest value seen so far, and the greatest value of the other groups.
 
-/// Keeps the greatest value, and the greatest of the other groups: enough to ask for the greatest
-/// value outside any one group, in constant time.
+/// Keeps the greatest value, and the greatest value of the other groups. That is enough to find the
+/// greatest value outside any one group in constant time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Highest<G, V> {
     best: Option<(V, G, usize)>,
@@ -32,7 +32,7 @@ impl<G: Copy + PartialEq, V: Copy + PartialOrd> Highest<G, V> {
         }
     }
 
-    /// The greatest value of the other groups, and whose it is.
+    /// The greatest value outside `group`, and its index.
     pub(super) fn outside(&self, group: G) -> Option<(V, usize)> {
         let entry = match self.best {
             Some((_, best, _)) if best == group => self.other,

@@ -1,4 +1,4 @@
-//! What the server's own log says about a history.
+//! Compares a history with the server's own log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,40 +15,45 @@ use crate::txn_log::{Change, Life, LockNodes, Removal, TransactionLog, directory
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Confirmed {
-    /// Grants whose node, token and place in the queue are as the server says.
+    /// Grants whose node, token and place in the queue agree with the log.
     pub grants: usize,
-    /// Writes under a lock that fell into the life of its node, with nobody ahead.
+    /// Writes under a lock that happened while its node lived, with no node ahead.
     pub writes: usize,
-    /// Nodes, all of which are gone.
+    /// Nodes; all of them are gone.
     pub nodes: usize,
-    /// How long before the server took up the expiry of its session each holder was told; not
-    /// of processes that were paused.
+    /// For each holder, how long before the server took up the expiry of its session it was
+    /// notified. Processes that were paused are left out.
     pub told_before: Vec<Duration>,
 }
 
 impl History {
-    /// Compares the grants with the log of the server that gave them, after all is over.
+    /// Compares the grants with the log of the server that gave them. Call it after the end of the
+    /// history.
     ///
-    /// The clocks of the log and of the history must be those of one machine, and nobody may have
-    /// set them in between. Takes the place of each node over, so do it before
+    /// The clocks of the log and of the history must be those of one machine, and must not be set
+    /// in between. The call takes the place of each node from the log, so make it before
     /// [`check`](Self::check).
     ///
     /// # Errors
-    /// All violations: a grant without a node or with another node's token, before the deletion of
-    /// an older conflicting node was even asked for, a guard that outlived its node, a write under
-    /// a lock at a time when its node did not live or was not the first, a node that is left.
+    /// All violations:
+    ///
+    /// - a grant without a node or with another node's token
+    /// - a grant before the deletion of an older conflicting node was even requested
+    /// - a guard that outlived its node
+    /// - a write under a lock while its node did not live or was not the first
+    /// - a node that is left
     pub fn confirm(&mut self, log: &TransactionLog) -> Result<Confirmed, Vec<Violation>> {
         self.confirm_at(log, wall_ahead())
     }
 
-    /// Lets the guards of these processes count until their sessions end by the log, like those of
-    /// sessions that are ended from outside: of holders that are not told of the loss. Do it
-    /// before [`confirm`](Self::confirm).
+    /// Lets the guards of these processes count until their sessions end in the log, as for
+    /// sessions that are ended from outside. Use it for holders that are not notified of the loss,
+    /// and call it before [`confirm`](Self::confirm).
     pub fn end_with_sessions(&mut self, is_one: impl Fn(u32) -> bool, log: &TransactionLog) {
         self.end_with_sessions_at(is_one, log, wall_ahead());
     }
 
-    /// The same, the wall clock being this many nanoseconds ahead.
+    /// [`end_with_sessions`](Self::end_with_sessions) with a given lead of the wall clock, in ns.
     pub(super) fn end_with_sessions_at(
         &mut self,
         is_one: impl Fn(u32) -> bool,
@@ -69,7 +74,7 @@ impl History {
         self.evictions.extend(ends);
     }
 
-    /// The same, the wall clock being this many nanoseconds ahead.
+    /// [`confirm`](Self::confirm) with a given lead of the wall clock, in nanoseconds.
     pub(super) fn confirm_at(
         &mut self,
         log: &TransactionLog,
@@ -130,7 +135,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether the deletion of all that was ahead had been asked for.
+    /// Checks that the deletion of all nodes ahead had been requested.
     fn is_first(&mut self, attempt: &Attempt, granted: &Granted, life: &Life) {
         let now_ms = self.wall_ms(granted.at);
         let ahead = self.queues.ahead(&granted.node, life);
@@ -141,9 +146,9 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether the guard was valid when its node was gone, as nobody but the session can see to.
+    /// Checks that the guard was not valid after its own session had lost the node.
     fn outlives(&mut self, attempt: &Attempt, granted: &Granted, life: &Life, removal: Removal) {
-        // By somebody else's hand it may be: nobody can know of that before the others.
+        // Another session may have deleted it. The holder cannot know of that before the others do.
         if removal.by != life.session {
             return;
         }
@@ -173,7 +178,8 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Writes in transactions that check a lock node: it lives, nobody is ahead, and places rise.
+    /// Checks writes in transactions that check a lock node: it lives, no node is ahead, places
+    /// rise.
     fn writes(&mut self, log: &'a TransactionLog) {
         let nodes = self.nodes;
         let mut written: BTreeMap<(&str, &str), (i64, &str)> = BTreeMap::new();
@@ -242,7 +248,8 @@ impl<'a> Oracle<'a> {
     }
 }
 
-/// The lock node that a part of a transaction checks; readers write in no order.
+/// The lock node that a part of a transaction checks. Readers are left out: they write in any
+/// order.
 fn checked<'a>(nodes: &'a LockNodes, part: &'a Change) -> Option<(&'a str, &'a Life)> {
     match part {
         Change::Check { path } => {

@@ -1,4 +1,4 @@
-//! What the server's log gives away, each by a history made by hand.
+//! Tests of the comparison with the server's log, each with a history made by hand.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn write(node: &str) -> Change {
     Change::Multi(vec![check, set])
 }
 
-/// Transactions 100, 101 and so on: when in milliseconds, by which session, what.
+/// Transactions 100, 101 and so on, each with its time in milliseconds, session and change.
 fn log(records: &[(i64, i64, Change)]) -> TransactionLog {
     let numbered = (100..).zip(records);
     let record = |(zxid, (at_ms, session, change)): (i64, &(i64, i64, Change))| LogRecord {
@@ -71,7 +71,7 @@ const SECOND: [&str; 3] = [
     "29 2.0.0 releasing",
 ];
 
-/// A history whose stamps are milliseconds, and fractions in the order of the lines.
+/// A history from lines with stamps in milliseconds. Lines with equal stamps keep their order.
 fn history(lines: &[&str]) -> History {
     let lines = lines.iter().filter(|line| !line.is_empty()).enumerate();
     let events = lines.map(|(index, line)| {
@@ -82,7 +82,7 @@ fn history(lines: &[&str]) -> History {
     History::parse(&events.collect::<String>()).unwrap()
 }
 
-/// The rules that a history breaks by this log, and how.
+/// The rules that a history breaks according to this log, and how.
 fn broken(lines: &[&str], records: &[(i64, i64, Change)]) -> Vec<(Rule, String)> {
     let outcome = history(lines).confirm_at(&log(records), 0);
     let violations = outcome.err().unwrap_or_default();
@@ -147,7 +147,7 @@ fn reader_beside_its_writer_has_the_writers_token() {
     assert_eq!(broken(&lines, &records), []);
     lines[4] = "16 3.0.0 granted 103 @R";
     assert_broken(&lines, &records, Rule::Token, "log says 100");
-    // The writer's node goes first, the reader's after the next writer has written.
+    // The writer's node goes first. The reader's goes after the next writer has written.
     let late = records.remove(4);
     records.insert(6, (28, late.1, late.2));
     lines[4] = "16 3.0.0 granted 100 @R";
@@ -213,9 +213,9 @@ fn holder_that_is_not_told_counts_until_its_session_ends() {
         violations.into_iter().map(|it| it.rule).collect::<Vec<_>>()
     };
     assert_eq!(judged(&lines, 1), []);
-    // Only those.
+    // Only the processes that were named.
     assert!(judged(&lines, 2).contains(&Rule::Exclusion));
-    // Until then, it excludes the others.
+    // Until the session ends, the grant excludes others.
     lines[6] = "19 2.0.0 granted 101 @B";
     assert!(judged(&lines, 1).contains(&Rule::Exclusion));
 }

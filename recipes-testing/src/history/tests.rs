@@ -1,4 +1,4 @@
-//! Each rule catches a bad history, and a checker of all pairs finds the same as the fast one.
+//! Each rule catches a bad history, and a checker of all pairs agrees with the fast one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn broken(lines: &[&str]) -> Vec<(Rule, String)> {
     violations.iter().map(|it| (it.rule, by(it))).collect()
 }
 
-/// Two writers, one after the other, each line a step; what each test changes.
+/// Two writers, one after the other. Each line is a step, and each test changes some.
 const IN_TURN: [&str; 10] = [
     "10 1.0.0 invoked write 1 /a",
     "11 2.0.0 invoked write 2 /a",
@@ -81,7 +81,7 @@ fn long_hold_is_seen_over_short_ones_in_it() {
         broken(&lines)[0],
         (Rule::Exclusion, "3.0.0 1.0.0".to_owned())
     );
-    // On another lock it is nothing.
+    // On another lock it is no violation.
     lines[10] = "0 3.0.0 invoked read 3 /b";
     assert_eq!(broken(&lines), []);
 }
@@ -142,7 +142,7 @@ fn grant_out_of_turn_is_found_by_place_and_by_token() {
         broken(&lines),
         [(Rule::Order, pair.clone()), (Rule::Token, pair.clone())]
     );
-    // The place from elsewhere, as from the server's own log.
+    // The place from another source, such as the server's own log.
     let mut learned = history(&lines);
     learned.learn(|node| Some((if node == "/a/x-0" { 100 } else { 101 }, 1)));
     let rules: Vec<_> = learned.check(WAIT_MAX).iter().map(|it| it.rule).collect();
@@ -171,7 +171,7 @@ fn contender_that_waits_with_nobody_ahead_is_late() {
         (9, "83 2.0.0 released"),
     ]);
     assert_eq!(broken(&late), [(Rule::Wake, "1.0.0 2.0.0".to_owned())]);
-    // What it cannot help.
+    // Delays that the contender cannot prevent.
     for (start, end) in [("26 down", "40 up"), ("26 paused 2", "40 resumed 2")] {
         let mut hindered = late.clone();
         hindered.extend([start, end]);
@@ -184,7 +184,7 @@ fn contender_that_waits_with_nobody_ahead_is_late() {
         [],
         "the third may have been ahead until it gave up"
     );
-    // Never granted, with nothing but the end of the history after it.
+    // Never granted, and then only the end of the history.
     let mut hung = but(&[(6, ""), (7, ""), (8, ""), (9, "")]);
     hung.push("90 3.0.0 invoked mutex 3 /b");
     assert_eq!(broken(&hung), [(Rule::Wake, "1.0.0 2.0.0".to_owned())]);
@@ -260,7 +260,7 @@ fn events_that_cannot_be_are_refused() {
     }
 }
 
-/// A random event; small numbers, so that ties and conflicts are many.
+/// Random events. The numbers are small, so that ties and conflicts are frequent.
 fn events(random: &mut Random) -> Vec<Event> {
     let mut events = Vec::new();
     let mut add = |at: u64, what: Happening| events.push(Event { at, what });
@@ -318,7 +318,7 @@ fn conflict(one: &Attempt, other: &Attempt) -> bool {
     one.path == other.path && (one.kind, other.kind) != (LockKind::Read, LockKind::Read)
 }
 
-/// What is broken, by comparing every pair.
+/// The broken rules, found by comparing every pair.
 fn broken_by_pairs(history: &History) -> BTreeSet<(Rule, String)> {
     let mut broken: BTreeSet<_> = BTreeSet::new();
     let mut grants: Vec<(&Attempt, &Granted)> = history.grants().collect();
@@ -371,7 +371,7 @@ fn late_by_pairs(history: &History) -> impl Iterator<Item = &Attempt> {
     })
 }
 
-/// Where somebody waits at the end of a history in which nothing has happened for long.
+/// The violation, if a contender waits at the end of a history in which nothing happened for long.
 fn hung(history: &History) -> Option<String> {
     let is_hung = |it: &&Attempt| it.granted.is_none() && it.ended.is_none();
     let first = history.attempts.iter().find(is_hung)?;

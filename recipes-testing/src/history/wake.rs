@@ -1,4 +1,4 @@
-//! Whether everybody is granted who has nobody ahead.
+//! Whether every contender with no node ahead is granted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use super::check::{Rule, Violation, as_signed};
 use super::event::AttemptId;
 use super::highest::Highest;
 
-/// Until when somebody was ahead, and who.
+/// Until when another attempt was ahead, and which one.
 type Ahead = Option<(i64, usize)>;
 
 impl History {
-    /// Contenders that waited too long; the members of a set are granted together.
+    /// Finds contenders that waited too long. The members of a set are granted together.
     pub(super) fn wakes(&self, wait_max: Duration) -> Vec<Violation> {
         let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, attempt) in self.attempts.iter().enumerate() {
@@ -39,8 +39,8 @@ impl History {
         late
     }
 
-    /// Contenders that wait for each other, or for what nobody has: who asked and got no answer may
-    /// be ahead of another such, but not each of the other.
+    /// Finds contenders that wait for each other, or for a lock that is not held. Of two attempts
+    /// without a grant, either may be ahead of the other, but not both.
     fn deadlock(&self, wait_max: i64) -> Option<Violation> {
         let (hung, others): (Vec<_>, Vec<_>) = self.attempts.iter().partition(|it| it.is_pending());
         let first = hung.first()?;
@@ -60,27 +60,28 @@ impl History {
         })
     }
 
-    /// Until when the ensemble or its process kept a contender from going on, before it stopped.
+    /// The end of the last outage or pause of its process that began before the contender stopped.
     fn hindered_until(&self, attempt: &Attempt, stop: u64) -> i64 {
         let own = self.pauses.get(&attempt.id.worker).into_iter().flatten();
         let hindered = own.chain(&self.outages).filter(|it| it.0 <= stop);
         hindered.map(|it| as_signed(it.1)).max().unwrap_or(0)
     }
 
-    /// Until when it waited, at the latest.
+    /// The latest time until which it waited.
     pub(super) fn waited_until(&self, attempt: &Attempt) -> u64 {
         let granted = attempt.granted.as_ref().map(|granted| granted.at);
         granted.or(attempt.ended).unwrap_or(self.end)
     }
 
-    /// Until when its node may have been in the queue, its clean-up aside.
+    /// The latest time until which its node may have been in the queue, its clean-up aside.
     pub(super) fn present_until(&self, attempt: &Attempt) -> i64 {
         as_signed(attempt.ended.unwrap_or(self.end))
     }
 
-    /// Finds out for the attempts on one lock until when somebody was ahead of each.
+    /// Finds out, for the attempts on one lock, until when another attempt was ahead of each.
     ///
-    /// Who was granted has a known place. Who was not may have been anywhere.
+    /// An attempt that was granted has a known place. Any other may have been anywhere in the
+    /// queue.
     fn queue(&self, indexes: &[usize], ahead: &mut [Ahead]) {
         let all = indexes
             .iter()
@@ -95,7 +96,8 @@ impl History {
             note(ahead, index, outside(&seen, attempt));
             insert(&mut seen, attempt, self.present_until(attempt), index);
         }
-        // In the order of the asking, against those who asked before the one stopped waiting.
+        // In the order of the starts, compared with attempts that started before this one stopped
+        // waiting.
         let mut stops: Vec<_> = all
             .clone()
             .map(|(index, it)| (self.waited_until(it), index, it))
@@ -145,7 +147,7 @@ impl History {
     }
 }
 
-/// Exclusive ones, and all.
+/// The highest of the exclusive ones, and of all.
 type Seen = [Highest<u64, i64>; 2];
 
 fn insert([exclusive, all]: &mut Seen, attempt: &Attempt, until: i64, index: usize) {

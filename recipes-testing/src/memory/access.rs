@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access control: which session may do what.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Access {
         }
     }
 
-    /// Replaces the creator (scheme `auth`) by the identities that it has, as the server does.
+    /// Replaces the creator (scheme `auth`) by the identities of the session, as the server does.
     pub(super) fn resolve(&self, acl: &Arc<[Acl]>) -> Result<Arc<[Acl]>, MemoryError> {
         if acl.is_empty() {
             return Err(MemoryError::InvalidAcl);
@@ -58,7 +58,7 @@ impl Access {
     }
 }
 
-/// What everyone may do, everything: the list of nodes that a test makes without saying more.
+/// Everyone may do everything: the list of nodes that a test creates without a list.
 pub(super) fn open_acl() -> Arc<[Acl]> {
     Arc::from([Acl::new(Permission::ALL, AuthId::anyone())])
 }

@@ -1,4 +1,4 @@
-//! Requests on their way to the server.
+//! Requests in flight to the server.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ enum Parcel {
     Close,
 }
 
-/// All that is on its way to the server, in the order of the arrivals.
+/// All requests in flight to the server, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     last: u64,
@@ -70,7 +70,7 @@ impl State {
 
     /// Lets everything arrive that is due by now.
     pub(super) fn let_arrive(&mut self, now: Instant) {
-        // Ends: what is sent meanwhile is due later, or carried out on the spot.
+        // The loop ends: what is sent meanwhile is due later, or carried out immediately.
         while let Some((session, parcel)) = self.arrivals.take_due(now) {
             match parcel {
                 Parcel::Request(number) => {
@@ -88,8 +88,8 @@ impl State {
         }
     }
 
-    /// The connection breaks: the first few requests on their way arrive all the same, with their
-    /// replies lost, and the others never.
+    /// The connection breaks. Of the requests in flight, the first few still arrive and their
+    /// replies are lost. The others never arrive.
     pub(super) fn break_off(&mut self, session: i64) {
         self.arrivals.forget(session);
         let Some(record) = self.sessions.get_mut(&session) else {
@@ -97,7 +97,7 @@ impl State {
         };
         record.last_arrival = None;
         let (sent, stuck, behind) = (record.sent(), record.stuck(), record.behind);
-        // All of them, some or none; nothing is drawn where there is none.
+        // All of them, some or none. If there is none, nothing is drawn.
         let arriving = match sent.len() {
             0 => 0,
             count => usize::try_from(self.random.below(count as u64 + 1)).unwrap_or(0),
@@ -127,8 +127,8 @@ impl State {
         Some(due)
     }
 
-    /// Has somebody look at what is due. Without a runtime it arrives when the ensemble is next
-    /// looked at.
+    /// Spawns a task that lets the request arrive when it is due. Without a runtime, it arrives at
+    /// the next access to the ensemble.
     fn look_again(&self, due: Instant) {
         let Ok(runtime) = Handle::try_current() else {
             return;

@@ -27,7 +27,7 @@ impl MemoryBackend {
 
     async fn open(&self) -> Result<Arc<dyn Nodes>, NodesError> {
         let mut running = self.shared.running.subscribe();
-        // Ends when the ensemble runs; it cannot be gone while this backend holds it.
+        // The loop ends when the ensemble runs. The sender exists as long as this backend.
         loop {
             let opened = self.shared.with(|state| {
                 let session = state.open(Arc::clone(&self.identities))?;
@@ -65,7 +65,7 @@ impl Backend for MemoryBackend {
         Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    // Never the clock of this machine: two runs must see the same.
+    // Never this machine's clock: two runs must see the same.
     fn suspended(&self) -> Duration {
         self.shared.with(|state| state.suspended)
     }

@@ -36,7 +36,7 @@ impl Default for MemoryBuilder {
 }
 
 impl MemoryBuilder {
-    /// Sets where all randomness comes from: identifiers of lock nodes and [`Faults`]. Default 0.
+    /// Sets the seed of all randomness: identifiers of lock nodes and [`Faults`]. Default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -57,13 +57,13 @@ impl MemoryBuilder {
         self
     }
 
-    /// Sets whether the server knows container nodes, as it does since 3.5.3. Default true.
+    /// Sets whether the server supports container nodes, as it does since 3.5.3. Default true.
     pub fn containers(mut self, known: bool) -> Self {
         self.containers = known;
         self
     }
 
-    /// Sets whether the reply to a transaction tells when its nodes were created, as servers do
+    /// Sets whether the reply to a transaction contains the stats of created nodes, as on servers
     /// since 3.7.2 and 3.8.2. Default false.
     pub fn stats_in_transactions(mut self, told: bool) -> Self {
         self.stats_in_transactions = told;

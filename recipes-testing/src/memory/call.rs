@@ -35,14 +35,14 @@ pub enum Operation {
 pub struct Request {
     /// Session that made it.
     pub session: i64,
-    /// What it asked for.
+    /// What it requested.
     pub operation: Operation,
-    /// Node it asked about (without the sequence); of a transaction or a list of several nodes, the
-    /// first.
+    /// The node that it names, without the sequence. For a transaction or a list of several nodes,
+    /// the first of them.
     pub path: String,
 }
 
-/// A request, kept until the connection is there.
+/// A request, which is kept until the session is connected.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Create(NewNode),
@@ -85,15 +85,15 @@ impl Call {
         }
     }
 
-    /// Whether it takes effect only where a quorum of servers agrees.
+    /// Whether it takes effect only if a quorum of servers agrees.
     pub(super) fn is_write(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Delete(_) | Self::Multi(_))
     }
 }
 
 impl Call {
-    /// What the client answers itself, connected or not. Bad input fails the whole request,
-    /// whatever a server would say about the rest of it.
+    /// The answer that the client gives itself, connected or not. Bad input fails the whole
+    /// request, whatever a server would answer to the rest of it.
     pub(super) fn settled_by_client(&self) -> Option<Outcome> {
         if let Self::Multi(operations) = self {
             return match operations.as_slice() {
@@ -165,7 +165,7 @@ pub(super) fn op_path(operation: &NodeOp) -> &str {
     }
 }
 
-/// A good answer. A watch is only its number here: see the module's rule on drops.
+/// A successful answer. It holds only the number of a watch: see the module's rule on drops.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Created(Created),
@@ -179,7 +179,7 @@ pub(super) enum Answer {
     Done(Vec<NodeOpDone>),
 }
 
-/// What comes back; single requests use only the source of the error.
+/// The result of a request. Single requests use only the source of the error.
 pub(super) type Outcome = Result<Answer, MultiError>;
 
 pub(super) fn failed(source: impl Into<NodesError>) -> MultiError {

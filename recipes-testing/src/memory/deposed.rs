@@ -1,4 +1,4 @@
-//! A leader that has lost its followers and has not noticed.
+//! A leader that has lost its followers and has not noticed yet.
 
 use recipes_core::{Connection, EndReason};
 use tokio::time::Instant;
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::state::State;
 use super::tree::Tree;
 
-/// What the deposed leader takes for the latest state.
+/// What the deposed leader believes to be the latest state.
 #[derive(Clone, Debug)]
 pub(super) struct Deposed {
     pub(super) tree: Tree,
@@ -20,7 +20,7 @@ impl State {
         if self.stopped {
             return;
         }
-        // The servers that elect drop their clients.
+        // The servers that take part in the election drop their clients.
         for session in self.live_sessions() {
             if self.is_connected(session) && !staying.contains(&session) {
                 self.blip(session);
@@ -59,7 +59,7 @@ impl State {
         true
     }
 
-    /// Lets a session connect to the deposed leader, unless its client knows of something newer.
+    /// Connects a session to the deposed leader, unless its client has seen something newer.
     /// Returns whether it did.
     pub(super) fn go_back(&mut self, session: i64) -> bool {
         let newest = self.deposed.as_ref().map(|deposed| deposed.zxid);
@@ -82,7 +82,7 @@ impl State {
         true
     }
 
-    /// The deposed leader notices, and its clients go to the new one.
+    /// The deposed leader notices, and its clients move to the new one.
     pub(super) fn retire_deposed(&mut self) {
         let behind: Vec<i64> = self
             .sessions
@@ -96,8 +96,8 @@ impl State {
         self.deposed = None;
     }
 
-    /// The connection of a session to the deposed leader is no more. If the others have expired it,
-    /// its client learns of it.
+    /// The connection of a session to the deposed leader breaks. If the new leader has expired the
+    /// session, its client is now notified.
     pub(super) fn leave_deposed(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -114,8 +114,9 @@ impl State {
         record.is_some_and(|record| record.behind)
     }
 
-    /// Whether a request of this session will never be answered: it needs a quorum that its leader
-    /// has not, or comes after one that does. A server answers each session in order.
+    /// Whether a request of this session will never be answered. Either it needs a quorum, which
+    /// its leader does not have, or it follows one that does: a server answers each session in
+    /// order.
     pub(super) fn is_stuck(&self, session: i64, is_write: bool) -> bool {
         let record = self.sessions.get(&session);
         record.is_some_and(|record| record.behind && (is_write || !record.stuck().is_empty()))

@@ -18,33 +18,33 @@ use super::shared::Shared;
 
 /// A ZooKeeper ensemble in this process, for tests: what `TestingServer` is to users of Curator.
 ///
-/// A cheap handle; clones are the same ensemble. The methods on it are the test's own hands: they
-/// pass by access control, faults and the request log, and work while the ensemble is stopped.
+/// A cheap handle; clones are the same ensemble. Its methods act as an operator would: they bypass
+/// access control, faults and the request log, and work while the ensemble is stopped.
 ///
 /// # Guarantees
 ///
 /// Znodes, sequences, ephemeral nodes, containers, one-shot watches, transactions, sessions and
 /// access control behave as in ZooKeeper 3.8. A request takes effect when it arrives, which is when
-/// it is made unless [`Faults`] delay it; its reply is never there at the first poll, and is lost if
-/// the connection breaks before the reply, or a later one of the same session, was picked up. What
-/// watches have missed they tell after the reconnection, in any order, and before any reply. A
-/// refused write uses up a number of a transaction. The same seed and the same calls in the same
-/// order give the same run, whatever the machine; time is tokio's, so a paused clock works, and no
-/// machine sleeps unless [told to](Self::suspend_machine).
+/// it is made unless [`Faults`] delay it. Its reply is never there at the first poll. It is lost if
+/// the connection breaks before the reply, or a later one of the same session, was picked up. After
+/// a reconnection, watches report what they have missed, in any order, and before any reply. A
+/// refused write uses up a transaction number. The same seed and the same calls in the same order
+/// give the same run, whatever the machine. Time is tokio's, so a paused clock works, and the
+/// machine never sleeps unless [a test says so](Self::suspend_machine).
 ///
 /// # Differs
 ///
-/// It is one process and no ensemble: nothing is written to disk and nobody votes; leaders change
-/// by order of the test, see [`depose`](Self::depose). What a deposed leader has not committed is
-/// never found by the next one, where a real one may find it in the log of a follower. A client
-/// whose requests are not answered does not give its connection up, as a real one does after two
-/// thirds of its timeout. A request that was under way when the connection broke arrives at that
-/// moment or never, where a real one may arrive until the client is connected again. There is no
-/// `/zookeeper` subtree. A path that ends in `/.` or `/..` is refused; a server takes it for the name
-/// of no node. Only lists lag behind, and only where [`Faults`] say so; reads and watches are
-/// answered from the latest state that the session's leader knows. A client learns of the end of
-/// its session at once, even while it is disconnected, but not while it is connected to a deposed
-/// leader; it may wait for ever: by default sessions do not expire by time. Digest identities are
+/// It is one process and not an ensemble: nothing is written to disk and nobody votes. Leaders
+/// change only on request, see [`depose`](Self::depose). What a deposed leader has not committed is
+/// never found by the next one; a real leader may find it in the log of a follower. A client whose
+/// requests are not answered keeps its connection; a real one gives it up after two thirds of its
+/// timeout. A request that was in flight when the connection broke arrives at that moment or never;
+/// on a real server it may arrive until the client is connected again. There is no `/zookeeper`
+/// subtree. A path that ends in `/.` or `/..` is refused; a server takes it for the name of no
+/// node. Only lists lag behind, and only where [`Faults`] say so. Reads and watches are answered
+/// from the latest state that the session's leader knows. A client learns at once that its session
+/// has ended, even while it is disconnected, but not while it is connected to a deposed leader. It
+/// may wait for ever, because by default sessions do not expire by time. Digest identities are
 /// compared as plain `user:password`, not hashed.
 ///
 /// # Examples
@@ -71,7 +71,7 @@ impl MemoryEnsemble {
         MemoryBuilder::default().build()
     }
 
-    /// Starts to describe an ensemble.
+    /// Returns a builder with the default options.
     pub fn builder() -> MemoryBuilder {
         MemoryBuilder::default()
     }
@@ -88,9 +88,8 @@ impl MemoryEnsemble {
         self.session_with(Session::builder())
     }
 
-    /// Opens a session with options; must be called on a tokio runtime. Time-outs and credentials
-    /// of the builder mean nothing here, see [`MemoryBuilder`] and
-    /// [`session_as`](Self::session_as).
+    /// Opens a session with options; must be called on a tokio runtime. Timeouts and credentials of
+    /// the builder have no effect here: see [`MemoryBuilder`] and [`session_as`](Self::session_as).
     ///
     /// # Panics
     /// For options that cannot be used.
@@ -108,14 +107,14 @@ impl MemoryEnsemble {
         options.start(self.backend_as(user_and_password))
     }
 
-    /// Where sessions without credentials come from.
+    /// A backend whose sessions have no credentials.
     #[doc(hidden)]
     #[must_use]
     pub fn backend(&self) -> Arc<dyn Backend> {
         Arc::new(MemoryBackend::new(Arc::clone(&self.shared), Arc::from([])))
     }
 
-    /// Where sessions come from that have given `user:password` in the scheme `digest`.
+    /// A backend whose sessions have given `user:password` in the scheme `digest`.
     #[doc(hidden)]
     #[must_use]
     pub fn backend_as(&self, user_and_password: &str) -> Arc<dyn Backend> {
@@ -141,8 +140,8 @@ impl MemoryEnsemble {
         })
     }
 
-    /// Ends a session for its client only, as a client does that was disconnected for too long or
-    /// whose credentials were refused. Returns whether the ensemble had it alive.
+    /// Ends a session for its client only, as a client does if it was disconnected for too long or
+    /// its credentials were refused. Returns whether the session was alive on the ensemble.
     ///
     /// Its requests fail and it never connects again, but its ephemeral nodes stay until
     /// [`expire`](Self::expire) or the session timeout.
@@ -156,9 +155,9 @@ impl MemoryEnsemble {
 
     /// Cuts a session off until [`reconnect`](Self::reconnect). Returns whether it was alive.
     ///
-    /// Replies on their way are lost; later requests wait. With a session timeout, the session
-    /// expires after it. A client that closes meanwhile cannot tell the server, so its session
-    /// ends only at the timeout or on reconnection.
+    /// Replies in flight are lost; later requests wait. With a session timeout, the session expires
+    /// after it. A client that closes meanwhile cannot reach the server, so its session ends only
+    /// at the timeout or on reconnection.
     pub fn disconnect(&self, session: i64) -> bool {
         self.shared.with(|state| {
             state.cut(session);
@@ -166,8 +165,8 @@ impl MemoryEnsemble {
         })
     }
 
-    /// Connects a session again; what it has asked for meanwhile is carried out in order. Returns
-    /// whether it was alive.
+    /// Connects a session again. The requests that it has made meanwhile are carried out in order.
+    /// Returns whether it was alive.
     pub fn reconnect(&self, session: i64) -> bool {
         self.shared.with(|state| {
             let live = state.is_live(session);
@@ -182,8 +181,8 @@ impl MemoryEnsemble {
         self.shared.running.send_replace(false);
     }
 
-    /// Starts the stopped ensemble again, with all its nodes; every session has its full timeout
-    /// before it. Sessions under [`disconnect`](Self::disconnect) stay cut off.
+    /// Starts the stopped ensemble again, with all its nodes. Every session gets its full timeout
+    /// again. Sessions under [`disconnect`](Self::disconnect) stay cut off.
     pub fn restart(&self) {
         self.shared.with(|state| state.restart());
         self.shared.running.send_replace(true);
@@ -192,7 +191,7 @@ impl MemoryEnsemble {
 
 /// Nodes, as an operator sees and changes them.
 impl MemoryEnsemble {
-    /// Names of the children, sorted; none where the node does not exist.
+    /// Names of the children, sorted; empty if the node does not exist.
     #[must_use]
     pub fn children(&self, path: &str) -> Vec<String> {
         let Ok(path) = NodePath::parse(path) else {
@@ -243,7 +242,7 @@ impl MemoryEnsemble {
         let leaf = NodePath::parse(path)?;
         let mut missing = Vec::new();
         let mut parent = leaf.parent();
-        // Ends at the root.
+        // The loop ends at the root.
         while let Some(path) = parent.filter(|path| !self.exists(&path.to_string())) {
             missing.push(path.to_string());
             parent = path.parent();
@@ -258,7 +257,7 @@ impl MemoryEnsemble {
                     mode: NodeMode::Persistent,
                 },
             );
-            // Someone else may make it at the same time.
+            // Another task may create it at the same time.
             if !matches!(made, Ok(_) | Err(NodesError::NodeExists)) {
                 return made.map(drop);
             }
@@ -276,8 +275,8 @@ impl MemoryEnsemble {
         .map(drop)
     }
 
-    /// Creates a node as if a session had done so; an ephemeral one goes with it. Returns the full
-    /// path, with the sequence.
+    /// Creates a node as if a session had done so. An ephemeral node is deleted with that session.
+    /// Returns the full path, with the sequence.
     ///
     /// # Errors
     ///
@@ -320,8 +319,8 @@ impl MemoryEnsemble {
         })
     }
 
-    /// Removes the containers that are empty and have had a child, as a server does once a minute.
-    /// Returns their paths. A container that this makes empty goes the next time.
+    /// Deletes the containers that are empty and have had a child, as a server does once a minute.
+    /// Returns their paths. A container that becomes empty through this is deleted the next time.
     pub fn reap_containers(&self) -> Vec<String> {
         self.shared.with(|state| {
             let abandoned = state.tree.abandoned_containers();
@@ -352,7 +351,7 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.tree.dump())
     }
 
-    /// The last transaction.
+    /// The number of the last transaction.
     #[must_use]
     pub fn zxid(&self) -> i64 {
         self.shared.with(|state| state.zxid)
@@ -388,7 +387,7 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.requests.clear());
     }
 
-    /// Number of watches that are set and have not fired, of all sessions.
+    /// Number of watches of all sessions that are set and have not fired.
     #[must_use]
     pub fn watch_count(&self) -> usize {
         self.shared.with(|state| state.watches.armed_count())
@@ -397,7 +396,7 @@ impl MemoryEnsemble {
     /// Refuses an operation on a node and all below it with `NoAuth`, until
     /// [`allow_all`](Self::allow_all).
     ///
-    /// A create or delete inside a transaction counts as such; [`Operation::Multi`] refuses every
+    /// A create or delete inside a transaction counts as such. [`Operation::Multi`] refuses every
     /// operation of a transaction on these nodes.
     pub fn deny(&self, path: &str, operation: Operation) {
         self.shared
@@ -409,8 +408,9 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.denied.clear());
     }
 
-    /// Breaks the connection under the next request of this kind, of one session or any: it fails
-    /// with `Unknown`, as do the replies on their way. The connection is back at once.
+    /// Breaks the connection under the next request of this kind, of one session or any. That
+    /// request fails with `Unknown`, as do those whose replies are in flight. The connection is
+    /// back at once.
     pub fn lose_reply(&self, session: Option<i64>, operation: Operation, lost: Lost) {
         self.shared.with(|state| {
             state.ambushes.push(Ambush {
@@ -421,7 +421,7 @@ impl MemoryEnsemble {
         });
     }
 
-    /// Takes back every [`lose_reply`](Self::lose_reply) that no request has met yet.
+    /// Takes back every [`lose_reply`](Self::lose_reply) that has not met a request yet.
     pub fn keep_replies(&self) {
         self.shared.with(|state| state.ambushes.clear());
     }

@@ -1,4 +1,4 @@
-//! What stands behind a refusal or an unknown outcome.
+//! The reasons of a refusal or an unknown outcome.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// Not an absolute path with non-empty parts.
+    /// The path is not absolute, or has an empty part.
     #[error("invalid path {0:?}")]
     InvalidPath(String),
     /// The access control list is empty, or names the creator of a session without credentials.
@@ -20,7 +20,7 @@ pub enum MemoryError {
     /// A node with children cannot be deleted.
     #[error("node {0} has children")]
     NotEmpty(String),
-    /// A node that goes with its session has no children.
+    /// An ephemeral node cannot have children.
     #[error("ephemeral node {0} cannot have children")]
     EphemeralParent(String),
     /// The connection went down before the reply arrived.

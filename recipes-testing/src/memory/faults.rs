@@ -1,4 +1,4 @@
-//! What goes wrong: by order of a test, or by seeded dice.
+//! What goes wrong: on request of a test, or drawn from the seed.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::random::Random;
 /// Where a request is lost when the connection breaks under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lost {
-    /// On its way to the server: it has no effect.
+    /// The request is lost on its way to the server: it has no effect.
     BeforeCommit,
-    /// The reply on its way back: it has taken effect.
+    /// The reply is lost on its way back: the request has taken effect.
     AfterCommit,
 }
 
@@ -26,24 +26,25 @@ pub struct Faults {
     pub lost_after_per_mille: u16,
     /// The session of the request expires before the request takes effect.
     pub expiry_per_mille: u16,
-    /// A list is answered by a replica that lags: never behind what the session has written,
-    /// synced, read or been told by a watch on this connection, nor behind a reply or event that
-    /// was picked up before. A write whose reply was lost with the connection may not show until
-    /// the session syncs.
+    /// A list is answered by a replica that lags. It is never older than what the session has
+    /// written, synced, read or seen from a watch on this connection, nor older than a reply or
+    /// event that was picked up before. A write whose reply was lost with the connection may not
+    /// show until the session syncs.
     pub stale_list_per_mille: u16,
     /// Least time that a reply or a watch event takes on top of the latency.
     pub delay_min: Duration,
     /// Most time that a reply or a watch event takes on top of the latency.
     pub delay_max: Duration,
-    /// Least time that a request takes to the server. It takes effect when it arrives, and those
-    /// of one session arrive in the order of the calls; where both bounds are zero and none is on
-    /// its way, at the call. Of those that are on their way when the connection breaks, the first
-    /// few, drawn from the seed, take effect, and their replies are lost; the others never arrive.
+    /// Least time that a request takes to the server. It takes effect when it arrives; the requests
+    /// of one session arrive in the order of the calls. If both bounds are zero and no request is
+    /// in flight, it arrives at the call. If the connection breaks, the first few requests in
+    /// flight, a number drawn from the seed, take effect and their replies are lost. The others
+    /// never arrive.
     pub request_delay_min: Duration,
     /// Most time that a request takes to the server.
     pub request_delay_max: Duration,
-    /// Most time between what two watches tell that are set again after a disconnection, on top
-    /// of the other delays. They tell in an order drawn from the seed, whatever this is.
+    /// Most time between the events of two watches that are set again after a disconnection, on top
+    /// of the other delays. Their order is always drawn from the seed.
     pub watches_again_delay_max: Duration,
 }
 
@@ -70,8 +71,8 @@ impl Faults {
     }
 }
 
-/// Draws nothing where there is nothing to choose, so that a fault that is off leaves the rest of
-/// the run as it was.
+/// Draws nothing if there is no choice, so that a fault that is off does not change the rest of the
+/// run.
 fn between(min: Duration, max: Duration, random: &mut Random) -> Duration {
     let span = max.saturating_sub(min);
     match u64::try_from(span.as_micros()).unwrap_or(u64::MAX) {

@@ -39,7 +39,7 @@ impl State {
         self.discard(&before);
     }
 
-    /// Leaves a request without an answer for as long as the connection lasts.
+    /// Leaves a request without an answer until the connection ends.
     pub(super) fn never_answer(&mut self, session: i64, number: u64) {
         let record = self.sessions.get_mut(&session);
         if let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) {
@@ -70,12 +70,12 @@ impl State {
         }
     }
 
-    /// Picks a reply up. Replies arrive in order, so all before it have arrived as well.
+    /// Picks up a reply. Replies arrive in order, so all earlier ones have arrived as well.
     pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
         let record = self.sessions.get_mut(&session);
         let flight = record.and_then(|record| {
             let flight = record.flights.remove(&number)?;
-            // What the client has answered itself is no sign of life of a server.
+            // An answer that the client gave itself does not prove that a server is alive.
             if matches!(flight.stage, Stage::Answered(_, delivery) if delivery.zxid > 0) {
                 record.arrived = record.arrived.max(number);
             }
@@ -98,7 +98,7 @@ impl State {
         outcome
     }
 
-    /// Forgets a reply that nobody waits for any more.
+    /// Forgets a reply that has no waiter any more.
     pub(super) fn abandon(&mut self, session: i64, number: u64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;

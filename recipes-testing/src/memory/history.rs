@@ -1,10 +1,10 @@
-//! The latest changes of directories: what a replica that lags has not applied yet.
+//! The latest changes of directories, which a replica that lags may not have applied yet.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::node_path::NodePath;
 
-/// Enough for any lag that a test can tell from a longer one; bounds the memory of long runs.
+/// Enough for any lag that a test can distinguish. Bounds the memory of long runs.
 const CHANGES_MAX: usize = 1024;
 
 /// A child came or went.
@@ -20,7 +20,7 @@ pub(super) struct Change {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     changes: VecDeque<Change>,
-    /// Nothing older than this transaction can be shown.
+    /// States before this transaction cannot be shown.
     floor: i64,
 }
 
@@ -35,8 +35,8 @@ impl History {
         }
     }
 
-    /// The states of a directory that a replica may show which has applied `floor`, except the
-    /// latest: each named by the last transaction that it has applied.
+    /// The states of a directory, except the latest, that a replica may show once it has applied
+    /// `floor`. Each is named by the last transaction that the replica has applied.
     pub(super) fn views_since(&self, directory: &NodePath, floor: i64) -> Vec<i64> {
         let floor = floor.max(self.floor);
         let newer: BTreeSet<i64> = self
@@ -48,12 +48,12 @@ impl History {
         newer.into_iter().map(|zxid| zxid - 1).collect()
     }
 
-    /// Whether nothing has come or gone after a transaction.
+    /// Whether no child has come or gone after a transaction.
     pub(super) fn is_latest(&self, zxid: i64) -> bool {
         self.changes.back().is_none_or(|change| change.zxid <= zxid)
     }
 
-    /// Takes back what happened in a directory after a transaction.
+    /// Undoes the changes of a directory after a transaction.
     pub(super) fn rewind(&self, directory: &NodePath, zxid: i64, names: &mut BTreeSet<String>) {
         for change in self
             .changes

@@ -43,7 +43,7 @@ impl NodePath {
         &self.name
     }
 
-    /// The parent, `None` of the root.
+    /// The parent; `None` for the root.
     pub(super) fn parent(&self) -> Option<Self> {
         match self.parent.rsplit_once('/') {
             None => None,

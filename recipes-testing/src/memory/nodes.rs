@@ -95,7 +95,7 @@ impl Nodes for MemoryNodes {
     }
 
     fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
-        // As the client of a real server does: one node is listed by an ordinary list.
+        // As the client of a real server does: a single node is listed by an ordinary list.
         match paths {
             [] => future::ready(Ok(Vec::new())).boxed(),
             [path] => self.list(path).map(|listing| Ok(vec![listing])).boxed(),
@@ -166,7 +166,7 @@ impl fmt::Debug for MemoryNodes {
     }
 }
 
-// Each request is answered in kind by `State::carry_out`.
+// `State::carry_out` answers each request with the answer of its kind.
 fn matching<T>(picked: Option<T>) -> T {
     match picked {
         Some(answer) => answer,
@@ -175,7 +175,7 @@ fn matching<T>(picked: Option<T>) -> T {
 }
 
 fn changes(mut receiver: watch::Receiver<Connection>) -> BoxStream<'static, Connection> {
-    // The caller takes a session for connected until it is told otherwise.
+    // The caller assumes that a session is connected until it is notified otherwise.
     if *receiver.borrow() != Connection::Connected {
         receiver.mark_changed();
     }

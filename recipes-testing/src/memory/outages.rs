@@ -1,4 +1,4 @@
-//! The test's hands on leaders, disks and machines.
+//! What a test can do to leaders, disks and machines.
 
 use std::time::Duration;
 
@@ -6,37 +6,40 @@ use tokio::time::Instant;
 
 use super::ensemble::MemoryEnsemble;
 
-/// What a whole ensemble, or a machine, goes through.
+/// Events that hit a whole ensemble or a machine.
 impl MemoryEnsemble {
-    /// Elects a new leader, while the old one has lost its followers and does not notice: these
-    /// sessions stay connected to it.
+    /// Elects a new leader, while the old one has lost its followers and does not notice. The
+    /// sessions in `staying` stay connected to the old one.
     ///
-    /// To them nothing seems to happen. It answers their reads, lists and watches from what it knew
-    /// last, tells them of nothing that the new quorum does, and answers `sync`, which is no
-    /// operation of a quorum. Writes it never answers, not even those that it would refuse, and
-    /// they never take effect; nor does it answer what their session sends after them, as a server
-    /// answers each session in order. They fail with `Unknown` when the connection breaks.
+    /// Those sessions notice nothing. The deposed leader answers their reads, lists and watches
+    /// from its last state, and reports nothing that the new quorum does. It answers `sync`, which
+    /// needs no quorum. It never answers writes, not even those that it would refuse, and they
+    /// never take effect. Nor does it answer what a session sends after a write, because a server
+    /// answers each session in order. These requests fail with `Unknown` when the connection
+    /// breaks.
     ///
-    /// All other sessions lose their connections and are back at the new leader at once. It has
-    /// given every session its full timeout from now on, hears nothing of those that stay behind,
-    /// and expires them after it, unnoticed by their clients. An earlier deposed leader retires.
+    /// All other sessions lose their connections and are at once connected to the new leader. It
+    /// gives every session its full timeout from now on. It gets no sign of life from those that
+    /// stay, so it expires them after the timeout, unnoticed by their clients. An earlier deposed
+    /// leader retires.
     ///
     /// Nothing happens while the ensemble is stopped. Sessions that are cut off do not stay.
     pub fn depose(&self, staying: &[i64]) {
         self.shared.with(|state| state.depose(staying));
     }
 
-    /// Breaks the connection of a session to the deposed leader; it connects to the new one, and
-    /// ends if that has expired it. Returns whether it was connected to the deposed one.
+    /// Breaks the connection of a session to the deposed leader. It connects to the new one, and
+    /// ends if that one has expired it. Returns whether it was connected to the deposed one.
     pub fn move_over(&self, session: i64) -> bool {
         self.shared.with(|state| state.move_over(session))
     }
 
-    /// Breaks the connection of a session to the new leader; it connects to the deposed one, which
-    /// lets in only a client that knows of nothing newer than itself. Returns whether it did.
+    /// Breaks the connection of a session to the new leader. It connects to the deposed one, which
+    /// accepts only a client that has seen nothing newer than its own state. Returns whether it
+    /// did.
     ///
-    /// What the session has asked of the new leader and was not told of is lost on the way: a node
-    /// may have been created there that the deposed one does not show.
+    /// Requests to the new leader whose replies have not arrived are lost: a node may have been
+    /// created there that the deposed one does not show.
     pub fn go_back(&self, session: i64) -> bool {
         self.shared.with(|state| state.go_back(session))
     }
@@ -47,17 +50,18 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.retire_deposed());
     }
 
-    /// Brings the ensemble back with its data wiped: there are no nodes, all sessions have expired,
-    /// and numbers of transactions start anew, below those before. A stopped ensemble is started.
+    /// Brings the ensemble back with its data wiped. There are no nodes, all sessions have expired,
+    /// and transaction numbers start again, below the earlier ones. A stopped ensemble is started.
     pub fn wipe(&self) {
         self.shared.with(|state| state.wipe());
         self.shared.running.send_replace(true);
     }
 
-    /// Lets the machine of all clients sleep for a time that tokio's clock does not count: adds it
-    /// to what [`Backend::suspended`](recipes_core::Backend::suspended) tells, which is zero else.
+    /// Lets the machine of all clients sleep for a time that tokio's clock does not count. The time
+    /// is added to the result of [`Backend::suspended`](recipes_core::Backend::suspended), which is
+    /// zero otherwise.
     ///
-    /// Nothing else happens, even to sessions that a server would have expired meanwhile: see
+    /// Nothing else happens, not even to sessions that a server would have expired meanwhile: see
     /// [`expire`](Self::expire).
     pub fn suspend_machine(&self, duration: Duration) {
         self.shared.with(|state| {
@@ -66,7 +70,7 @@ impl MemoryEnsemble {
     }
 }
 
-/// What a judge may ask who looks from above.
+/// What a judge outside of all sessions can observe.
 impl MemoryEnsemble {
     /// Sessions that are connected to the deposed leader.
     #[doc(hidden)]
@@ -78,7 +82,7 @@ impl MemoryEnsemble {
         })
     }
 
-    /// By when the client of a session has been told all that was sent to it so far; `None` while it
+    /// When all messages sent to the client of a session so far will have arrived. `None` while it
     /// is not connected to a leader that can commit.
     #[doc(hidden)]
     #[must_use]
@@ -92,7 +96,7 @@ impl MemoryEnsemble {
         })
     }
 
-    /// By when it has been told what its watches had missed before the present connection.
+    /// When all events that its watches had missed before the present connection will have arrived.
     #[doc(hidden)]
     #[must_use]
     pub fn caught_up_by(&self, session: i64) -> Option<Instant> {

@@ -1,6 +1,6 @@
 //! The only source of randomness.
 
-/// `splitmix64`: small, seedable, and good enough for dice and identifiers of tests.
+/// `splitmix64`: small, seedable, and good enough for the faults and identifiers of tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,19 +17,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, 0 where `bound` is 0. The bias of the remainder does not matter to
-    /// a test.
+    /// A number below `bound`, or 0 if `bound` is 0. The bias of the remainder does not matter to a
+    /// test.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True `rate` times in a thousand; draws nothing at rate 0, so that a fault that is off
-    /// leaves the rest of the run as it was.
+    /// True `rate` times in a thousand. Draws nothing at rate 0, so that a fault that is off does
+    /// not change the rest of the run.
     pub(crate) fn per_mille(&mut self, rate: u16) -> bool {
         rate > 0 && self.below(1000) < u64::from(rate)
     }
 
-    /// Puts items into any order; draws nothing for fewer than two.
+    /// Shuffles items. Draws nothing for fewer than two.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for index in (1..items.len()).rev() {
             let other = self.below(index as u64 + 1);

@@ -17,28 +17,28 @@ use super::call::{Call, Outcome};
 pub(super) struct Flight {
     pub(super) stage: Stage,
     pub(super) waker: Option<Waker>,
-    /// False once its future was dropped: that forgets the reply, not the request.
+    /// False once its future was dropped. The reply is then forgotten, but the request is not.
     pub(super) wanted: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Waits for the connection; has no effect yet.
+    /// It waits for the connection, and has no effect yet.
     Queued(Call),
-    /// On its way to the server; has no effect yet.
+    /// It is in flight to the server, and has no effect yet.
     Sent(Call),
-    /// Has reached a leader without a quorum, which will never answer it.
+    /// It has reached a leader without a quorum, which will never answer it.
     Stuck,
-    /// Has its outcome, which is on its way.
+    /// It has its outcome, which is in flight.
     Answered(Outcome, Delivery),
 }
 
-/// A message of the server on its way to the client.
+/// A message of the server in flight to the client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
-    /// When it arrives; `None` is at once.
+    /// When it arrives; `None` means at once.
     pub(super) due: Option<Instant>,
-    /// Last transaction that the replica had applied which sent it.
+    /// Last transaction that the sending replica had applied.
     pub(super) zxid: i64,
 }
 
@@ -67,33 +67,34 @@ impl Drop for Timer {
 #[derive(Debug)]
 pub(super) struct SessionRecord {
     pub(super) identities: Arc<[AuthId]>,
-    /// What the client takes for the end.
+    /// How the session ended, as its client sees it.
     pub(super) ended: Option<EndReason>,
-    /// The ensemble has ended it.
+    /// Whether the ensemble has ended the session.
     pub(super) gone: bool,
     pub(super) cut: bool,
-    /// Connected to the deposed leader.
+    /// Whether the session is connected to the deposed leader.
     pub(super) behind: bool,
-    /// The client has dropped its last handle.
+    /// Whether the client has dropped its last handle.
     pub(super) hung_up: bool,
     pub(super) connection: watch::Sender<Connection>,
     pub(super) deadline: Option<Instant>,
     pub(super) timer: Option<Timer>,
-    /// Last transaction that the replica behind this connection has applied for certain: no read
-    /// on this connection may be older.
+    /// Last transaction that the replica of this connection has certainly applied. No read on this
+    /// connection may be older.
     pub(super) applied: i64,
-    /// Last transaction that a message which has arrived tells of. The client connects to no
-    /// replica that is behind it, but to one that has not applied a write whose reply was lost.
+    /// Last transaction that an arrived message reports. The client connects to no replica that is
+    /// older. It may connect to one that has not applied a write whose reply was lost.
     pub(super) known: i64,
     pub(super) flights: BTreeMap<u64, Flight>,
     pub(super) last_flight: u64,
     /// Replies up to this request have arrived, whether they were picked up or not.
     pub(super) arrived: u64,
-    /// When the latest reply or event of this connection is due: none may overtake another.
+    /// When the latest reply or event of this connection is due. None may overtake another.
     pub(super) last_due: Option<Instant>,
-    /// The same of what watches had missed before this connection, or when it was made.
+    /// When the latest event that watches had missed before this connection is due, or when the
+    /// connection was made.
     pub(super) caught_up: Instant,
-    /// The same of requests on their way to the server.
+    /// When the latest request in flight to the server is due.
     pub(super) last_arrival: Option<Instant>,
 }
 
@@ -120,7 +121,7 @@ impl SessionRecord {
         }
     }
 
-    /// Whether nobody can ask about this session any more.
+    /// Whether no handle can refer to this session any more.
     pub(super) fn is_forgotten(&self) -> bool {
         self.gone && self.hung_up && self.flights.is_empty()
     }
@@ -134,7 +135,7 @@ impl SessionRecord {
         self.flights.iter().filter_map(queued).collect()
     }
 
-    /// Requests on their way to the server, in the order of the calls.
+    /// Requests in flight to the server, in the order of the calls.
     pub(super) fn sent(&self) -> Vec<(u64, Call)> {
         let sent = |(number, flight): (&u64, &Flight)| match &flight.stage {
             Stage::Sent(call) => Some((*number, call.clone())),
@@ -152,7 +153,7 @@ impl SessionRecord {
             .collect()
     }
 
-    /// Requests whose reply is on its way.
+    /// Requests whose reply is in flight.
     pub(super) fn in_flight(&self) -> Vec<u64> {
         self.flights
             .range(self.arrived + 1..)

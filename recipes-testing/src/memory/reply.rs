@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::call::{Call, Outcome};
 use super::shared::Shared;
 
-/// Completes with the outcome of one request, which was sent when this was made; dropping it
+/// Completes with the outcome of one request, which was sent when this was made. Dropping it
 /// forgets the reply.
 #[derive(Debug)]
 pub(super) struct PendingReply {
@@ -45,8 +45,8 @@ impl Future for PendingReply {
         let due = this
             .shared
             .with(|state| state.poll_due(session, number, context.waker()));
-        // No network answers at once. A caller that is cancelled between the request and its reply
-        // is a case that tests must be able to reach.
+        // No network answers at once. Tests must be able to cancel a caller between the request and
+        // its reply.
         if !this.yielded {
             this.yielded = true;
             context.waker().wake_by_ref();
@@ -76,7 +76,7 @@ impl Arrival {
         let Some(due) = due.filter(|due| *due > Instant::now()) else {
             return Poll::Ready(());
         };
-        // A message that was lost and sent again is due at another time.
+        // A message that was lost and sent again is due at a different time.
         if self.0.as_ref().is_none_or(|sleep| sleep.deadline() != due) {
             self.0 = Some(Box::pin(sleep_until(due)));
         }

@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::tree::Tree;
 
 impl State {
-    /// Takes a request: sent at once if the session is connected. Returns its number.
+    /// Takes a request, and sends it at once if the session is connected. Returns its number.
     pub(super) fn submit(&mut self, session: i64, call: Call) -> u64 {
         let path = call.path().to_owned();
         self.requests.push(Request {
@@ -53,7 +53,7 @@ impl State {
         number
     }
 
-    /// Carries out a request of a connected session, with whatever fault is due.
+    /// Carries out a request of a connected session, with the faults that are due.
     pub(super) fn perform(&mut self, session: i64, number: u64, call: &Call) {
         if self.random.per_mille(self.faults.expiry_per_mille) && !self.is_behind(session) {
             self.end(session, EndReason::Expired);
@@ -106,8 +106,8 @@ impl State {
             Call::Watch(path) => self.watch(session, path, &access).map_err(failed),
             Call::Sync(path) => self.sync(path).map_err(failed),
         };
-        // The replica of this session has now applied all that the leader had, even where the
-        // leader has refused.
+        // The replica of this session has now applied everything that the leader had, even if the
+        // leader has refused the request.
         self.note_applied(session, self.zxid_of(session));
         outcome
     }
@@ -119,7 +119,7 @@ impl State {
         access: &Access,
     ) -> Result<Created, NodesError> {
         match self.admit_create(node, access) {
-            // A server that does not know the request gives it no number.
+            // A server that does not know the request gives it no transaction number.
             Err(NodesError::Unsupported) => Err(NodesError::Unsupported),
             admitted => self.transact(|tree, transaction| {
                 admitted?;
@@ -156,7 +156,7 @@ impl State {
         Ok(Answer::Names(self.names(session, &path, view)))
     }
 
-    /// One state of all nodes answers them all.
+    /// All directories are listed from one state of the tree.
     fn list_all(
         &mut self,
         session: i64,
@@ -184,7 +184,8 @@ impl State {
         access.require(&node.acl, Permission::READ)
     }
 
-    /// The state of some directories that the replica of a session shows: the latest, or one before.
+    /// The state of some directories that the session's replica shows: the latest, or an earlier
+    /// one.
     fn next_view(&mut self, session: i64, directories: &[NodePath]) -> i64 {
         let mut view = self.zxid_of(session);
         if self.random.per_mille(self.faults.stale_list_per_mille) {
@@ -201,8 +202,8 @@ impl State {
         view
     }
 
-    /// The server promises no order. Neither sorted nor by age here, so that nobody relies on it:
-    /// each second one first.
+    /// The server promises no order. This order is neither sorted nor by age, so that no code
+    /// relies on it: every second child comes first.
     fn names(&self, session: i64, path: &NodePath, view: i64) -> Vec<String> {
         let names = self.tree_of(session).children_at(path, view);
         let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -225,7 +226,7 @@ impl State {
         Ok(Answer::Node(Some((node.data.to_vec(), node.stat()))))
     }
 
-    /// As on a server, no permission is asked for.
+    /// As on a server, this needs no permission.
     fn stat_of(&mut self, session: i64, path: &str) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::Stat)?;
         let node = self.tree_of(session).get(&NodePath::parse(path)?);

@@ -41,13 +41,14 @@ impl State {
             .is_some_and(|record| !record.gone)
     }
 
-    /// Ends a session: requests fail, watches end, ephemeral nodes go, in one transaction. The client
-    /// does not learn of it where it is connected to the deposed leader.
+    /// Ends a session in one transaction: requests fail, watches end, ephemeral nodes are deleted.
+    /// The client does not learn of it while it is connected to the deposed leader.
     pub(super) fn end(&mut self, session: i64, reason: EndReason) {
         if self.is_behind(session) {
             return self.remove(session);
         }
-        // A client that closes is there until it has its answer, and hears of its own nodes before.
+        // A client that closes exists until it has its answer. It learns about its own nodes before
+        // that.
         if reason == EndReason::Closed {
             self.remove(session);
             self.end_client(session, reason);
@@ -77,7 +78,7 @@ impl State {
         debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
     }
 
-    /// Ends a session for its client; the ensemble takes it for disconnected.
+    /// Ends a session for its client. For the ensemble, it is disconnected.
     pub(super) fn give_up(&mut self, session: i64, reason: EndReason) {
         self.break_off(session);
         if let Some(record) = self.sessions.get_mut(&session) {
@@ -99,7 +100,7 @@ impl State {
         record.ended = Some(reason);
         let unsent = record.queued().into_iter().chain(record.sent());
         let mut failing: Vec<u64> = unsent.map(|(number, _)| number).collect();
-        // A close is the last request of its session, so the replies to all others come before.
+        // A close is the last request of its session, so the replies to all others come first.
         if reason != EndReason::Closed {
             failing.extend(record.in_flight());
         }
@@ -166,13 +167,13 @@ impl State {
         }
     }
 
-    /// Stops the ensemble. Nobody counts timeouts meanwhile.
+    /// Stops the ensemble. No timeout is counted meanwhile.
     pub(super) fn stop(&mut self) {
         self.retire_deposed();
         let live = self.live_sessions();
         let connected = live.iter().filter(|session| self.is_connected(**session));
         let connected: Vec<i64> = connected.copied().collect();
-        // Before the connections break: what still arrives is told to nobody.
+        // Before the connections break: what still arrives is not reported to anyone.
         self.stopped = true;
         for session in connected {
             self.go_down(session);
@@ -185,7 +186,7 @@ impl State {
         }
     }
 
-    /// Starts the ensemble again: under a new leader, which gives every session its full timeout.
+    /// Starts the ensemble again, under a new leader that gives every session its full timeout.
     pub(super) fn restart(&mut self) {
         if !self.stopped {
             return;
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    /// Starts the ensemble anew, without data.
+    /// Starts the ensemble again, without data.
     pub(super) fn wipe(&mut self) {
         self.stop();
         for session in self.live_sessions() {
@@ -216,7 +217,7 @@ impl State {
         self.stopped = false;
     }
 
-    /// The connection breaks and is back before the client can send another request.
+    /// The connection breaks, and is back before the client can send another request.
     pub(super) fn blip(&mut self, session: i64) {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
@@ -227,7 +228,7 @@ impl State {
         self.close_again(session);
     }
 
-    /// The client drops its last handle, which closes the session as soon as the server can hear.
+    /// The client drops its last handle, which closes the session as soon as it reaches the server.
     pub(super) fn hang_up(&mut self, session: i64) {
         let connected = self.is_connected(session);
         if let Some(record) = self.sessions.get_mut(&session) {
@@ -256,7 +257,7 @@ impl State {
         let queued = record.queued();
         self.set_watches_again(session);
         for (number, call) in queued {
-            // A fault may end the session half-way; that has failed the rest.
+            // A fault may end the session half-way, which fails the rest.
             if self.is_connected(session) {
                 self.send(session, number, call);
             }
@@ -264,7 +265,7 @@ impl State {
         self.close_again(session);
     }
 
-    /// A client that has closed its session, unheard, says so again.
+    /// A client whose close request never arrived sends it again.
     fn close_again(&mut self, session: i64) {
         let all_sent = |record: &SessionRecord| record.hung_up && record.queued().is_empty();
         if self.sessions.get(&session).is_some_and(all_sent) {
@@ -272,9 +273,9 @@ impl State {
         }
     }
 
-    // As the server's SetWatches: a node that was deleted and created anew has changed. The client
-    // names its watches in the order of a hash map, and hears of them in this order, before
-    // anything that it asks for on this connection.
+    // As the server's SetWatches: a node that was deleted and re-created has changed. The client
+    // names its watches in the order of a hash map. Their events arrive in this order, before any
+    // reply on this connection.
     pub(super) fn set_watches_again(&mut self, session: i64) {
         let mut told = Vec::new();
         for (number, path, since) in self.watches.armed_of(session) {
@@ -296,7 +297,7 @@ impl State {
         }
     }
 
-    // What is on its way is lost. The next replica is only as far as the client knows.
+    // Messages in flight are lost. The next replica may know only as much as the client does.
     fn lose_messages(&mut self, session: i64) {
         self.break_off(session);
         let Some(record) = self.sessions.get_mut(&session) else {
@@ -305,7 +306,7 @@ impl State {
         let lost = record.in_flight();
         record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
         record.last_due = None;
-        // Before the events: a watch whose reply is lost has none.
+        // Before the events: a watch whose reply is lost has no event.
         for number in lost {
             self.fail(session, number, MemoryError::ReplyLost);
         }
@@ -328,12 +329,12 @@ impl State {
             return;
         }
         record.deadline = deadline;
-        // Without a runtime the session expires when the ensemble is next looked at.
+        // Without a runtime, the session expires at the next access to the ensemble.
         let (Some(deadline), Ok(runtime)) = (deadline, Handle::try_current()) else {
             return;
         };
         let expiry = async move {
-            // Timers round down; a look just before the deadline would expire nothing.
+            // Timers round down, and nothing expires just before the deadline.
             sleep_until(deadline + Duration::from_millis(1)).await;
             if let Some(shared) = shared.upgrade() {
                 shared.with(|_| ());

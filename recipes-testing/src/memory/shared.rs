@@ -1,4 +1,4 @@
-//! The one mutex.
+//! The one mutex, and what all handles share.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,11 @@ impl Shared {
         })
     }
 
-    /// Reads or changes the state; what is due arrives, and sessions whose time has passed are
-    /// expired, first.
+    /// Reads or changes the state. First, messages that are due arrive, and sessions past their
+    /// timeout expire.
     ///
-    /// Wakers are used and dropped after the mutex is released: an executor may poll or drop a
-    /// future on the spot.
+    /// Wakers are used and dropped after the mutex is released, because an executor may poll or
+    /// drop a future immediately.
     pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.let_arrive(Instant::now());

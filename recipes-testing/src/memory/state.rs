@@ -1,4 +1,4 @@
-//! What the mutex protects, and how the tree changes.
+//! The state that the mutex protects, and how the tree changes.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) watches: Watches,
     pub(super) sessions: BTreeMap<i64, SessionRecord>,
     pub(super) arrivals: Arrivals,
-    /// The leader before this one, while it does not know.
+    /// The previous leader, until it notices that it was deposed.
     pub(super) deposed: Option<Deposed>,
     pub(super) last_session: i64,
     pub(super) zxid: i64,
@@ -45,9 +45,9 @@ pub(super) struct State {
     pub(super) ambushes: Vec<Ambush>,
     pub(super) denied: Vec<(String, Operation)>,
     pub(super) requests: Vec<Request>,
-    /// To be woken when the mutex is released.
+    /// Wakers to wake after the mutex is released.
     pub(super) wakers: Vec<Waker>,
-    /// To be dropped when the mutex is released: the last waker of a task may drop its futures.
+    /// Wakers to drop after the mutex is released: the last waker of a task may drop its futures.
     pub(super) retired: Vec<Waker>,
     /// How long the machine of the clients has slept.
     pub(super) suspended: Duration,
@@ -85,8 +85,8 @@ impl State {
         }
     }
 
-    /// Carries out one transaction, or nothing of it. One that is refused uses its number up, as the
-    /// leader gives it before it looks.
+    /// Carries out a transaction entirely or not at all. A refused one uses up its number, because
+    /// the leader assigns the number before it checks the request.
     pub(super) fn transact<T, E>(
         &mut self,
         change: impl FnOnce(&mut Tree, &mut Transaction) -> Result<T, E>,
@@ -113,7 +113,7 @@ impl State {
         self.zxid = (self.zxid / TERM + 1) * TERM;
     }
 
-    /// Sends an event to a watch, behind the replies that its session was sent before.
+    /// Sends an event to a watch, after the replies that its session was sent before.
     pub(super) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
         self.note_applied(session, self.zxid_of(session));
         let delivery = self.next_delivery(session);
@@ -121,7 +121,7 @@ impl State {
             .extend(self.watches.fire(number, Fired { event, delivery }));
     }
 
-    /// The same of a watch that was set again, some time after the one before.
+    /// Sends an event to a watch that was set again, some time after the previous one.
     pub(super) fn fire_again(&mut self, number: u64, session: i64, event: NodeEvent) {
         self.note_applied(session, self.zxid_of(session));
         let pause = self.faults.watches_again_delay(&mut self.random);
@@ -130,12 +130,12 @@ impl State {
             .extend(self.watches.fire(number, Fired { event, delivery }));
     }
 
-    /// Sends a reply or event to a session; it never arrives before the one sent last.
+    /// Schedules a reply or event for a session. It never arrives before the one sent last.
     pub(super) fn next_delivery(&mut self, session: i64) -> Delivery {
         self.next_delivery_after(session, Duration::ZERO)
     }
 
-    /// The same after a pause behind the one sent last.
+    /// Schedules a reply or event a pause after the one sent last.
     fn next_delivery_after(&mut self, session: i64, pause: Duration) -> Delivery {
         let delay = self
             .latency
@@ -156,14 +156,14 @@ impl State {
         }
     }
 
-    /// The replica of a session has applied a transaction.
+    /// Notes that the replica of a session has applied a transaction.
     pub(super) fn note_applied(&mut self, session: i64, zxid: i64) {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.applied = record.applied.max(zxid);
         }
     }
 
-    /// The client of a session has been told of a transaction.
+    /// Notes that the client of a session has been notified of a transaction.
     pub(super) fn note_known(&mut self, session: i64, zxid: i64) {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.known = record.known.max(zxid);
@@ -202,7 +202,7 @@ impl State {
     }
 }
 
-/// Ids start as those of a real server: its number in the upper byte, then the time.
+/// Ids start like those of a real server: its number in the upper byte, then the time.
 fn first_session(start_ms: i64) -> i64 {
     const SERVER: u64 = 1;
     let time = (u64::try_from(start_ms).unwrap_or(0) << 24) >> 8;

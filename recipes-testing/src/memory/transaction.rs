@@ -1,4 +1,4 @@
-//! One change of the tree, while it may still be taken back.
+//! One change of the tree, as long as it can still be undone.
 
 use recipes_core::NodeEvent;
 
@@ -11,11 +11,11 @@ use super::tree::Node;
 pub(super) struct Transaction {
     pub(super) zxid: i64,
     pub(super) time_ms: i64,
-    /// What stood at each touched path before, oldest first.
+    /// The previous node at each touched path, oldest first.
     pub(super) undo: Vec<(NodePath, Option<Node>)>,
     /// Children that came and went.
     pub(super) changes: Vec<Change>,
-    /// What watches will be told, once it is committed.
+    /// The events that watches get once it is committed.
     pub(super) events: Vec<(String, NodeEvent)>,
 }
 

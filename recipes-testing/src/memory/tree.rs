@@ -13,7 +13,7 @@ use super::history::{Change, History};
 use super::node_path::NodePath;
 use super::transaction::Transaction;
 
-/// What ends a node.
+/// When a node is deleted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Persistent,
@@ -50,14 +50,14 @@ impl Node {
         stat
     }
 
-    /// Number of changes of the children. The server, too, derives it from the count of creations.
+    /// Number of changes of the children. The server also derives it from the count of creations.
     fn cversion(&self) -> i32 {
         self.created.wrapping_mul(2).wrapping_sub(self.children)
     }
 
     fn expect_version(&self, version: Option<i32>) -> Result<(), NodesError> {
         match version {
-            // On the wire, too, -1 stands for any.
+            // On the wire as well, -1 means any version.
             None | Some(-1) => Ok(()),
             Some(version) if version == self.version => Ok(()),
             Some(_) => Err(NodesError::BadVersion),
@@ -65,7 +65,7 @@ impl Node {
     }
 }
 
-/// All znodes, and what they were a short while ago.
+/// All znodes, and their recent states.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     nodes: BTreeMap<NodePath, Node>,
@@ -106,8 +106,8 @@ impl Tree {
             .collect()
     }
 
-    /// The older states of some directories that a session may be shown which has seen `floor`: in
-    /// all of them these existed.
+    /// The older states of some directories that a session that has seen `floor` may be shown. All
+    /// the directories exist in each of them.
     pub(super) fn older_views(&self, paths: &[NodePath], floor: i64) -> Vec<i64> {
         let directories = paths.iter().filter_map(|path| self.nodes.get(path));
         let floor = directories.fold(floor, |floor, directory| floor.max(directory.czxid));
@@ -118,7 +118,8 @@ impl Tree {
         views.into_iter().collect()
     }
 
-    /// Names of the children as a replica shows them that has applied `zxid` and no more, sorted.
+    /// Names of the children, sorted, as shown by a replica that has applied `zxid` and nothing
+    /// later.
     pub(super) fn children_at(&self, path: &NodePath, zxid: i64) -> Vec<String> {
         let names = self.children(path);
         if self.history.is_latest(zxid) {
@@ -161,7 +162,7 @@ impl Tree {
             return Err(MemoryError::EphemeralParent(directory.to_string()).into());
         }
         let zxid = transaction.zxid;
-        // As servers since 3.6 do: the last number is given again and again.
+        // As on servers since 3.6, the last number is given again and again.
         parent.created = parent.created.saturating_add(1);
         parent.children += 1;
         parent.pzxid = zxid;

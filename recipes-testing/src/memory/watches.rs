@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::record::Delivery;
 
-/// An event on its way to the client.
+/// An event in flight to the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fired {
     pub(super) event: NodeEvent,
@@ -64,7 +64,7 @@ impl Watches {
     }
 
     /// Armed watches of a session on all paths, oldest first: number, path, and the last change of
-    /// the data when it was set.
+    /// the data when the watch was set.
     pub(super) fn armed_of(&self, session: i64) -> Vec<(u64, String, i64)> {
         self.watches
             .iter()
@@ -77,7 +77,7 @@ impl Watches {
         self.armed.values().map(BTreeSet::len).sum()
     }
 
-    /// Fires a watch; returns who has to be woken.
+    /// Fires a watch. Returns a waker to wake.
     pub(super) fn fire(&mut self, number: u64, fired: Fired) -> Option<Waker> {
         let watch = self.watches.get_mut(&number)?;
         watch.fired = Some(fired);
@@ -86,8 +86,8 @@ impl Watches {
         waker
     }
 
-    /// Takes back the events of a session that have not arrived: its watches are armed again.
-    /// Returns the last transaction that those which have arrived tell of.
+    /// Takes back the events of a session that have not arrived, so its watches are armed again.
+    /// Returns the last transaction that the arrived events report.
     pub(super) fn recall(&mut self, session: i64, now: Instant) -> i64 {
         let (mut again, mut known) = (Vec::new(), 0);
         for (number, watch) in &mut self.watches {
@@ -107,7 +107,7 @@ impl Watches {
         known
     }
 
-    /// The last transaction that the events of a session which have arrived tell of.
+    /// The last transaction that the arrived events of a session report.
     pub(super) fn told(&self, session: i64, now: Instant) -> i64 {
         let own = self.watches.values().filter(|it| it.session == session);
         let deliveries = own.filter_map(|watch| Some(watch.fired?.delivery));

@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-/// Reports why a peer could not be started or did not do what it was asked.
+/// Why a peer could not be started, or a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -14,7 +14,7 @@ pub enum PeerError {
     /// The peer's sources did not compile, or are not where this crate was built.
     #[error("the curator peer was not built: {details}")]
     Build {
-        /// What the build script or the compiler said.
+        /// The output of the build script or the compiler.
         details: String,
     },
     /// The build script or the JVM could not be started.

@@ -1,9 +1,9 @@
-//! What contenders saw inside the lock, and whether one queue explains it.
+//! What contenders saw while they held the lock, and whether one queue explains it.
 
 use super::PeerError;
 use super::wire::Values;
 
-/// Says whether a grant excludes all others or only the exclusive ones.
+/// Whether a grant excludes all others or only the exclusive ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GrantKind {
     /// A mutex or a write lock.
@@ -15,9 +15,9 @@ pub enum GrantKind {
 /// What one contender saw while it held the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Whether the contender had the lock for itself, and raised the counter.
+    /// Whether the contender held the lock exclusively, and raised the counter.
     pub kind: GrantKind,
-    /// The unguarded counter as it was read inside the lock, before any write.
+    /// The unguarded counter as it was read under the lock, before any write.
     pub value: u64,
     /// Sequence number of the contender's lock node.
     pub sequence: u32,
@@ -26,27 +26,27 @@ pub struct Grant {
 /// What the contenders on a read-write lock saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWriteGrants {
-    /// The most readers of this process that were inside at the same time.
+    /// The most readers of this process that held the lock at the same time.
     pub readers_max: u32,
     /// Every grant, in no order.
     pub grants: Vec<Grant>,
 }
 
-/// Reports a grant that first-come, first-served exclusion does not explain.
+/// A grant that first-come, first-served exclusion does not explain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disorder {
-    /// Two contenders were inside at once: both read the counter before either wrote it.
+    /// Two contenders held the lock at once: both read the counter before either wrote it.
     #[error("sequences {first} and {second} were both exclusive and both read {value}")]
     Together {
         /// What both read.
         value: u64,
-        /// Sequence of the one contender.
+        /// Sequence of one contender.
         first: u32,
         /// Sequence of the other contender.
         second: u32,
     },
-    /// A contender was let in before one that is ahead of it, or after one that is behind it.
+    /// A contender was granted before one that is ahead of it, or after one that follows it.
     #[error("sequence {sequence} read {value}, but {expected} is its place in the queue")]
     Overtaken {
         /// Sequence of the contender.
@@ -58,11 +58,13 @@ pub enum Disorder {
     },
 }
 
-/// Checks that one first-come, first-served queue explains all grants, whoever reported them.
+/// Checks that one first-come, first-served queue explains all grants, whichever process reported
+/// them.
 ///
-/// `grants` are those of *all* processes that used the lock while the counter went up from
-/// `first_value`, in any order. Not for a lock whose parent was deleted meanwhile (sequences
-/// start anew), nor for reads under a write lock (they share or follow the writer's place).
+/// `grants` must be those of *all* processes that used the lock while the counter went up from
+/// `first_value`, in any order. Do not use it for a lock whose parent was deleted meanwhile,
+/// because sequences start again. Nor for reads under a write lock: they share or follow the
+/// writer's place.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The JVM: built when its sources changed, started, and spoken to over its pipes.
+//! The peer's JVM: built when its sources changed, started, and driven over its pipes.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,11 +17,11 @@ use tokio::time::timeout;
 use super::PeerError;
 use super::wire::{Command, Values};
 
-/// Above the longest that a command which waits for nothing may take: `open` gives up after 15 s.
+/// Longer than any command takes that does not wait for a lock: `open` gives up after 15 s.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(10);
 const STDERR_LINES_MAX: usize = 20;
-/// The build script's way to say that the machine lacks something.
+/// The exit code of the build script when the machine lacks something.
 const MISSING: i32 = 3;
 
 /// A running JVM, killed when dropped.
@@ -39,11 +39,11 @@ struct Shared(Mutex<State>);
 #[derive(Debug)]
 enum State {
     Running(HashMap<u64, oneshot::Sender<String>>),
-    /// With the last lines of its standard error.
+    /// The JVM has ended, with the last lines of its standard error.
     Exited(String),
 }
 
-/// A command that was sent; its answer may be waited for, or not.
+/// A command that was sent, and whose answer may be awaited.
 #[derive(Debug)]
 pub(super) struct Pending {
     command: Command,
@@ -54,7 +54,8 @@ pub(super) struct Pending {
 impl Process {
     pub(super) async fn start() -> Result<Self, PeerError> {
         let class_path = build().await?;
-        // A small heap and the quick compiler only: tests run several of these side by side.
+        // A small heap and only the quick compiler, because tests run several of these at the same
+        // time.
         let mut child = tokio::process::Command::new("java")
             .args([
                 "-Xmx64m",
@@ -98,8 +99,8 @@ impl Process {
     pub(super) fn send(&self, command: Command) -> Pending {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        // Registered before it is sent, so that the answer finds it. In a process that has
-        // ended the sender is dropped here, and the answer is `Exited`.
+        // It is registered before it is sent, so that the answer finds it. If the process has
+        // ended, the sender is dropped here, and the answer is `Exited`.
         if let State::Running(waiting) = &mut *self.shared.lock() {
             waiting.insert(id, sender);
         }
@@ -142,7 +143,7 @@ impl Shared {
 }
 
 impl Pending {
-    /// Waits for the answer to a command that may itself wait as long as it likes.
+    /// Waits, without a limit, for the answer to a command that may itself wait.
     pub(super) async fn values(self) -> Result<Values, PeerError> {
         match self.answer.await {
             Ok(answer) => Values::parse(self.command, answer),
@@ -215,7 +216,7 @@ async fn read_answers(
             (State::Running(waiting), Ok(id)) => waiting.remove(&id),
             _ => None,
         };
-        // Nobody waits where the caller dropped the future: the answer is of no use then.
+        // The caller may have dropped the future. The answer is of no use then.
         match waiting.map(|caller| caller.send(answer.to_owned())) {
             Some(Ok(())) => {}
             Some(Err(_)) | None => tracing::debug!(line, "an answer that nobody waits for"),

@@ -1,10 +1,10 @@
-//! The words of the peers' protocol: one space between them, bytes percent-encoded.
+//! The peers' protocol: words with one space between them, bytes percent-encoded.
 
 use std::fmt::Write as _;
 
 use super::PeerError;
 
-/// The command of one request; its `Display` is what errors show and what is sent after the id.
+/// The command of one request. Its `Display` is shown in errors, and sent after the id.
 #[derive(Debug, Clone)]
 pub(super) struct Command(String);
 
@@ -40,7 +40,7 @@ impl Command {
     }
 }
 
-/// The values of an answer `ok VALUE...`, read in order.
+/// The values of an answer `ok VALUE...`, in order.
 #[derive(Debug)]
 pub(super) struct Values {
     command: Command,
@@ -49,7 +49,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Reads `ok ...` or `error CLASS MESSAGE`, the answer without its id.
+    /// Parses `ok ...` or `error CLASS MESSAGE`, which is the answer without its id.
     pub(super) fn parse(command: Command, answer: String) -> Result<Self, PeerError> {
         let malformed = |command: &Command, answer: &str| PeerError::Malformed {
             command: command.0.clone(),
@@ -99,7 +99,7 @@ impl Values {
         Ok(i64::from_ne_bytes(bits.to_ne_bytes()))
     }
 
-    /// All values that are left.
+    /// All remaining values.
     pub(super) fn texts(&mut self) -> Result<Vec<String>, PeerError> {
         let mut texts = Vec::new();
         while !self.is_empty() {

@@ -20,9 +20,9 @@ use super::pump::Pump;
 use super::rule::Cut;
 use super::shared::Shared;
 
-/// Clients and servers close a connection as soon as the other end has.
+/// Clients and servers close a connection soon after the other end has.
 const HANG_UP_MAX: Duration = Duration::from_secs(5);
-/// Accepting fails for want of file descriptors, which others may give back.
+/// Accepting fails when file descriptors run out. They may become free again.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 /// The tasks of the connections; they end with it.
@@ -42,7 +42,7 @@ pub(super) async fn accept(
         match accepted {
             Ok((client, _)) => {
                 let number = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
-                // Before anything else happens to it, so that no order to cut is missed.
+                // Before anything else happens to the connection, so that no cut is missed.
                 let cuts = shared.cut.subscribe();
                 let shared = Arc::clone(&shared);
                 let mut connections = lock(&connections);
@@ -99,12 +99,12 @@ async fn cut<const N: usize>(how: Cut, ends: [TcpStream; N]) {
 }
 
 fn reset(stream: TcpStream) {
-    // What fails on a connection that is gone already has nothing to do.
+    // An error means that the connection has ended already.
     drop(stream.set_zero_linger());
     drop(stream);
 }
 
-/// Closes a connection so that what was written before arrives: to close it with unread bytes
+/// Closes a connection so that everything written before arrives. Closing it with unread bytes
 /// would reset it.
 async fn hang_up(mut stream: TcpStream) {
     let read_to_the_end = async {

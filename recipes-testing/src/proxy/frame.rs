@@ -1,4 +1,4 @@
-//! What a frame is, to those who set rules and read the log.
+//! A frame, as rules and the log show it.
 
 use tokio::time::Instant;
 
@@ -13,11 +13,11 @@ pub enum Direction {
     FromServer,
 }
 
-/// What a frame asks for, or answers.
+/// The kind of a request, or of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Opcode {
-    /// The first frame of each direction: a session is opened or taken up again.
+    /// The first frame of each direction: a session is opened or resumed.
     Connect,
     /// Create a node of any mode: `create`, `create2`, `createContainer`, `createTTL`.
     Create,
@@ -45,7 +45,7 @@ pub enum Opcode {
     SetWatches,
     /// Authenticate, by scheme or SASL.
     Auth,
-    /// The client lives.
+    /// Heartbeat of the client.
     Ping,
     /// Close the session.
     CloseSession,
@@ -53,18 +53,18 @@ pub enum Opcode {
     Notification,
     /// Another request, by its number in ZooKeeper's `ZooDefs.OpCode`.
     Other(i32),
-    /// Not understood, such as a reply to nothing that was asked.
+    /// Not understood, such as a reply that belongs to no request.
     Unknown,
 }
 
-/// What became of a frame.
+/// What the proxy did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// Handed on whole, if late or in pieces.
+    /// Forwarded whole, perhaps late or in pieces.
     Passed,
-    /// Taken and not handed on.
+    /// Read and not forwarded.
     Swallowed,
-    /// Half of it was handed on.
+    /// Only half of it was forwarded.
     Halved,
 }
 
@@ -76,24 +76,24 @@ pub struct Frame {
     pub connection: u64,
     /// Which way it went.
     pub direction: Direction,
-    /// What it asks for; of a reply, what was asked.
+    /// The kind of request. A reply has the kind of its request.
     pub opcode: Opcode,
-    /// Nodes that it names, a reply those of its request; of a transaction, all in order. As sent:
-    /// below the client's chroot, and a create's without the sequence.
+    /// Nodes that it names, all in order for a transaction. A reply has those of its request. Paths
+    /// are as sent: below the client's chroot, and without the sequence of a create.
     pub paths: Vec<String>,
     /// Whether it sets a watch, or answers such a request.
     pub watch: bool,
     /// The client's number of the request, `None` for [`Opcode::Connect`].
     pub xid: Option<i32>,
-    /// The last transaction that the server had seen; of replies and notifications.
+    /// The last transaction that the server had seen. Only in replies and notifications.
     pub zxid: Option<i64>,
-    /// ZooKeeper's error code, 0 for none; of replies.
+    /// ZooKeeper's error code, 0 for none. Only in replies.
     pub error: Option<i32>,
     /// Its length with the prefix.
     pub bytes: usize,
     /// When the proxy had read the whole of it.
     pub arrived: Instant,
-    /// What became of it.
+    /// What the proxy did with it.
     pub fate: Fate,
 }
 

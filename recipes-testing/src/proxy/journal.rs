@@ -35,7 +35,7 @@ impl Journal {
             .count()
     }
 
-    /// The n-th frame that matches, counted from 1, once it is there.
+    /// Waits for the n-th matching frame, counted from 1.
     pub(super) async fn nth(&self, pattern: &Pattern, n: usize) -> Frame {
         let mut changed = self.changed.subscribe();
         loop {
@@ -47,7 +47,7 @@ impl Journal {
             if let Some(frame) = found {
                 return frame;
             }
-            // The sender is ours, so waiting does not fail; ends with the frame.
+            // The sender is ours, so waiting does not fail. The loop ends with the frame.
             drop(changed.changed().await);
         }
     }

@@ -1,7 +1,7 @@
-//! Reads values of ZooKeeper's serialization, Jute, from bytes that nobody vouches for.
+//! Reads values of ZooKeeper's serialization, Jute, from untrusted bytes.
 //!
-//! Every read takes from the front of the bytes or says that they do not hold it. Lengths are
-//! compared with the bytes that are there before anything is done with them.
+//! Every read takes from the front of the bytes, or fails if they do not contain the value. Lengths
+//! are compared with the available bytes before they are used.
 
 /// What is left to read.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +40,12 @@ impl<'a> Jute<'a> {
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Reads over a list, each entry by `entry`; ends at the first that is not there.
+    /// Skips a list, each entry with `entry`. Stops at the first that is missing.
     pub(super) fn list<T>(
         &mut self,
         mut entry: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
-        // Every entry takes bytes, so that a forged count costs no more than the bytes do.
+        // Every entry takes bytes, so a forged count costs no more than the bytes do.
         (0..self.int()?).map(|_| entry(self)).collect()
     }
 

@@ -1,13 +1,13 @@
-//! Understands the frames of one connection: requests by themselves, replies by their requests.
+//! Decodes the frames of one connection: requests by themselves, replies by their requests.
 //!
-//! Total: whatever the bytes are, there is a message, if only [`Opcode::Unknown`].
+//! Decoding is total: all bytes give a message, if only [`Opcode::Unknown`].
 
 use std::collections::HashMap;
 
 use super::frame::{Direction, Opcode};
 use super::jute::Jute;
 
-/// Numbers that replies carry where they answer no numbered request.
+/// Numbers in replies that do not answer a numbered request.
 mod xid {
     pub(super) const NOTIFICATION: i32 = -1;
     pub(super) const PING: i32 = -2;
@@ -15,7 +15,7 @@ mod xid {
     pub(super) const SET_WATCHES: i32 = -8;
 }
 
-/// What a frame says, as far as rules can ask for it.
+/// The parts of a frame that rules can match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) opcode: Opcode,
@@ -39,7 +39,7 @@ impl Message {
     }
 }
 
-/// What was said on one connection and matters to what will be.
+/// The state of one connection that is needed to decode later frames.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     greeted: bool,
@@ -68,7 +68,7 @@ impl Conversation {
         let (xid, number) = (body.int()?, body.int()?);
         let mut message = Message::new(opcode(number));
         message.xid = Some(xid);
-        // What is cut off or garbled names fewer nodes.
+        // A truncated or garbled request names fewer nodes.
         read_operands(number, &mut body, &mut message);
         self.asked.insert(xid, message.clone());
         Some(message)
@@ -120,7 +120,7 @@ fn opcode(number: i32) -> Opcode {
     }
 }
 
-/// Reads what follows the header of a request; `None` where it ends too early.
+/// Reads the operands after the header of a request. `None` if they end too early.
 fn read_operands(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Option<()> {
     match number {
         14 | 22 => loop {
@@ -132,7 +132,7 @@ fn read_operands(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Opt
         },
         101 | 105 => {
             let _last_zxid = body.long()?;
-            // Data, existence and children; two kinds of persistent watches with 105.
+            // Lists for data, existence and children; 105 adds two kinds of persistent watches.
             let lists = if number == 101 { 3 } else { 5 };
             for _ in 0..lists {
                 message.paths.extend(body.list(Jute::string)?);
@@ -143,7 +143,7 @@ fn read_operands(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Opt
     }
 }
 
-/// Reads the operands of a single operation, to the end: another may follow in a transaction.
+/// Reads all operands of a single operation, because another may follow in a transaction.
 fn read_operands_of_one(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Option<()> {
     match number {
         1 | 15 | 19 | 21 => {

@@ -1,9 +1,8 @@
-//! One direction of one connection: reads all the time, hands on when the time has come.
+//! One direction of one connection: reads continuously, forwards when the time has come.
 //!
-//! Reading never waits for what is done with the bytes: a sender must not notice by its full
-//! buffers that its frames are held, late or swallowed. So whatever is under way stands in a queue
-//! in between, each piece with the time at which it is due, which keeps order and lets many frames
-//! be late together.
+//! Reading never waits for what is done with the bytes. Otherwise a sender would notice by its full
+//! buffers that its frames are held, late or swallowed. So pieces wait in a queue, each with the
+//! time at which it is due. That keeps their order and lets many frames be late together.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -22,13 +21,13 @@ use super::rule::{Act, Cut, Fault};
 use super::shared::{Flow, Shared};
 use super::splitter::{Piece, Splitter, body};
 
-/// What is read at once.
+/// The most that is read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Something on its way.
+/// An entry of the queue.
 enum Item {
     Piece(Piece),
-    /// The sender has ended the connection in this way.
+    /// The sender has closed the connection in this way.
     End(Cut),
 }
 
@@ -44,9 +43,9 @@ pub(super) struct Pump<'a> {
     direction: Direction,
     conversation: &'a Mutex<Conversation>,
     flow: watch::Receiver<Flow>,
-    /// A black hole in this direction of this connection.
+    /// A rule swallows this direction of this connection.
     swallows: bool,
-    /// Bytes were swallowed by the proxy as a whole.
+    /// A black hole of the whole proxy has swallowed bytes.
     has_gap: bool,
 }
 
@@ -68,7 +67,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Runs until this direction has ended; an error cuts both.
+    /// Runs until this direction has ended. An error cuts both.
     pub(super) async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> Result<(), Cut> {
         let (queue, arrivals) = mpsc::unbounded_channel();
         let latency = self.shared.latency.subscribe();
@@ -90,7 +89,8 @@ impl<'a> Pump<'a> {
             };
             let Some(queued) = queued else { return Ok(()) };
             if !queued.latency.is_zero() {
-                // Tokio's timers count in milliseconds, too coarse for the latency of a network.
+                // Tokio's timers count in milliseconds, which is too coarse for the latency of a
+                // network.
                 Timer::at((queued.arrived + queued.latency).into_std()).await;
             }
             self.item(queued, &mut to).await?;
@@ -109,7 +109,7 @@ impl<'a> Pump<'a> {
             Item::End(_) if !self.may_pass().await? => Ok(()),
             Item::End(Cut::Reset) => Err(Cut::Reset),
             Item::End(Cut::Fin) => {
-                // If the other end is gone already, its own direction says so.
+                // If the other end has closed already, its own direction reports that.
                 drop(to.shutdown().await);
                 Ok(())
             }
@@ -167,10 +167,10 @@ impl<'a> Pump<'a> {
         cut.map_or(Ok(()), Err)
     }
 
-    /// Waits while the proxy stalls; false where bytes are swallowed. Nothing passes behind a gap.
+    /// Waits while the proxy stalls. False if bytes are swallowed: nothing passes after a gap.
     async fn may_pass(&mut self) -> Result<bool, Cut> {
         let flow = self.flow.wait_for(|flow| *flow != Flow::Stalls).await;
-        // An error means that the proxy is gone, and this connection with it.
+        // An error means that the proxy was dropped, and this connection with it.
         let is_swallowed = flow.is_ok_and(|flow| *flow == Flow::Swallows);
         if self.has_gap && !is_swallowed {
             return Err(Cut::Reset);
@@ -180,19 +180,19 @@ impl<'a> Pump<'a> {
     }
 
     async fn write(&mut self, bytes: &[u8], to: &mut WriteHalf<'_>) {
-        // The other end is gone, which its own direction tells, unless that is a black hole.
+        // The other end has closed. Its own direction reports that, unless that is a black hole.
         self.swallows |= to.write_all(bytes).await.is_err();
     }
 }
 
-/// A reply's number and transaction, and this error in place of the answer.
+/// Keeps a reply's number and transaction, and puts this error in place of the answer.
 fn refusal(reply: &[u8], code: i32) -> Option<Vec<u8>> {
     let length = i32::to_be_bytes(16);
     let header = reply.get(4..16)?;
     Some([&length, header, &code.to_be_bytes()].concat())
 }
 
-/// Completes when a network that has swallowed bytes works again: their connection does not.
+/// Completes when a black hole that has swallowed bytes is lifted: the connection must then be cut.
 async fn closed_gap(flow: &mut watch::Receiver<Flow>, has_gap: bool) {
     if !has_gap || flow.wait_for(|flow| *flow == Flow::Passes).await.is_err() {
         future::pending::<()>().await;
@@ -213,7 +213,7 @@ async fn read(
             latency: *latency.borrow(),
             item,
         };
-        // Nobody takes it any more when the connection is being cut.
+        // The receiver is dropped once the connection is being cut.
         drop(queue.send(queued));
     };
     let end = loop {

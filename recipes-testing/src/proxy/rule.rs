@@ -1,4 +1,4 @@
-//! Which frames are meant, and what shall become of them.
+//! Which frames a rule matches, and what happens to them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,36 +8,36 @@ use tokio::sync::watch;
 use super::frame::{Direction, Frame, Opcode};
 use super::lock;
 
-/// How a connection is closed, towards both of its ends.
+/// How a connection is closed, at both of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// In good order, as by a process that ends: what was written before arrives.
+    /// In good order, as by a process that ends: everything written before arrives.
     Fin,
-    /// By a reset, as by a host that knows nothing of the connection: what was written just before
-    /// may be lost too.
+    /// By a reset, as by a host that does not know the connection. Bytes written just before may be
+    /// lost too.
     Reset,
 }
 
-/// What befalls a frame, and with it its connection.
+/// What happens to a frame, and with it to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The connection is cut instead of handing the frame on.
+    /// The connection is cut, and the frame is not forwarded.
     CutBefore(Cut),
-    /// The connection is cut once the frame was handed on.
+    /// The connection is cut after the frame was forwarded.
     CutAfter(Cut),
-    /// The connection is cut once half of the frame was handed on.
+    /// The connection is cut after half of the frame was forwarded.
     CutWithin(Cut),
-    /// Nothing of this direction of the connection arrives any more, not even its end; the other
-    /// direction goes on. The sender notices nothing: its bytes are read.
+    /// Nothing of this direction of the connection arrives any more, not even its end. The other
+    /// direction goes on. The sender notices nothing, because its bytes are read.
     BlackHole,
-    /// The frame disappears; those behind it do not.
+    /// The frame disappears; those that follow do not.
     Drop,
     /// A reply becomes a refusal with this error code. The server has carried the request out.
     Refuse(i32),
-    /// The frame is late, and so are those behind it.
+    /// The frame is late, and so are those that follow.
     Delay(Duration),
-    /// The frame comes in pieces of so many bytes, with a pause after each.
+    /// The frame comes in pieces of this many bytes, with a pause after each.
     Split {
         /// Length of a piece, at least 1.
         bytes: usize,
@@ -46,7 +46,7 @@ pub enum Fault {
     },
 }
 
-/// What frames have in common.
+/// The properties by which frames match.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) direction: Direction,
@@ -65,7 +65,7 @@ impl Pattern {
     }
 }
 
-/// Which of the frames that match.
+/// Which of the matching frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Each,
@@ -112,7 +112,7 @@ impl Rules {
         lock(&self.0).clear();
     }
 
-    /// Counts the frame in; says what shall become of it if something shall.
+    /// Counts the frame in. Returns what shall happen to it, if a rule applies.
     pub(super) fn decide(&self, frame: &Frame) -> Option<Act> {
         let mut decision = None;
         for rule in lock(&self.0)
@@ -142,7 +142,7 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Waits until the fault has struck, or strikes; at once if it has before.
+    /// Waits until the fault has struck. Returns at once if it already has.
     ///
     /// Never completes if no frame comes, or if the proxy or its rules are gone before one does.
     ///
@@ -156,14 +156,14 @@ impl Injection {
         }
     }
 
-    /// How often it has struck.
+    /// Returns how many times it has struck.
     #[must_use]
     pub fn count(&self) -> usize {
         *self.fired.borrow()
     }
 }
 
-/// Holds one frame, and all behind it on its way, until it is released or dropped; from
+/// Holds one frame, and all that follow it, until it is released or dropped. From
 /// [`FramePattern::hold`](crate::FramePattern::hold).
 #[derive(Debug)]
 #[must_use = "a gate that is dropped is open"]
@@ -178,7 +178,7 @@ pub(super) struct GateState {
 }
 
 impl Gate {
-    /// Waits until the frame is at the gate; at once if it was before.
+    /// Waits until the frame is at the gate. Returns at once if it was there before.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -193,7 +193,7 @@ impl Gate {
         );
     }
 
-    /// Lets the frame pass, or go by if it has not come yet.
+    /// Lets the frame pass. If it has not come yet, it will not be held.
     pub fn release(&self) {
         self.state.open.send_replace(true);
     }
@@ -206,7 +206,7 @@ impl Drop for Gate {
 }
 
 impl GateState {
-    /// Stands at the gate until it is open.
+    /// Waits at the gate until it is open.
     pub(super) async fn pass(&self) {
         self.reached.send_replace(true);
         // The sender is ours, so waiting does not fail.

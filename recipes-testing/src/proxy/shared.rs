@@ -1,4 +1,4 @@
-//! What the connections of a proxy have in common.
+//! State that the connections of a proxy share.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -14,9 +14,9 @@ use super::rule::{Cut, Rules};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Passes,
-    /// They are kept until it passes again.
+    /// They are kept until bytes pass again.
     Stalls,
-    /// They disappear; connections that lost some are cut when it passes again.
+    /// They disappear. Connections that lost some are cut when bytes pass again.
     Swallows,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct Shared {
     pub(super) rules: Rules,
     pub(super) journal: Journal,
     pub(super) latency: watch::Sender<Duration>,
-    /// Orders to all connections that exist.
+    /// Cuts all existing connections.
     pub(super) cut: watch::Sender<Cut>,
-    /// How many connections were taken so far.
+    /// How many connections were accepted so far.
     pub(super) connections: AtomicU64,
     to_server: watch::Sender<Flow>,
     from_server: watch::Sender<Flow>,

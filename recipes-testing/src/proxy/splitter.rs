@@ -1,14 +1,14 @@
 //! Cuts a stream of bytes into frames, however the bytes arrive.
 
-/// Far above any `jute.maxbuffer` in use, far below what text or TLS look like when they are read
-/// as a length.
+/// Far above any `jute.maxbuffer` in use, and far below what text or TLS give when they are read as
+/// a length.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 const PREFIX_BYTES: usize = size_of::<i32>();
 
-/// A part of a stream; all parts together are the stream.
+/// A part of a stream. All parts together are the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// One frame: the length and so many bytes.
+    /// One frame: the length and that many bytes.
     Frame(Vec<u8>),
     /// Some bytes of a stream that is not made of frames.
     Raw(Vec<u8>),
@@ -22,7 +22,7 @@ pub(super) enum Piece {
 /// | raw | never |
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
-    /// Grows with what has arrived, never by what a length promises.
+    /// It grows with the bytes that have arrived, never with the length that they announce.
     buffer: Vec<u8>,
     is_raw: bool,
 }
@@ -32,7 +32,7 @@ impl Splitter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next piece that is complete.
+    /// Returns the next complete piece.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         if !self.is_raw {
             let prefix = self.buffer.first_chunk::<PREFIX_BYTES>()?;
@@ -48,14 +48,14 @@ impl Splitter {
         self.rest()
     }
 
-    /// What is there without being a frame: the end of a stream.
+    /// Returns the bytes at the end of a stream that are not a whole frame.
     pub(super) fn rest(&mut self) -> Option<Piece> {
         let rest = std::mem::take(&mut self.buffer);
         (!rest.is_empty()).then_some(Piece::Raw(rest))
     }
 }
 
-/// What a frame carries behind its length.
+/// The content of a frame, after its length.
 pub(super) fn body(frame: &[u8]) -> &[u8] {
     frame.get(PREFIX_BYTES..).unwrap_or_default()
 }
@@ -142,7 +142,7 @@ mod tests {
         ] {
             assert_eq!(pieces(start, &[]), [Piece::Raw(start.to_vec())]);
         }
-        // A whole reply to `isro`; the server closes behind it.
+        // A whole reply to `isro`, after which the server closes.
         assert_eq!(pieces(b"rw", &[]), [Piece::Raw(b"rw".to_vec())]);
     }
 }

@@ -13,7 +13,7 @@ use super::links::Links;
 use super::ports;
 use super::single::ZooKeeperServer;
 
-/// Losing a race for a port twice in a row is bad luck; five times is something else.
+/// Losing a race for a port twice in a row is bad luck. Five times means another problem.
 const ATTEMPTS_MAX: usize = 5;
 /// ZooKeeper stores a server's number in one byte, and no test needs more.
 const SERVERS_MAX: usize = 9;
@@ -48,7 +48,7 @@ impl Default for ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Sets the unit in which the server counts time: expiry is rounded up to it. Default 100 ms.
+    /// Sets the unit in which the server counts time. Expiry is rounded up to it. Default 100 ms.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
@@ -73,8 +73,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Lets the JVM compile for speed, as it does by default, and not for a quick start: for those
-    /// who measure.
+    /// Lets the JVM optimize, as it does by default, instead of starting quickly. Use it for
+    /// measurements.
     pub fn optimized(mut self) -> Self {
         self.is_optimized = true;
         self
@@ -94,8 +94,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Lets the servers of an ensemble talk through links that can be cut:
-    /// [`ZooKeeperEnsemble::cut_off`]. They work as long as the runtime that starts the ensemble.
+    /// Connects the servers of an ensemble through links that can be cut:
+    /// [`ZooKeeperEnsemble::cut_off`]. The links work as long as the runtime that starts the
+    /// ensemble.
     pub fn links(mut self) -> Self {
         self.has_links = true;
         self
@@ -105,7 +106,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// [`ServerError::JavaMissing`] and [`ServerError::ServerMissing`] say what to install;
+    /// [`ServerError::JavaMissing`] and [`ServerError::ServerMissing`] explain what to install.
     /// [`ServerError::Ended`] and [`ServerError::TimedOut`] quote the server's log. No process and
     /// no file is left behind.
     ///
@@ -183,7 +184,7 @@ impl ServerBuilder {
     }
 }
 
-/// Servers, and what they talk through.
+/// Servers, and the links between them.
 type Launched = (Vec<ZooKeeperServer>, Option<Links>);
 
 fn lost_port(error: &ServerError) -> bool {

@@ -1,4 +1,4 @@
-//! `zoo.cfg`.
+//! The file `zoo.cfg` of a server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub(super) struct Ports {
     pub(super) election: u16,
 }
 
-/// The servers of an ensemble, and which of them this one is.
+/// The servers of an ensemble, and the index of this one.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
     pub(super) index: usize,
@@ -22,7 +22,7 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Whether it takes others to serve.
+    /// Whether the ensemble has several servers, so that they need a quorum.
     pub(super) fn is_quorum(&self) -> bool {
         self.all.len() > 1
     }
@@ -37,13 +37,14 @@ impl Membership {
     }
 }
 
-/// Returns the text of the file: the defaults, then the caller's lines, then what is not theirs.
+/// Returns the text of the file: the defaults, the caller's lines, then those that cannot be
+/// changed.
 pub(super) fn text(options: &ServerBuilder, membership: &Membership, data: &Path) -> String {
     let mut lines = BTreeMap::from(
         [
             ("admin.enableServer", "false"),
             ("4lw.commands.whitelist", "*"),
-            // A killed process loses nothing that it has written; only a power cut would.
+            // A killed process loses nothing that it has written. Only a power cut would lose it.
             ("forceSync", "no"),
             ("maxClientCnxns", "0"),
             ("extendedTypesEnabled", "true"),

@@ -1,4 +1,4 @@
-//! Several servers as one.
+//! A real ensemble of several servers.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
 const ELECTION_MAX: Duration = Duration::from_secs(60);
-/// Servers do not announce a leader to the outside, so they are asked this often.
+/// Servers do not announce a leader to clients, so they are polled this often.
 const ELECTION_POLL: Duration = Duration::from_millis(20);
 
 /// Real ZooKeeper servers in a quorum, on loopback, each in a process of its own.
 ///
-/// Servers are numbered from zero. Dropping it kills all of them. See [`ZooKeeperServer`] for what
-/// it needs.
+/// Servers are numbered from zero. Dropping the ensemble kills all of them. See [`ZooKeeperServer`]
+/// for what it needs.
 ///
 /// # Examples
 ///
@@ -94,7 +94,7 @@ impl ZooKeeperEnsemble {
         &self.servers[index]
     }
 
-    /// Connects a client to whichever server it chooses, with the default options.
+    /// Connects a client to any of the servers, with the default options.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl ZooKeeperEnsemble {
 
     /// Waits until the running servers have a leader and returns its number.
     ///
-    /// A leader that was cut off may call itself leader until it notices.
+    /// A leader that was cut off may report itself as leader until it notices.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl ZooKeeperEnsemble {
         self.server(index).kill().await
     }
 
-    /// Starts one server again and returns when it serves clients, or, while too few servers run
-    /// for a quorum, when it listens.
+    /// Starts one server again and returns when it serves clients. While too few servers run for a
+    /// quorum, it returns when the server listens.
     ///
     /// # Errors
     ///
@@ -195,9 +195,10 @@ impl ZooKeeperEnsemble {
 
     /// Cuts one server off from the others; clients reach it as before. Idempotent.
     ///
-    /// Connections stay, and what is sent arrives when it [joins again](Self::join_again); new ones
-    /// are refused. Servers give each other their addresses when they first meet, and may go on
-    /// hearing who stands for election; but one that is cut off leads and follows nobody.
+    /// Connections stay, and what is sent arrives when the server [joins again](Self::join_again).
+    /// New connections are refused. Servers exchange their addresses when they first meet, so they
+    /// may still learn who stands for election. But a server that is cut off leads and follows
+    /// nobody.
     ///
     /// # Panics
     ///
@@ -206,8 +207,8 @@ impl ZooKeeperEnsemble {
         self.links().cut_off(&[index]);
     }
 
-    /// Cuts some servers off from the others, but not from each other; as
-    /// [`cut_off`](Self::cut_off) otherwise.
+    /// Cuts some servers off from the others, but not from each other. Otherwise it works as
+    /// [`cut_off`](Self::cut_off).
     ///
     /// # Panics
     ///
@@ -231,7 +232,7 @@ impl ZooKeeperEnsemble {
         links.expect("links between the servers, from ServerBuilder::links")
     }
 
-    /// Reads from the logs of all servers what they agreed to after a transaction.
+    /// Reads from the logs of all servers what they agreed on after a transaction.
     ///
     /// # Errors
     ///
@@ -244,8 +245,8 @@ impl ZooKeeperEnsemble {
 
     /// Ends a session as if it had expired.
     ///
-    /// It does so through a server that the client is not connected to, if there is one: the
-    /// client's server then closes its connection when the session ends, and the client learns it
+    /// It does so through a server that the client is not connected to, if there is one. The
+    /// client's server then closes its connection when the session ends, so the client learns of it
     /// at once. The ephemeral nodes are gone on that server; another may show them for a moment.
     ///
     /// # Errors

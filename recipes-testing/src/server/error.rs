@@ -1,4 +1,4 @@
-//! What can go wrong around a real server.
+//! Errors of real servers.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) could not do what was asked.
+/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) could not do what was requested.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -25,7 +25,7 @@ pub enum ServerError {
         /// The folder or jar that was expected.
         looked_in: PathBuf,
     },
-    /// The process ended before the server was ready; its data folder is gone with it.
+    /// The process ended before the server was ready. Its data folder was removed with it.
     #[error("server on port {port} ended before it was ready; its log ends with:\n{log}")]
     Ended {
         /// The client port.
@@ -51,7 +51,7 @@ pub enum ServerError {
         /// The client port.
         port: u16,
     },
-    /// The server does not know the session: it is over, or belongs to another ensemble.
+    /// The server does not know the session. It has ended, or belongs to another ensemble.
     #[error("server on port {port} knows no session {session_id:#x}")]
     NoSession {
         /// The client port.
@@ -69,10 +69,10 @@ pub enum ServerError {
         /// The answer.
         reply: String,
     },
-    /// An ensemble without servers, or of more than nine.
+    /// An ensemble of no servers, or of more than nine.
     #[error("an ensemble has 1 to 9 servers, not {0}")]
     Size(usize),
-    /// A file, a socket, or a process of the operating system.
+    /// The operating system refused something with a file, a socket or a process.
     #[error("could not {doing}")]
     Io {
         /// What was tried.
@@ -86,7 +86,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Names what was tried when the operating system refused.
+    /// Adds what was tried to an error of the operating system.
     pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, source }
     }

@@ -1,4 +1,4 @@
-//! The four-letter words: what a server says about itself.
+//! The four-letter words, by which a server reports about itself.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A server answers at once or is paused, dead, or drowned.
+/// A server answers at once unless it is paused, dead or overloaded.
 pub(super) const REPLY_MAX: Duration = Duration::from_secs(5);
 /// The longest replies list one line for each watch or connection.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
@@ -19,7 +19,7 @@ pub(super) enum Silence {
     TimedOut,
 }
 
-/// Asks on a connection of its own, as the server closes it after the reply.
+/// Sends the word on a connection of its own, because the server closes it after the reply.
 pub(super) async fn ask(port: u16, command: &str) -> Result<String, Silence> {
     let exchange = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
@@ -34,7 +34,7 @@ pub(super) async fn ask(port: u16, command: &str) -> Result<String, Silence> {
     }
 }
 
-/// What part a server plays.
+/// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Standalone,
@@ -42,7 +42,7 @@ pub(super) enum Mode {
     Follower,
 }
 
-/// Reads the mode from a reply to `srvr`; none while the server is not serving.
+/// Reads the role from a reply to `srvr`. `None` while the server is not serving.
 pub(super) fn mode(srvr: &str) -> Option<Mode> {
     match field(srvr, "Mode: ")? {
         "standalone" => Some(Mode::Standalone),

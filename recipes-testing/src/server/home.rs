@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::builder::ServerBuilder;
 use super::config::{self, Membership};
 
-/// Memory rather than disk: nothing here outlives the test.
+/// Memory rather than disk: no file outlives the test.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// The part of the log that an error quotes.
 const LOG_TAIL_BYTES: u64 = 4096;

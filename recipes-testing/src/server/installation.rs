@@ -9,11 +9,11 @@ use super::error::ServerError;
 
 /// Debian's `zookeeper` package; the jar's manifest names the jars that it needs.
 const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
-/// The manifest names slf4j's interface only; this part prints the log. A dependency of the same
-/// package.
+/// The manifest names only slf4j's interface. This jar prints the log. The same package depends on
+/// it.
 const DEBIAN_LOG_JAR: &str = "/usr/share/java/slf4j-simple.jar";
 
-/// What Netty needs of itself for connections that are encrypted, and the manifest does not name.
+/// A part of Netty that encrypted connections need, and that the manifest does not name.
 const DEBIAN_CODEC_JAR: &str = "/usr/share/java/netty-codec.jar";
 
 /// What is needed to start a server.
@@ -24,7 +24,7 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// Follows `JAVA_HOME`, `PATH` and `ZOOKEEPER_HOME`.
+    /// Searches `JAVA_HOME`, `PATH` and `ZOOKEEPER_HOME`.
     pub(super) fn find() -> Result<Self, ServerError> {
         let java = java(
             variable("JAVA_HOME").as_deref(),
@@ -36,17 +36,17 @@ impl Installation {
         })
     }
 
-    /// What Java is told so that it runs a server with these options.
+    /// The arguments of Java that run a server with these options.
     pub(super) fn arguments(&self, options: &ServerBuilder, config: &Path) -> Vec<OsString> {
         let mut arguments = vec![OsString::from("-cp"), self.class_path.clone()];
         arguments.push(OsString::from(format!("-Xmx{}m", options.heap_mib)));
         if options.is_optimized {
-            // The last one counts, and `process` has asked for the quick compiler only.
+            // The last such flag counts. `process` has set the one for the quick compiler.
             arguments.push(OsString::from("-XX:TieredStopAtLevel=4"));
         }
         let properties = options.properties.iter();
         arguments.extend(properties.map(|(key, value)| OsString::from(format!("-D{key}={value}"))));
-        // It also runs a server that is alone.
+        // This class also runs a server that is alone.
         arguments.push(OsString::from(
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         ));
@@ -82,7 +82,7 @@ fn class_path(zookeeper_home: Option<&OsStr>) -> Result<OsString, ServerError> {
     }
 }
 
-/// An unpacked release, as its own `zkEnv.sh` sees it: `conf` sets up the log.
+/// An unpacked release, as its own `zkEnv.sh` sees it: `conf` configures the log.
 fn release(home: &Path) -> Result<OsString, ServerError> {
     let folders = [home.join("lib"), home.to_path_buf()];
     if !folders.iter().any(|folder| holds_server(folder)) {

@@ -14,19 +14,18 @@ use tokio::time::{sleep, timeout};
 
 use super::config::Ports;
 
-/// Bytes that are on their way at a time.
+/// The most bytes in flight on a link.
 const BUFFER_BYTES: usize = 1 << 14;
 
-/// How long a server takes at most that is about to listen, and how often it is tried.
+/// How long to wait for a server that is about to listen, and how often to try it.
 const LISTEN_MAX: Duration = Duration::from_secs(1);
 const LISTEN_POLL: Duration = Duration::from_millis(10);
 
-/// Which servers are cut off, each on its side of a cut: those of a side hear each other, and nobody
-/// else.
+/// Which side of a cut each server is on. Servers on one side reach each other and no others.
 #[derive(Debug, Default)]
 struct Cut {
     sides: BTreeMap<usize, u64>,
-    /// Counts the sides that there were.
+    /// Number of sides so far.
     last: u64,
 }
 
@@ -36,7 +35,7 @@ impl Cut {
     }
 }
 
-/// One way for each server to each other, on which it finds that one's ports.
+/// A forwarded port from each server to each port of every other.
 #[derive(Debug)]
 pub(super) struct Links {
     cut: watch::Sender<Cut>,
@@ -62,7 +61,7 @@ impl Links {
         Ok(links)
     }
 
-    /// What a server takes for the ports of the others.
+    /// The ports under which a server reaches the others.
     pub(super) fn seen_by(&self, index: usize, all: &[Ports]) -> Vec<Ports> {
         let seen = all.iter().enumerate().map(|(other, ports)| {
             let [quorum, election] = self
@@ -93,7 +92,7 @@ impl Links {
         });
     }
 
-    /// Takes connections on a port of its own, which it returns.
+    /// Accepts connections on a port of its own, which it returns.
     fn forward(&mut self, ends: [usize; 2], target: u16) -> io::Result<u16> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -105,7 +104,7 @@ impl Links {
         };
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                // Refused at once: a server that waited for an answer here would not look for
+                // It is refused at once. A server that waited for an answer here would not look for
                 // another leader meanwhile.
                 if link.is_whole(&link.cut.borrow()) {
                     tokio::spawn(link.clone().carry(near, target));
@@ -119,7 +118,7 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        // What they carry ends with the servers.
+        // The connections end with the servers.
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
@@ -136,8 +135,9 @@ impl Link {
     }
 
     async fn carry(self, near: TcpStream, target: u16) {
-        // A leader that is just elected does not listen yet, and a follower whose connection ends,
-        // instead of being refused, gives it up. A server that is down is down a moment later, too.
+        // A leader that was just elected does not listen yet. A follower whose connection ends
+        // instead of being refused gives it up. If the server is down, trying a little longer does
+        // not matter.
         let connected = async {
             loop {
                 match TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await {
@@ -153,7 +153,7 @@ impl Link {
             (near.into_split(), far.into_split());
         let there = self.clone().pump(near_read, far_write);
         let back = self.pump(far_read, near_write);
-        // Errors mean that a server has closed its end, or is gone.
+        // Errors mean that a server has closed its end, or has ended.
         let (_, _) = tokio::join!(there, back);
     }
 
@@ -161,7 +161,8 @@ impl Link {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let count = from.read(&mut buffer).await?;
-            // As on a real network, what is sent while it is cut arrives later, the end too.
+            // As on a real network, what is sent during a cut arrives later, even the end of a
+            // connection.
             let link = self.clone();
             let waited = self.cut.wait_for(|cut| link.is_whole(cut)).await.map(drop);
             if waited.is_err() || count == 0 {

@@ -1,4 +1,4 @@
-//! The transaction log as it is read here and by the tool that comes with the server.
+//! Compares our reading of the transaction log with that of the tool that comes with the server.
 
 use std::process::Command;
 
@@ -46,7 +46,7 @@ fn dump(server: &ZooKeeperServer) -> Vec<String> {
     lines
 }
 
-/// How the tool begins a line about a record, the date aside.
+/// How the tool begins a line about a record, without the date.
 fn line(record: &LogRecord) -> String {
     let what = match &record.change {
         Change::Create { path, ephemeral: _ } => path.clone(),
@@ -104,7 +104,7 @@ async fn log_says_what_the_servers_own_tool_says() {
         assert_eq!(writer.commit().await.is_ok(), version == 1);
     }
     client.delete("/b", None).await.unwrap();
-    // The tail of a file that is not whole, and another file.
+    // The end of a file that is not whole, and another file.
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
     let session = Session::connect(&server.connect_string()).await.unwrap();

@@ -1,6 +1,6 @@
 //! The password of a session, which the server derives from the session's id.
 
-/// What ZooKeeper mixes into the id (`ZooKeeperServer.superSecret`); a constant of its source.
+/// The constant that ZooKeeper mixes into the id (`ZooKeeperServer.superSecret`).
 const SUPER_SECRET: u64 = 0xB341_5C00;
 
 /// Returns the password with which a client may take the session over.

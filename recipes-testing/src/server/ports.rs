@@ -1,20 +1,20 @@
-//! Ports that a server can listen on, and get again when it comes back.
+//! Ports that a server can listen on, and get again after a restart.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::{fs, io};
 
 use uuid::Uuid;
 
-/// Below are ports with well-known owners.
+/// Ports below are assigned to well-known services.
 const LOWEST: u16 = 10_000;
 /// Fewer than this many candidates are not worth preferring.
 const CANDIDATES_MIN: u16 = 1_000;
-/// Tries before the kernel is asked for any port.
+/// Tries before the kernel may choose any port.
 const TRIES_MAX: usize = 50;
 
 /// Returns distinct ports that were free on loopback a moment ago.
 ///
-/// Another process may still be faster; whoever starts a server tries again with other ports then.
+/// Another process may still take one. The caller then tries again with other ports.
 pub(crate) fn free(count: usize) -> io::Result<Vec<u16>> {
     // All are held until the last is chosen, so that none is chosen twice.
     let listeners = (0..count)
@@ -40,9 +40,9 @@ fn listener() -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// The first port that the kernel gives to outgoing connections, where it says so (Linux).
+/// The first port of the kernel's range for outgoing connections, if it reports one (Linux).
 ///
-/// A server port from that range can be lost while the server is down: a client that keeps trying
+/// A server port from that range can be lost while the server is down. A client that keeps trying
 /// to reconnect gets it as its own port sooner or later, and is then connected to itself.
 fn ephemeral_start() -> Option<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::home::Home;
 
-/// Quick to start: one collector thread, no optimising compiler, no files in `/tmp`.
+/// For a quick start: one collector thread, no optimizing compiler, no files in `/tmp`.
 const JVM: [&str; 4] = [
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -24,8 +24,8 @@ const JVM: [&str; 4] = [
 /// Becomes the JVM, so that its process id is the JVM's and pausing and killing are exact.
 ///
 /// It leaves a watcher behind, which waits for one line on the pipe from the test process. If the
-/// pipe ends without that line, the test process was killed and no destructor ran: the watcher
-/// kills the JVM and removes the folder `$0`. It tries again, as a dying JVM may still add a file.
+/// pipe ends without that line, the test process was killed and no destructor ran. The watcher then
+/// kills the JVM and removes the folder `$0`. It retries, because a dying JVM may still add a file.
 const SCRIPT: &str = r#"
 exec 3<&0
 {
@@ -39,10 +39,10 @@ exec 3<&0
 exec "$@" 3<&- </dev/null
 "#;
 
-/// How often the operating system is asked about a change that it makes within milliseconds.
+/// How often to poll the operating system for a change that takes milliseconds.
 ///
-/// Children are waited for by polling because a server outlives the runtime that started it when
-/// several tests share it; waiting through tokio would tie it to that runtime.
+/// Children are waited for by polling, because several tests may share a server, and it then
+/// outlives the runtime that started it. Waiting through tokio would tie it to that runtime.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running JVM; dropping it kills it and waits for its end.
@@ -54,7 +54,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `java` with the arguments; its output is appended to the log.
+    /// Starts `java` with the arguments. Its output is appended to the log.
     pub(super) fn spawn(java: &Path, arguments: &[OsString], home: &Home) -> io::Result<Self> {
         let log = OpenOptions::new()
             .create(true)
@@ -95,11 +95,11 @@ impl Process {
     pub(super) fn pause(&mut self) -> io::Result<()> {
         if !self.paused {
             kill_process(self.pid, Signal::STOP)?;
-            // Also returns if the process ends instead. NOWAIT leaves the status to `Child`. The
-            // kernel needs microseconds, so the executor may as well wait.
+            // It also returns if the process ends instead. NOWAIT leaves the status to `Child`. The
+            // kernel needs microseconds, so blocking the executor is harmless.
             let change = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(error) = waitid(WaitId::Pid(self.pid), change) {
-                // A signal handler of the test process ran; the wait is not over.
+                // A signal handler of the test process ran, and the wait goes on.
                 if error != Errno::INTR {
                     return Err(error.into());
                 }
@@ -116,18 +116,18 @@ impl Process {
         Ok(())
     }
 
-    /// Sends SIGTERM, which a paused process sees when it is resumed.
+    /// Sends SIGTERM, which a paused process handles when it is resumed.
     pub(super) fn terminate(&mut self) -> io::Result<()> {
         kill_process(self.pid, Signal::TERM)?;
         self.resume()
     }
 
-    /// Sends SIGKILL; the end is up to [`Process::ended`].
+    /// Sends SIGKILL. [`Process::ended`] waits for the end.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()
     }
 
-    /// Waits for the end, however long it takes.
+    /// Waits for the end, without a limit.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         while !self.has_ended()? {
             sleep(POLL).await;
@@ -139,10 +139,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
-            // Without a watcher there is nothing to tell.
+            // An error means that there is no watcher to notify.
             pipe.write_all(b"\n").ok();
         }
-        // A failure here means that the process is gone already.
+        // An error means that the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

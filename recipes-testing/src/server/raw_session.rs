@@ -12,12 +12,12 @@ use super::password;
 const CLOSE_SESSION: i32 = -11;
 /// Any number: the connection carries one request.
 const XID: i32 = 1;
-/// Names no session, in a `ConnectRequest` and in its refusal.
+/// Stands for no session, in a `ConnectRequest` and in its refusal.
 const NEW_SESSION: i64 = 0;
 /// Replies here are tens of bytes; more means that no ZooKeeper is at the other end.
 const FRAME_BYTES_MAX: usize = 1 << 16;
 
-/// What came of it.
+/// The result of ending a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The session is closed and its ephemeral nodes are deleted.
@@ -29,14 +29,14 @@ pub(super) enum Ended {
 /// Ends the session and returns after the server has deleted its ephemeral nodes.
 ///
 /// The takeover closes the connection of the session's client, which may reconnect and take the
-/// session back before it is closed. Each attempt is a new race; the caller sets the time limit.
+/// session back before it is closed. Each attempt is a new race. The caller sets the time limit.
 pub(super) async fn end(port: u16, session_id: i64) -> io::Result<Ended> {
     let mut first = true;
     loop {
         match attempt(port, session_id).await {
             Err(error) if lost_race(&error) => first = false,
             // The close was committed, and only its reply was lost. The server forgets a session
-            // before it deletes the session's nodes.
+            // before it deletes its nodes, so they may still be there.
             Ok(Ended::Unknown) if !first => {
                 catch_up(port).await?;
                 return Ok(Ended::Closed);
@@ -53,7 +53,7 @@ fn lost_race(error: &io::Error) -> bool {
 
 async fn attempt(port: u16, session_id: i64) -> io::Result<Ended> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    // Both at once: waiting for the first reply would lose nearly every race.
+    // Both are sent at once. Waiting for the first reply would lose nearly every race.
     let requests = [frame(&connect_request(session_id))?, frame(&close())?].concat();
     stream.write_all(&requests).await?;
     let reply = read_frame(&mut stream).await?;
@@ -70,8 +70,8 @@ async fn attempt(port: u16, session_id: i64) -> io::Result<Ended> {
     }
 }
 
-/// Returns after the server has applied all that was committed before the call: to open a session
-/// is a transaction, and the reply says that it is applied.
+/// Returns after the server has applied everything that was committed before the call. Opening a
+/// session is a transaction, and its reply means that it is applied.
 async fn catch_up(port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let requests = [frame(&connect_request(NEW_SESSION))?, frame(&close())?].concat();
@@ -91,7 +91,7 @@ fn connect_request(session_id: i64) -> Vec<u8> {
     let mut request = Vec::new();
     request.extend(0_i32.to_be_bytes());
     request.extend(0_i64.to_be_bytes());
-    // The shortest: should this task die between the requests, the session is over soon anyhow.
+    // The shortest timeout. If this task dies between the requests, the session soon ends anyway.
     request.extend(1_i32.to_be_bytes());
     request.extend(session_id.to_be_bytes());
     let password = password::of_session(session_id);
@@ -105,7 +105,7 @@ fn close() -> Vec<u8> {
     [XID.to_be_bytes(), CLOSE_SESSION.to_be_bytes()].concat()
 }
 
-/// The session that a `ConnectResponse` grants; [`NEW_SESSION`] when the server refused.
+/// The session that a `ConnectResponse` grants; [`NEW_SESSION`] if the server refused.
 fn accepted_session(reply: &[u8]) -> Option<i64> {
     // Protocol version, then timeout.
     let id = reply.get(8..16)?;
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// The id of the session that it asks for, once the close has come too.
+    /// Reads both requests, and returns the id of the session that they name.
     async fn requests(stream: &mut TcpStream) -> i64 {
         let connect = read_frame(stream).await.unwrap();
         assert_eq!(read_frame(stream).await.unwrap(), close());
@@ -155,7 +155,7 @@ mod tests {
         stream.write_all(&frame(&reply).unwrap()).await.unwrap();
     }
 
-    // A server that had forgotten the session, but still showed its nodes, was believed.
+    // Once, a server that had forgotten the session but still showed its nodes was believed.
     #[tokio::test]
     async fn end_whose_reply_was_lost_waits_for_the_nodes_to_be_deleted() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -21,7 +21,7 @@ use super::process::Process;
 use super::raw_session::{self, Ended};
 use crate::txn_log::{LogError, TransactionLog};
 
-/// Starting takes a second; five JVMs on a busy machine with two cores take some more.
+/// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// A server closes its files and ends within a few hundred milliseconds.
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -29,13 +29,13 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 const EXPIRE_MAX: Duration = Duration::from_secs(10);
 /// A server that listens answers within milliseconds, or will not answer this connection at all.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
-/// A server that starts cannot notify its parent, so it is asked this often whether it serves.
+/// A server that starts cannot notify its parent, so it is polled this often.
 const READY_POLL: Duration = Duration::from_millis(20);
 
 /// A real ZooKeeper server on loopback, in a process of its own.
 ///
 /// It needs Java and either `ZOOKEEPER_HOME` or Debian's package `zookeeper`. Dropping it kills the
-/// process, waits for its end, and removes its data; if the test process itself is killed, a
+/// process, waits for its end, and removes its data. If the test process itself is killed, a
 /// watcher does the same.
 ///
 /// All methods take `&self` and may be called from several tasks. It runs in real time: do not use
@@ -112,13 +112,14 @@ impl ZooKeeperServer {
         self.membership.client_port()
     }
 
-    /// Returns the process id of the JVM, or none if it is not running.
+    /// Returns the process id of the JVM, or `None` if it is not running.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.running().as_ref().map(Process::id)
     }
 
-    /// Returns the file with all that the server has printed; it goes when the server is dropped.
+    /// Returns the file with everything that the server has printed. It is removed when the server
+    /// is dropped.
     #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.home.log()
@@ -133,7 +134,7 @@ impl ZooKeeperServer {
         Ok(Client::connect(&self.connect_string()).await?)
     }
 
-    /// Kills the process as `kill -9` does; does nothing if it is not running.
+    /// Kills the process as `kill -9` does. Does nothing if it is not running.
     ///
     /// # Errors
     ///
@@ -141,15 +142,15 @@ impl ZooKeeperServer {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future kills the process all the same.
+    /// Dropping the future still kills the process.
     pub async fn kill(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
         self.end(Process::kill).await
     }
 
-    /// Asks the server to end and waits until it has; does nothing if it is not running.
+    /// Requests the server to end and waits until it has. Does nothing if it is not running.
     ///
-    /// A paused server is resumed for it.
+    /// A paused server is resumed first.
     ///
     /// # Errors
     ///
@@ -164,9 +165,9 @@ impl ZooKeeperServer {
     }
 
     /// Starts the server again after [`kill`](Self::kill) or [`stop`](Self::stop), with the same
-    /// port and data; does nothing if it is running.
+    /// port and data. Does nothing if it is running.
     ///
-    /// Sessions live on if their timeout has not passed: a server counts it anew from its start.
+    /// Sessions survive if their timeout has not passed. The server counts it again from its start.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ impl ZooKeeperServer {
         self.ready().await
     }
 
-    /// Halts the process (SIGSTOP): connections stay, nothing is answered. Idempotent.
+    /// Halts the process (SIGSTOP): connections stay, and no request is answered. Idempotent.
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl ZooKeeperServer {
         self.signal("resume the server", Process::resume)
     }
 
-    /// Asks a four-letter word, such as `wchs` or `mntr`, and returns the reply.
+    /// Sends a four-letter word, such as `wchs` or `mntr`, and returns the reply.
     ///
     /// # Errors
     ///
@@ -236,7 +237,7 @@ impl ZooKeeperServer {
         }
     }
 
-    /// Returns the number of the last transaction: it moves with each write and each session.
+    /// Returns the number of the last transaction, which rises with each write and each session.
     ///
     /// # Errors
     ///
@@ -256,20 +257,21 @@ impl ZooKeeperServer {
         self.read("wchs", four_letter::watch_count).await
     }
 
-    /// Reads the server's own log of all that it has done; it may be running or not.
+    /// Reads the server's own log of all that it has done. The server may be running or not.
     ///
-    /// It is the truth of a server that is alone. Members of an ensemble also write down what is
-    /// proposed to them: what a leader that dies or is cut off proposes last stays in the logs of
-    /// those who heard it, whether the next leader knows of it or not.
+    /// For a server that is alone, the log is the truth. Members of an ensemble also log what is
+    /// proposed to them. The last proposals of a leader that dies or is cut off stay in the logs of
+    /// the servers that received them, whether or not the next leader knows of them.
     ///
     /// # Errors
     ///
-    /// [`LogError`], as for a log of a version that is not known.
+    /// [`LogError`], for example for a log of an unknown version.
     pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
         TransactionLog::read(&self.home.log_folder())
     }
 
-    /// The same from after a transaction on.
+    /// Reads the log as [`transaction_log`](Self::transaction_log), but only what follows a
+    /// transaction.
     ///
     /// # Errors
     ///
@@ -307,14 +309,14 @@ impl ZooKeeperServer {
         }
     }
 
-    /// Whether it can answer: running and not paused.
+    /// Whether it can answer: it is running and not paused.
     pub(super) fn is_active(&self) -> bool {
         self.running()
             .as_ref()
             .is_some_and(|process| !process.is_paused())
     }
 
-    /// Returns the part that the server plays, if it serves.
+    /// Returns the server's role, if it serves.
     pub(super) async fn mode(&self) -> Option<Mode> {
         four_letter::mode(&self.four_letter("srvr").await.ok()?)
     }
@@ -353,7 +355,7 @@ impl ZooKeeperServer {
         F: Future<Output = bool>,
     {
         let attempts = async {
-            // A server that takes a connection while it starts may never answer it: ask again.
+            // A server that accepts a connection while it starts may never answer it, so try again.
             while timeout(ANSWER_MAX, done()).await != Ok(true) {
                 if self.pid().is_none() {
                     return Err(ServerError::Ended {
@@ -371,7 +373,7 @@ impl ZooKeeperServer {
         }
     }
 
-    /// Whether this very server answers: a stranger may have taken the port before it.
+    /// Whether this very server answers. Another process may have taken the port first.
     async fn serves(&self) -> bool {
         if self.mode().await.is_none() {
             return false;
@@ -424,10 +426,10 @@ impl ZooKeeperServer {
         }
     }
 
-    /// The process, or none if it has ended, by itself or by order.
+    /// The process, or `None` if it has ended, by itself or on request.
     fn running(&self) -> MutexGuard<'_, Option<Process>> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only a child that was waited for elsewhere gives an error, and that one has ended.
+        // Only a child that was waited for elsewhere gives an error, and such a child has ended.
         if process
             .as_mut()
             .is_some_and(|process| process.has_ended().unwrap_or(true))

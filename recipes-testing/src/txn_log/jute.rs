@@ -1,6 +1,6 @@
 //! The encoding of ZooKeeper's records.
 
-/// Reads from the front; `None` where there is not enough.
+/// Reads from the front. Returns `None` if there are too few bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 

@@ -1,4 +1,4 @@
-//! From when to when lock nodes lived.
+//! The lives of lock nodes: from which transaction to which each existed.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub struct LockNodes(BTreeMap<String, Life>);
 /// The life of one lock node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// What its name says.
+    /// The kind in its name.
     pub kind: LockKind,
     /// The transaction that created it.
     pub czxid: i64,
-    /// Where it stands in the queue: its own number, or that of the writer that it is beside.
+    /// Its place in the queue: its own number, or that of the writer next to it.
     pub place: i64,
     /// The session that it belongs to.
     pub session: i64,
@@ -30,16 +30,16 @@ pub struct Life {
 pub struct Removal {
     /// The transaction that deleted it.
     pub zxid: i64,
-    /// When the server took that up: milliseconds of its wall clock, rounded down.
+    /// When the server took the deletion up: milliseconds of its wall clock, rounded down.
     pub at_ms: i64,
-    /// The session that asked for it.
+    /// The session that requested it.
     pub by: i64,
-    /// Whether the node went with its session.
+    /// Whether the node was deleted with its session.
     pub with_session: bool,
 }
 
 impl TransactionLog {
-    /// Follows all nodes that have the name of a lock node and go with a session.
+    /// Follows all ephemeral nodes that have the name of a lock node.
     #[must_use]
     pub fn lock_nodes(&self) -> LockNodes {
         let mut nodes = LockNodes::default();
@@ -107,7 +107,7 @@ impl LockNodes {
         }
     }
 
-    /// The place of the writer that a reader's transaction checks and goes beside.
+    /// The place of the writer that a reader's transaction checks, and next to which it goes.
     fn beside(&self, path: &str, kind: LockKind, together: &[Change]) -> Option<i64> {
         let writer = together.iter().find_map(|part| match part {
             Change::Check { path } => Some(path.as_str()),
@@ -128,7 +128,7 @@ fn sequence(path: &str) -> Option<&str> {
     path.get(path.len().checked_sub(10)?..)
 }
 
-/// Names of ours start with the mark of Curator's protection.
+/// Our names start with the mark of Curator's protection.
 fn kind(path: &str) -> Option<LockKind> {
     let (_, name) = path.rsplit_once('/')?;
     let rest = name.strip_prefix("_c_")?;

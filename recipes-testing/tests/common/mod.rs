@@ -1,4 +1,4 @@
-//! What the tests of the in-memory ensemble share.
+//! Helpers that the tests of the in-memory ensemble share.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! One session of one world, and all that it hears.
+//! One session in one world, and all that it receives.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::script::{Place, Request};
 use crate::seen::{Answer, Heard};
 
-/// What has not come by then never will.
+/// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ enum Note {
     Watch(usize),
 }
 
-/// Who was woken, in this order. Futures are polled one after the other, so the order in which they
-/// are found complete says nothing.
+/// Which futures were woken, in order. Futures are polled one after the other, so the order in
+/// which they are found complete means nothing.
 #[derive(Debug, Default)]
 struct Notes {
     notes: Mutex<Vec<Note>>,
@@ -67,7 +67,7 @@ struct Asked {
     answer: Option<Answer>,
 }
 
-/// One session; none once the last handle is dropped.
+/// One session. It has no handle once the last one is dropped.
 pub(crate) struct Client {
     pub(crate) id: i64,
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
@@ -99,7 +99,6 @@ impl Client {
         }
     }
 
-    /// Sends requests, in one flight.
     pub(crate) fn send(&mut self, requests: &[Request], directory: &str) {
         let Some(nodes) = &self.nodes else { return };
         for request in requests {
@@ -120,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Forgets the reply to what was sent last, not the request.
+    /// Forgets the reply to the last request, but not the request.
     pub(crate) fn forget_last(&mut self) {
         if let Some(asked) = self.asked.pop() {
             // It may have been answered already.
@@ -128,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Drops the last handle, and forgets the replies to what waits for the connection.
+    /// Drops the last handle, and forgets the replies to requests that wait for the connection.
     pub(crate) fn hang_up(&mut self) {
         self.asked.clear();
         self.nodes = None;
@@ -142,7 +141,7 @@ impl Client {
         self.requests_made
     }
 
-    /// Drops the watch that was set first of those that have not fired.
+    /// Drops the oldest watch that has not fired.
     pub(crate) fn unwatch(&mut self) {
         drop(self.watches.pop_first());
     }
@@ -165,14 +164,14 @@ impl Client {
                 self.notes.woken.notified().await;
             }
         };
-        // What is missing then is said to be.
+        // A missing reply shows up as an answer of its own.
         timeout(PATIENCE, answered).await.unwrap_or_default();
         let asked = mem::take(&mut self.asked);
         let answers = asked.into_iter().map(|it| it.answer);
         answers.map(|it| it.unwrap_or(Answer::Missing)).collect()
     }
 
-    /// All that was heard since this was last asked.
+    /// Everything that was received since the last call.
     pub(crate) fn heard(&mut self) -> Vec<Heard> {
         let mut heard = Vec::new();
         let notes = mem::take(&mut *self.notes.notes.lock().unwrap());
@@ -205,15 +204,16 @@ impl Client {
         })
     }
 
-    /// Waits for all that the server had sent to this session.
+    /// Waits for everything that the server had sent to this session.
     pub(crate) async fn hear_out(&self, directory: &str) {
         if let Some(nodes) = self.nodes.as_ref().filter(|_| self.is_live() && !self.cut) {
-            // Notifications and replies come on one connection, in order. What is missing shows.
+            // Notifications and replies come on one connection, in order. A missing one shows up.
             timeout(PATIENCE, nodes.read(directory)).await.ok();
         }
     }
 
-    /// Waits until the client knows that its connection is in such a state, or its session over.
+    /// Waits until the client knows that its connection is in such a state, or that its session has
+    /// ended.
     pub(crate) async fn until(&mut self, wanted: impl Fn(Connection) -> bool) {
         let reached = async {
             while !wanted(self.state) && !matches!(self.state, Connection::Ended(_)) {
@@ -231,7 +231,7 @@ impl Client {
         self.until(|_| false).await;
     }
 
-    /// Notes changes of the connection that nobody has waited for.
+    /// Notes changes of the connection that were not awaited.
     pub(crate) fn note_state(&mut self) {
         while let Some(Some(state)) = self.connection.next().now_or_never() {
             self.state = state;
@@ -243,7 +243,7 @@ impl Client {
 }
 
 impl Asked {
-    /// Whether it is answered. A watch that it has set is watched from now on.
+    /// Whether it was answered. If it has set a watch, the watch is polled from now on.
     fn poll(
         &mut self,
         notes: &Arc<Notes>,
@@ -262,7 +262,7 @@ impl Asked {
         notes.take_down(note);
         if let Some(watch) = watch {
             watches.insert(self.number, (self.place.clone(), watch));
-            // Looked at with the rest; whether it has fired by now says nothing.
+            // It is polled with the others. Whether it has fired by now means nothing.
             notes.take_down(Note::Watch(self.number));
         }
         true

@@ -1,22 +1,22 @@
-//! All differences between the double and a server that are accepted, and why. Nothing else in
-//! this comparison looks away.
+//! All accepted differences between the double and a server, and why. This comparison ignores
+//! nothing else.
 //!
 //! | | difference | reason |
 //! |---|---|---|
-//! | 1 | Numbers of transactions and sessions, and times, are others; the order of transactions is the same, and so is what belongs to one. | Other sessions use up numbers on a server, and its clock is the machine's. See `renaming`. |
+//! | 1 | Numbers of transactions and sessions, and times, differ; the order of transactions is the same, and so is what belongs to one. | Other sessions use up numbers on a server, and its clock is the machine's. See `renaming`. |
 //! | 2 | Children are listed in another order. | The server promises none. `seen` sorts. |
-//! | 3 | Several watches of one session on one path fire in another order. | The server knows one watch on a path for each session; the order behind it is the client's. |
+//! | 3 | Several watches of one session on one path fire in another order. | The server knows one watch on a path for each session; the order among them is the client's. |
 //! | 4 | When a session ends, the events of its ephemeral nodes come in another order, and so does the end of its watches. | The nodes are one transaction, in which the server goes through a hash set; the client keeps its watches in a hash map. |
 //! | 5 | When a client connects again, what it has missed comes in another order. | The client names its watches to the server from a hash map; in memory the seed draws the order. |
-//! | 6 | A watch of an expired session on a node that went with it tells of the deletion or of the end of the session. | On a server the deletion comes first, but most often gets lost with the connection. |
-//! | 7 | Of a flight of several requests, events and replies come in another order; a watch that is set in it and fires in it may come at any place. | In memory, without delays, a request takes effect when it is made, before any reply. |
-//! | 8 | A transaction that creates does not say its number. | Servers before 3.7.2 and 3.8.2 do not; newer ones do, as does the double on demand. |
-//! | 9 | A path that ends in `/.` or `/..` is bad input in memory. | The client lets it pass, and to a server it is the name of no node. No script asks for it. |
+//! | 6 | A watch of an expired session on a node that went with it reports the deletion or the end of the session. | On a server the deletion comes first, but most often gets lost with the connection. |
+//! | 7 | For requests that were sent together, events and replies come in another order; a watch that is set and fires among them may come at any place. | In memory, without delays, a request takes effect when it is made, before any reply. |
+//! | 8 | The reply to a transaction that creates has no number. | Servers before 3.7.2 and 3.8.2 do not return it; newer ones do, as does the double on request. |
+//! | 9 | A path that ends in `/.` or `/..` is bad input in memory. | The client lets it pass, and to a server it is the name of no node. No script requests it. |
 //!
-//! Not in the scripts, as nobody can have a server do it on demand: lists of a replica that lags, lost
-//! replies, requests under way, reaped containers, sessions that expire by time, a new leader or one that
-//! was deposed, wiped disks. Digests of credentials,
-//! which the double keeps as plain text, are not named: rights are everybody's or the creator's.
+//! The scripts do not contain what no server does on request: lists of a replica that lags, lost
+//! replies, delayed requests, reaped containers, sessions that expire by time, a new leader or one
+//! that was deposed, wiped disks. Digests of credentials, which the double keeps as plain text, do
+//! not occur, because rights are everyone's or the creator's.
 
 use recipes_core::{EndReason, NodeOpDone};
 

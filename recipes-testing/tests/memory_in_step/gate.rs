@@ -1,4 +1,4 @@
-//! A way to the server that can be shut.
+//! A connection to the server that can be shut off.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// While it is shut it takes connections and passes nothing on: a client that knocked meanwhile
-/// gets through at once when it opens.
+/// While it is shut, it accepts connections and forwards nothing. So a client that connects
+/// meanwhile gets through at once when it opens.
 #[derive(Debug)]
 pub(crate) struct Gate {
     port: u16,
@@ -58,12 +58,12 @@ async fn pass(mut client: TcpStream, server: u16, mut open: watch::Receiver<bool
     let Ok(mut upstream) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await else {
         return;
     };
-    // Pipelined requests would wait for the reply to the first.
+    // Otherwise requests that are sent together would wait for the reply to the first.
     if upstream.set_nodelay(true).is_err() {
         return;
     }
     tokio::select! {
-        // An error of either side ends the other, too.
+        // An error of either side also ends the other.
         _ = copy_bidirectional(&mut client, &mut upstream) => {}
         _ = open.wait_for(|open| !*open) => {}
     }

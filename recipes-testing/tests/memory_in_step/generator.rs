@@ -1,4 +1,4 @@
-//! Scripts from seeds.
+//! Generates scripts from seeds.
 
 use recipes_core::{NodeMode, Permission};
 
@@ -14,9 +14,9 @@ const CHANGES_MAX: u64 = 5;
 
 /// Few, so that requests meet.
 const NAMES: [&str; 4] = ["a", "b", "c", "é"];
-/// A sequence may follow nothing, and look like a part of the name.
+/// A sequence may follow an empty prefix, or one that looks like a part of the name.
 const PREFIXES: [&str; 3] = ["n-", "", "a"];
-/// No names of nodes, except the dots that are only dots by chance.
+/// Invalid paths, except `/...` and `/.a`, whose dots have no meaning.
 const BAD_PLACES: [&str; 14] = [
     "",
     "a",
@@ -34,7 +34,7 @@ const BAD_PLACES: [&str; 14] = [
     "/\u{fff0}",
 ];
 
-/// The same seed gives the same script.
+/// Returns the script of a seed. The same seed gives the same script.
 pub(crate) fn script(seed: u64) -> Script {
     let mut random = Random::new(seed);
     let length = {
@@ -58,7 +58,7 @@ pub(crate) fn script(seed: u64) -> Script {
 enum Line {
     Up,
     Cut,
-    /// Closed while it was cut.
+    /// It was closed while its connection was cut.
     Closed,
 }
 
@@ -78,7 +78,7 @@ impl Author {
         let session = self.random.index(self.sessions);
         let line = self.open[session];
         match (line, self.random.below(100)) {
-            // Where it has expired it can still ask.
+            // A session that has expired can still send requests.
             (None, 0..70) => self.open(session),
             (Some(Line::Closed), _) | (Some(Line::Cut), 60..) => self.mend(session),
             (Some(Line::Up), 97..) if self.cuts => {
@@ -159,7 +159,7 @@ impl Author {
         }
     }
 
-    /// And whether it should succeed.
+    /// Returns a change, and whether it should succeed.
     fn change(&mut self, session: usize) -> (Change, bool) {
         match self.random.below(100) {
             0..40 => {
@@ -182,7 +182,7 @@ impl Author {
         }
     }
 
-    /// And whether it should succeed.
+    /// Returns a node to create, and whether it should succeed.
     fn made(&mut self, session: usize) -> (Made, bool) {
         let mode = match self.random.below(10) {
             0..3 => NodeMode::Persistent,
@@ -212,7 +212,8 @@ impl Author {
         (made, succeeds)
     }
 
-    /// A path, most often of a node; of the root only where it is refused, as it is everybody's.
+    /// A path, most often of a node. The root only if that is refused, because all scripts share
+    /// it.
     fn place(&mut self, root: bool) -> Place {
         match self.random.below(100) {
             0..2 => Place((*self.random.pick(&BAD_PLACES)).to_owned()),
@@ -233,7 +234,7 @@ impl Author {
             0..8 => Some(0),
             8..10 => Some(1),
             10 => Some(2),
-            // What the wire says for any.
+            // On the wire this means any version.
             11 => Some(-1),
             12 => Some(-2),
             _ => None,

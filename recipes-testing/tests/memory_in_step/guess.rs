@@ -1,4 +1,4 @@
-//! What nodes there may be, so that requests meet some: a guess, which no verdict rests on.
+//! Guesses which nodes exist, so that requests meet some. No verdict depends on it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -38,7 +38,7 @@ impl Guess {
         place.0 == "." || self.0.contains_key(&place.0)
     }
 
-    /// Whether it should succeed.
+    /// Notes a create. Returns whether it should succeed.
     pub(crate) fn create(&mut self, place: &Place, mode: NodeMode, session: usize) -> bool {
         let Some((parent, _)) = place.0.rsplit_once('/') else {
             return false;
@@ -63,14 +63,14 @@ impl Guess {
         }
     }
 
-    /// Whether it should succeed.
+    /// Notes a delete. Returns whether it should succeed.
     pub(crate) fn delete(&mut self, place: &Place) -> bool {
         let below = format!("{}/", place.0);
         let is_empty = !self.0.keys().any(|path| path.starts_with(&below));
         is_empty && !place.0.is_empty() && self.0.remove(&place.0).is_some()
     }
 
-    /// The nodes of a session go with it.
+    /// Notes the end of a session, which deletes its nodes.
     pub(crate) fn end(&mut self, session: usize) {
         self.0.retain(|_, node| node.owner != Some(session));
     }

@@ -17,7 +17,7 @@ use crate::world::{RealServer, World};
 /// What one world shows and the other does not.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The step, or none for the final tree.
+    /// The step; `None` for the final tree.
     pub(crate) step: Option<usize>,
     memory: String,
     real: String,
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
-    // Below another, as nodes beside it are made, too.
+    // Below another node, because nodes next to it are created, too.
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
     let memory = World::Memory(MemoryEnsemble::new());
     let mut memory = Stage::set(memory, &top).await;

@@ -1,11 +1,11 @@
-//! The double and a real server, in step: random scripts run on both, and what a client sees of them
-//! is compared.
+//! The double and a real server, in step: random scripts run on both, and the test compares what a
+//! client sees.
 //!
-//! A script is a list of steps of up to four sessions (create, delete, list, read, watch, sync,
-//! transactions, several requests in one flight, sessions that are opened, closed, expired, cut off
-//! and mended). After each step the replies, the refusals, the stats and the order in which each
-//! session heard of events must be the same in both worlds; in the end the nodes. What may differ
-//! is listed in `differences`, and nowhere else.
+//! A script is a list of steps of up to four sessions: create, delete, list, read, watch, sync,
+//! transactions, several requests sent together, and sessions that are opened, closed, expired, cut
+//! off and reconnected. After each step the replies, the refusals, the stats and the order of each
+//! session's events must be the same in both worlds. In the end the nodes must be the same. Only
+//! `differences` lists what may differ.
 //!
 //! | file | noun |
 //! |---|---|
@@ -54,9 +54,9 @@ use crate::tally::Tally;
 use crate::world::{RealServer, SUPER_USER};
 
 const SCRIPTS: u64 = 2_000;
-/// Side by side on one server, each with a directory and sessions of its own.
+/// Scripts that run at the same time on one server, each with a directory and sessions of its own.
 const SIDE_BY_SIDE: usize = 64;
-/// Nothing is tidied up, so a server does not live for ever.
+/// Nothing is cleaned up, so a server is replaced after this many.
 const SCRIPTS_A_SERVER: u64 = 5_000;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -69,7 +69,7 @@ async fn start() -> RealServer {
             "zookeeper.DigestAuthenticationProvider.superDigest",
             SUPER_USER.digest,
         )
-        // No script knows when a server reaps.
+        // Scripts do not know when a server reaps.
         .property("znode.container.checkIntervalMs", "1000000000")
         .start()
         .await

@@ -1,4 +1,4 @@
-//! Dice.
+//! A seeded random number generator.
 
 /// `splitmix64`.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Which number of one world stands for which of the other.
+//! Pairs numbers of one world with those of the other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::seen::{Answer, Leaf};
 pub(crate) struct Renaming {
     zxids: BTreeMap<i64, i64>,
     sessions: BTreeMap<i64, i64>,
-    /// By transaction: when it was, by the clock of each world.
+    /// The time of each transaction, by the clock of each world.
     times: BTreeMap<i64, (i64, i64)>,
 }
 
@@ -20,7 +20,7 @@ impl Renaming {
         self.sessions.insert(memory, real);
     }
 
-    /// Whether the transactions can be the same, after all that was paired before.
+    /// Whether the transactions can be the same, given all earlier pairs.
     pub(crate) fn zxid(&mut self, memory: i64, real: i64) -> bool {
         let before = self.zxids.range(..memory).next_back();
         let after = self.zxids.range(memory + 1..).next();
@@ -51,7 +51,7 @@ impl Renaming {
             && self.zxid(memory.pzxid, real.pzxid)
     }
 
-    /// `None` where a server did not say.
+    /// `None` if a server did not return it.
     fn told(&mut self, memory: Option<i64>, real: Option<i64>) -> bool {
         match (memory, real) {
             (None, None) => true,
@@ -78,7 +78,7 @@ impl Renaming {
                 let mut pairs = done.iter().zip(real);
                 done.len() == real.len() && pairs.all(|(memory, real)| self.done(memory, real))
             }
-            // Nothing in these is a number of a world.
+            // These contain no number of a world.
             (memory, real) => memory == real,
         }
     }

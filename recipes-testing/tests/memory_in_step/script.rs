@@ -1,12 +1,12 @@
-//! What is done in a run, as values that print as they read.
+//! The steps of a run, as values that print as they read.
 
 use std::fmt;
 use std::sync::Arc;
 
 use recipes_core::{Acl, AuthId, NewNode, NodeMode, NodeOp, Permission};
 
-/// A path below the script's own directory, `.` for that directory, `root` for the root of all;
-/// anything else that does not start with `/` is handed over as it is.
+/// A path below the script's own directory. `.` is that directory, and `root` the root of all.
+/// Anything else that does not start with `/` is passed on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(pub(crate) String);
 
@@ -23,7 +23,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Quotes and escapes where it takes them.
+        // With quotes and escapes if necessary.
         match self.0.chars().all(|c| c.is_ascii_graphic()) && !self.0.is_empty() {
             true => f.write_str(&self.0),
             false => write!(f, "{:?}", self.0),
@@ -39,15 +39,15 @@ const PERMISSIONS: [Permission; 5] = [
     Permission::ADMIN,
 ];
 
-/// What others may do with a node.
+/// What other sessions may do with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
     Everything,
-    /// Everything but this.
+    /// Everything except this.
     Without(Permission),
     /// Nothing; the creator may do everything.
     OfCreator,
-    /// An empty list, which no server takes.
+    /// An empty list, which every server refuses.
     Nobodys,
 }
 
@@ -190,17 +190,17 @@ impl fmt::Display for Request {
     }
 }
 
-/// One step of a run; a step of a session that is not there is left out.
+/// One step of a run. A step of a session that does not exist is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Opens a session, with credentials or without, unless there is one of this number.
+    /// Opens a session, with credentials or without, unless this number exists.
     Open { session: usize, credentials: bool },
-    /// Requests that leave together; then all replies.
+    /// Sends requests together, then waits for all replies.
     Ask {
         session: usize,
         requests: Vec<Request>,
     },
-    /// A request whose reply nobody waits for.
+    /// Sends a request without waiting for its reply.
     Forget { session: usize, request: Request },
     /// Drops the oldest watch that has not fired.
     Unwatch { session: usize },
@@ -210,7 +210,7 @@ pub(crate) enum Step {
     Expire { session: usize },
     /// Breaks the connection.
     Cut { session: usize },
-    /// Lets the client connect again, also one that was closed meanwhile.
+    /// Lets the client connect again, even one that was closed meanwhile.
     Mend { session: usize },
 }
 
@@ -233,7 +233,7 @@ impl Step {
         match self {
             Self::Ask { requests, .. } => requests.iter().any(Request::changes_nodes),
             Self::Open { .. } | Self::Unwatch { .. } | Self::Cut { .. } => false,
-            // Whatever is forgotten takes effect before the next step.
+            // A forgotten request takes effect before the next step.
             Self::Forget { .. } | Self::Close { .. } | Self::Expire { .. } | Self::Mend { .. } => {
                 true
             }

@@ -55,7 +55,7 @@ impl Refusal {
 
     fn of_client(error: &Error) -> Option<Self> {
         match error {
-            // Of all that is asked for here, only a path can be wrong.
+            // Of all input here, only a path can be invalid.
             Error::BadArguments(_) => Some(Self::BadPath),
             Error::InvalidAcl => Some(Self::BadAcl),
             Error::NotEmpty => Some(Self::NotEmpty),
@@ -80,11 +80,11 @@ pub(crate) enum Answer {
     Synced,
     Done(Vec<NodeOpDone>),
     Refused {
-        /// Which operation of a transaction.
+        /// The index of an operation in a transaction.
         index: Option<usize>,
         why: Refusal,
     },
-    /// There is none, long after it was due.
+    /// No reply, long after it was due.
     Missing,
 }
 
@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// What a session heard, in the order in which it heard it.
+/// What a session received, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Heard {
     /// The reply to the only request of the step.
@@ -112,7 +112,7 @@ pub(crate) enum Heard {
     Event {
         place: Place,
         event: EventKind,
-        /// Which request of the session has set the watch.
+        /// The number of the request that has set the watch.
         watch: usize,
     },
 }
@@ -135,14 +135,14 @@ impl From<NodeEvent> for EventKind {
     }
 }
 
-/// What one step showed to one session.
+/// What one session saw of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// How many requests it had made before.
+    /// How many requests the session had made before.
     pub(crate) requests_before: usize,
     pub(crate) answers: Vec<Answer>,
     pub(crate) heard: Vec<Heard>,
-    /// Why the session is over, once its client knows.
+    /// Why the session has ended, once its client knows.
     pub(crate) ended: Option<EndReason>,
 }
 

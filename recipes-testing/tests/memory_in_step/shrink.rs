@@ -1,14 +1,14 @@
-//! Makes a script that shows a difference as short as it gets.
+//! Makes a script that shows a difference as short as possible.
 
 use crate::in_step::{Difference, run};
 use crate::script::{Request, Script, Step};
 use crate::tally::Tally;
 use crate::world::RealServer;
 
-/// Each attempt is a run; a script of 200 steps takes some hundred.
+/// Each attempt is a run. A script of 200 steps takes some hundred.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Leaves out whatever is not needed for some difference.
+/// Removes every part that is not needed for some difference.
 pub(crate) async fn shrink(
     script: Script,
     difference: Difference,
@@ -16,7 +16,7 @@ pub(crate) async fn shrink(
 ) -> (Script, Difference) {
     let (mut best, mut attempts) = ((script, difference), 0);
     let mut size = best.0.steps.len();
-    // Halves its size, and starts again with single steps while those help.
+    // The size of the removed part is halved. It starts again with single steps while those help.
     while size > 0 && attempts < ATTEMPTS_MAX {
         let mut helped = false;
         let mut start = 0;
@@ -36,8 +36,8 @@ pub(crate) async fn shrink(
         let Some(shorter) = without_part(&best.0, part) else {
             break;
         };
-        // What follows moves up: the same part again is the next one, at most as often as there
-        // are parts.
+        // What follows moves up, so the next part is at the same place. That happens at most as
+        // many times as there are parts.
         if let Err(difference) = run(&shorter, server, &mut Tally::default()).await {
             best = (shorter, difference);
         }

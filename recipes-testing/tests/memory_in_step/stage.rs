@@ -52,7 +52,7 @@ impl Stage {
             .collect();
         let answers = self.carry_out(script, step).await;
         if step.changes_nodes() {
-            // What nobody waits for has to be done before the others can hear of it.
+            // A request whose reply is not awaited must take effect before others can notice it.
             let forgetting = self.clients.get(&step.session());
             if let Some(client) = forgetting.filter(|_| step.is_forgotten()) {
                 client.hear_out(&self.directory).await;

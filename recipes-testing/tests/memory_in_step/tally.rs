@@ -1,4 +1,4 @@
-//! What the scripts have come to: a comparison of nothing finds no difference.
+//! Counts what the scripts have covered, because a comparison of nothing finds no difference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use crate::script::{Request, Step};
 use crate::seen::{Answer, Heard, Seen};
 
-/// Fewer is chance.
+/// Fewer may be chance.
 const SEEN_MIN: usize = 10;
 
-/// Every request with every way in which it can end, and everything else that can happen.
+/// Every request with every possible outcome, and every other event.
 const MUST_BE_SEEN: [&str; 52] = [
     "create Container",
     "create Container: BadAcl",
@@ -65,7 +65,7 @@ const MUST_BE_SEEN: [&str; 52] = [
     "watch: none",
 ];
 
-/// How often something was done or seen.
+/// How many times each thing was done or seen.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, usize>);
 

@@ -1,4 +1,4 @@
-//! Where a script runs: in memory, or on a real server.
+//! The world of a script: in memory, or on a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) const CREDENTIALS: &str = "user:secret";
 /// Long enough that a busy machine loses no session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Whom a server allows everything.
+/// The user to whom a server allows everything.
 pub(crate) struct SuperUser {
     credentials: &'static str,
     /// Name, and SHA-1 of name and password, as `DigestAuthenticationProvider` prints it.
@@ -130,7 +130,8 @@ impl World {
     }
 }
 
-/// Reads one line of [`MemoryEnsemble::tree`]. No server tells a client which nodes are containers.
+/// Parses one line of [`MemoryEnsemble::tree`]. A server does not report which nodes are
+/// containers.
 fn parse(line: &str) -> Leaf {
     let (name, rest) = line.split_once(" czxid=").unwrap();
     let (numbers, data) = rest.split_once(" data=").unwrap();

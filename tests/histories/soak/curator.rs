@@ -14,11 +14,11 @@ use zookeeper_recipes::LockKind;
 use crate::orders::{LOCKS, path};
 
 const THREADS: u32 = 4;
-/// In a history they are processes from here on.
+/// Threads of Curator are processes from this number on in a history.
 const FIRST: u32 = 1 << 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 const ACQUIRE_MAX: Duration = Duration::from_secs(5);
-/// Without a server Curator tries for as long as its retries take.
+/// Without a server, Curator tries for as long as its retries take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether a process of a history is a thread of Curator.
@@ -48,7 +48,7 @@ impl Curators {
         self.peer.process_id()
     }
 
-    /// Lets all threads contend for so long.
+    /// Lets all threads contend for this long.
     pub(crate) fn contend(&mut self, journal: &Arc<Journal>, seed: u64, length: Duration) {
         let end = Instant::now() + length;
         for index in 0..THREADS {
@@ -72,7 +72,7 @@ impl Curators {
         }
     }
 
-    /// Waits until all have come to an end; if one does not, another JVM takes the place of theirs.
+    /// Waits until all have finished. If one does not, a new JVM replaces theirs.
     pub(crate) async fn finish(&mut self, journal: &Journal) -> bool {
         let ended = timeout(PATIENCE, join_all(self.contending.iter_mut())).await;
         let have_ended = ended.is_ok();
@@ -80,7 +80,7 @@ impl Curators {
             ended.into_iter().for_each(Result::unwrap);
         } else {
             self.contending.iter().for_each(JoinHandle::abort);
-            // Its commands die with it.
+            // The thread's commands end with the old JVM.
             self.peer = Arc::new(CuratorPeer::start().await.unwrap());
             for worker in FIRST..FIRST + THREADS {
                 journal
@@ -93,23 +93,22 @@ impl Curators {
     }
 }
 
-/// One thread of Curator's.
 struct Thread {
     peer: Arc<CuratorPeer>,
     connect_string: String,
     side_by_side: u64,
     journal: Arc<Journal>,
     worker: u32,
-    /// Of the thread, its client and its lock.
+    /// The name of the thread, its client and its lock.
     name: String,
     attempts: u32,
     random: Rng,
 }
 
 impl Thread {
-    /// Ends the session, with all that an operation that failed may have left, and makes another.
+    /// Ends the session, with all nodes that a failed operation may have left, and opens another.
     async fn renew(&self) {
-        // There is none at first.
+        // There is no session at first.
         self.peer.close(&self.name).await.ok();
         loop {
             let opened = self
@@ -155,7 +154,7 @@ impl Thread {
         note(end);
     }
 
-    /// Takes the lock, stays and releases; says how it ended.
+    /// Acquires the lock, holds it for a while and releases it. Returns how it ended.
     async fn hold(
         &self,
         kind: LockKind,
@@ -180,7 +179,7 @@ impl Thread {
         let at = monotonic_now();
         let mut is_granted = false;
         if let Some(node) = peer.lock_path(name, &lock).await? {
-            // None: what it believes to hold has gone with its session.
+            // None: the node that it believes to hold was deleted with its session.
             if let Some(stat) = peer.stat(name, &node).await? {
                 let token = stat.czxid;
                 let granted = Step::Granted { token, node };

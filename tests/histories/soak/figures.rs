@@ -12,14 +12,13 @@ use crate::plot::{Chart, Line, Scale, svg};
 /// A server that is paused does not answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// What is counted on the servers.
+/// The figures of the servers.
 const COUNTS: [(&str, &str); 3] = [
     ("znodes", "zk_znode_count"),
     ("ephemeral nodes", "zk_ephemerals_count"),
     ("watches", "zk_watch_count"),
 ];
 
-/// Figures at one time.
 struct Sample {
     at: Duration,
     /// MB, in the order of the processes' names.
@@ -28,7 +27,7 @@ struct Sample {
     counts: [Option<f64>; COUNTS.len()],
 }
 
-/// Figures over time; some hundred bytes for each time.
+/// Figures over time. Each time takes some hundred bytes.
 pub(crate) struct Figures {
     start: Instant,
     names: Vec<String>,
@@ -70,7 +69,6 @@ impl Figures {
         });
     }
 
-    /// The last figures, in words.
     pub(crate) fn last(&self) -> String {
         let Some(sample) = self.samples.last() else {
             return String::new();
@@ -85,7 +83,7 @@ impl Figures {
         text
     }
 
-    /// From when to when the memory of each process went: the first and the last tenth.
+    /// How the memory of each process has grown: its first and its last tenth.
     pub(crate) fn growth(&self) -> String {
         let tenth = self.samples.len().div_ceil(10);
         let mean = |samples: &[Sample], index: usize| {

@@ -1,4 +1,4 @@
-//! What came of a window, or of all.
+//! The results of a window, or of all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,23 @@ use recipes_testing::history::{Attempt, History, Rule, Violation};
 use super::curator;
 use crate::stage::WAIT_MAX;
 
-/// What came of it, in one window or in all.
+/// The results of one window or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(super) grants: BTreeMap<String, usize>,
     pub(super) troubles: BTreeMap<String, usize>,
     confirmed_writes: usize,
-    /// Holders that were told of a loss.
+    /// Holders that were notified of a loss.
     losses: usize,
-    /// Those whose session was over then or later, as the servers say: they were told before.
+    /// Those whose session ended then or later, according to the servers: they were notified in
+    /// time.
     told_before: usize,
-    /// Nodes, after everybody had come to an end.
+    /// Nodes that are left after all contenders had finished.
     pub(super) left: usize,
     pub(crate) violations: usize,
-    /// By threads of Curator alone.
+    /// Violations that involve only threads of Curator.
     curators_own: usize,
-    /// What Curator granted when the session was over already.
+    /// Grants of Curator after the session had already ended.
     curators_stale: usize,
 }
 
@@ -76,7 +77,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Judges a window: returns all rules that were broken, Curator's own as well.
+/// Judges a window. Returns all violations, Curator's own as well.
 pub(super) fn judge(events: &str, log: &TransactionLog, tally: &mut Tally) -> Vec<Violation> {
     let mut history = History::parse(events).unwrap();
     let believed = curators_grants(&history);
@@ -117,7 +118,7 @@ fn curators_grants(history: &History) -> usize {
     history.grants().filter(theirs).count()
 }
 
-/// Whether only Curator has to do with it: two of its threads, or one that waits in vain.
+/// Whether the violation involves only Curator: two of its threads, or one that waits in vain.
 fn is_curators_own(violation: &Violation) -> bool {
     let mut attempts = violation.attempts.iter();
     match (violation.rule, attempts.len()) {

@@ -1,15 +1,15 @@
-//! How a contender is connected, and what of its session is sure.
+//! How a contender is connected, and which deadlines of its session have passed.
 
 use super::contender::{Contender, Made};
 use super::requests::{Entering, Item, Request, Slot, What};
 use super::*;
 
-/// Who answers.
+/// Which server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Link {
     /// A server of the quorum.
     Up,
-    /// Nobody.
+    /// None.
     Down,
     /// A leader that was deposed and has not noticed: it commits nothing, and shows what it knew.
     Stale,
@@ -18,9 +18,9 @@ pub(super) enum Link {
 /// Which deadlines of the session have passed, as its client knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Late {
-    /// The one after the last answer of a leader.
+    /// The deadline after the last answer of a leader.
     pub(super) by_leader: bool,
-    /// The one after the last commit.
+    /// The deadline after the last commit.
     pub(super) by_quorum: bool,
 }
 
@@ -31,7 +31,7 @@ impl Late {
 }
 
 impl Contender {
-    /// The next session serves from now on; what was held is lost.
+    /// The next session serves from now on; all that was held is lost.
     pub(super) fn next_epoch(&mut self) -> Option<Action> {
         self.epoch += 1;
         self.lag = 0;
@@ -50,7 +50,7 @@ impl Contender {
         self.inbox.iter_mut().for_each(|it| it.is_old = false);
     }
 
-    /// A deadline has passed: what is held is lost.
+    /// A deadline has passed: all that was held is lost.
     pub(super) fn lapse(&mut self) {
         self.pipe.iter_mut().for_each(|it| it.is_old = true);
         self.inbox.iter_mut().for_each(|it| it.is_old = true);
@@ -58,7 +58,8 @@ impl Contender {
         self.doomed.extend(held.map(|lock| lock.id));
     }
 
-    /// The connection is lost, and with it all that has not arrived: what can be repeated is.
+    /// The connection is lost, and with it everything that has not arrived. Requests that can be
+    /// repeated are sent again.
     pub(super) fn disconnect(&mut self, received: usize) {
         self.link = Link::Down;
         let lost = self.inbox.split_off(received);
@@ -112,7 +113,7 @@ impl Contender {
         }
     }
 
-    /// The driver hears that the connection is another one, before anything of it: as
+    /// The driver learns that the connection is a new one, before anything arrives on it: as
     /// `Flight::outdate` and `Flight::note`.
     pub(super) fn reconnected(&mut self) -> Option<Action> {
         self.drop_slots(|slot| *slot != Slot::Members);

@@ -12,15 +12,15 @@ use super::*;
 /// What a contender does with its locks, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Op {
-    /// Acquire a set: directory and kind of each.
+    /// Acquire a set, with the directory and the kind of each lock.
     Acquire(&'static [(u8, LockKind)], Patience),
-    /// Acquire the reader beside the writer that is held, as the first half of a downgrade.
+    /// Acquire the reader next to the writer that is held, as the first half of a downgrade.
     Beside,
     /// Release what was granted first.
     ReleaseFirst,
 }
 
-/// `armed::Made`.
+/// As `armed::Made`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Made {
     Nothing,
@@ -35,17 +35,18 @@ pub(super) struct Contender {
     pub(super) machine: Option<Acquire>,
     pub(super) targets: Vec<(u8, LockKind)>,
     pub(super) is_beside: bool,
-    /// The session, of which only this contender makes nodes.
+    /// The session. Only this contender makes nodes in it.
     pub(super) epoch: u8,
-    /// The ensemble has ended the session, and the contender does not know.
+    /// The ensemble has ended the session, and the contender does not know it.
     pub(super) is_expired: bool,
     pub(super) late: Late,
-    /// So long has a leader not heard of the session that it may end it.
+    /// A deadline has passed: the ensemble may end the session until it commits a newer request.
     pub(super) may_expire: bool,
     pub(super) link: Link,
-    /// A session that was given up and has not expired; with a create that is on its way.
+    /// A session that was given up and has not expired, with the members of a create that is still
+    /// in flight, if any.
     pub(super) old: Option<Option<Vec<usize>>>,
-    /// Transactions that the replica has not applied.
+    /// Transactions that its replica has not applied.
     pub(super) lag: usize,
     pub(super) pipe: Vec<Request>,
     pub(super) inbox: Vec<Item>,
@@ -54,17 +55,17 @@ pub(super) struct Contender {
     pub(super) own_watches: Vec<bool>,
     pub(super) entering: Vec<usize>,
     pub(super) made: Vec<Made>,
-    /// What the creates with the last uuid really made: what it finds.
+    /// The nodes that creates with the last uuid really made, which a search finds.
     pub(super) entered: Vec<Vec<Lock>>,
-    /// Own nodes that a listing has shown in front, or that were when something was heard while they
-    /// were watched; since the last create and over this connection.
+    /// Own nodes that a listing has shown in front, or that were in front when an event was
+    /// generated while they were watched. Counts from the last create, and on this connection.
     pub(super) proved: Vec<u8>,
-    /// What the state machine grants, and own nodes that were in front when the latest of all that
-    /// was taken was generated; the driver has yet to look whether anything speaks against it.
+    /// What the state machine grants, and the own nodes that were in front when the latest event
+    /// taken was generated. The driver has yet to take its last look.
     pub(super) granting: Option<(Vec<Node>, Vec<u8>)>,
-    /// Grant by grant.
+    /// One entry for each grant.
     pub(super) held: Vec<Vec<Lock>>,
-    /// What the clean-up is to delete.
+    /// Nodes that the clean-up is to delete.
     pub(super) doomed: Vec<u8>,
 }
 
@@ -111,12 +112,12 @@ impl Contender {
         self.machine.is_none() && self.at >= self.program.len()
     }
 
-    /// The node that a downgrade goes beside.
+    /// The writer's node that the reader of a downgrade goes next to.
     pub(super) fn writer(&self) -> Option<&Lock> {
         self.held.first()?.first()
     }
 
-    /// Starts the acquire that comes next; a release waits for its turn.
+    /// Starts the next acquire. A release is a step of its own.
     pub(super) fn begin(&mut self) {
         let (targets, place, patience) = match self.program.get(self.at) {
             Some(Op::Acquire(targets, patience)) => (targets.to_vec(), Place::Tail, *patience),
@@ -144,7 +145,7 @@ impl Contender {
         assert_eq!(started, None, "ends before anything was asked");
     }
 
-    /// Releases what it holds longest; nothing, where that is lost.
+    /// Releases what it has held longest, or nothing if that is lost.
     pub(super) fn release(&mut self) {
         let released: Vec<_> = if self.held.is_empty() {
             Vec::new()
@@ -158,7 +159,7 @@ impl Contender {
         self.begin();
     }
 
-    /// Puts an event to the state machine and carries out what it says, except the end, which is
+    /// Passes an event to the state machine and carries out the actions, except the end, which is
     /// returned.
     pub(super) fn step(&mut self, event: Event) -> Option<Action> {
         let actions = self.machine.as_mut().unwrap().step(event);
@@ -176,7 +177,7 @@ impl Contender {
             Action::Probe => self.start(Slot::Members, What::Probe),
             Action::Enter(members) => {
                 for member in &members {
-                    // One uuid for all creates until a node is known.
+                    // All creates use one uuid until a node is known.
                     if self.made[*member] != Made::With {
                         self.entered[*member].clear();
                     }
@@ -249,7 +250,7 @@ impl Contender {
         self.pipe
             .retain(|it| !it.slot.is_some_and(|slot| which(&slot)));
         self.inbox.retain(|it| !which(&it.slot));
-        // The own watch belongs to the request that sets it until that is answered.
+        // Until the request that sets an own watch is answered, the watch belongs to it.
         let is_dropped = |slot: &Slot| match slot {
             Slot::Own(member) if !self.own_watches[*member] => which(&Slot::OwnWatch(*member)),
             slot => which(slot),
@@ -257,8 +258,8 @@ impl Contender {
         self.watches.retain(|(slot, _)| !is_dropped(slot));
     }
 
-    /// Ends the attempt; what it has made is handed to the clean-up, and a create that is under
-    /// way finds nobody to tell.
+    /// Ends the attempt, and leaves its nodes to the clean-up. Returns the members of a create in
+    /// flight, whose reply has no receiver any more.
     pub(super) fn end(&mut self) -> Option<Vec<usize>> {
         let held = self.held.drain(..).flatten();
         self.doomed.extend(held.map(|lock| lock.id));
@@ -284,7 +285,7 @@ impl Contender {
         creation
     }
 
-    /// Forgets the flight.
+    /// Forgets everything of the attempt except deletes in flight.
     pub(super) fn clear(&mut self) {
         self.pipe.retain(|it| matches!(it.what, What::Delete(_)));
         self.inbox.clear();

@@ -1,13 +1,13 @@
 //! The ensemble of the model: one history of transactions, and for each session a replica that may
-//! lag behind it, but never goes back.
+//! lag behind it but never goes back.
 
 use super::names::{Foreign, Mark};
 use super::*;
 
-/// Instead of a contender's number: another client, of which nothing is known.
+/// Takes the place of a contender's number: another client, of which nothing is known.
 const STRANGER: u8 = u8::MAX;
 
-/// A lock node, or what stands among them.
+/// A lock node, or another node among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lock {
     /// Counts the creations; stands for the uuid.
@@ -33,7 +33,7 @@ impl Lock {
         self.client == STRANGER
     }
 
-    /// Whether this one keeps `other` from holding; never among the nodes of one contender.
+    /// Whether this node keeps `other` from holding. Nodes of one contender never do.
     fn is_ahead_of(&self, other: &Self) -> bool {
         let conflicts = self.kind != LockKind::Read || other.kind != LockKind::Read;
         self.dir == other.dir
@@ -48,7 +48,7 @@ impl Lock {
 pub(super) enum Stranger {
     /// A lock node of a client that gives no uuid.
     Lock(LockKind),
-    /// No lock node.
+    /// A node that is no lock node.
     Foreign(Foreign),
 }
 
@@ -62,9 +62,9 @@ pub(super) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Dir {
     pub(super) exists: bool,
-    /// What the next sequential node gets.
+    /// The number of the next sequential node.
     pub(super) next: i32,
-    /// The highest tokens granted, of writers (and mutexes) and of anybody.
+    /// The highest tokens granted: to writers (and mutexes), and to all.
     pub(super) tokens: (u8, u8),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Ensemble {
     /// Whether counters go on below zero.
     pub(super) wraps: bool,
     pub(super) created: u8,
-    /// The latest transactions, as many as some replica has not applied.
+    /// The latest transactions, as many as the slowest replica has not applied.
     pub(super) log: Vec<Vec<Change>>,
 }
 
@@ -107,8 +107,8 @@ impl Ensemble {
         }
     }
 
-    /// The number for one more sequential node of a directory. At its end the counter goes on below
-    /// zero, as on servers before 3.6, or stands still.
+    /// Returns the number of the next sequential node of a directory. At its end the counter goes
+    /// on below zero, as on servers before 3.6, or stands still.
     pub(super) fn count(&mut self, dir: u8) -> i32 {
         let counter = &mut self.dirs[usize::from(dir)].next;
         let next = match self.wraps {
@@ -132,7 +132,7 @@ impl Ensemble {
         }
     }
 
-    /// The directories that are there and have no children.
+    /// The directories that exist and have no children.
     pub(super) fn reapable(&self) -> impl Iterator<Item = usize> + use<'_> {
         let is_empty = |dir: usize| !self.locks.iter().any(|it| usize::from(it.dir) == dir);
         let dirs = self.dirs.iter().enumerate();
@@ -140,13 +140,13 @@ impl Ensemble {
             .map(|(dir, _)| dir)
     }
 
-    /// The server deletes an empty directory; with the next one the counter starts over.
+    /// The server deletes an empty directory; the counter of the next one starts over.
     pub(super) fn reap(&mut self, dir: usize) {
         let dir = &mut self.dirs[dir];
         (dir.exists, dir.next) = (false, 0);
     }
 
-    /// Another client's node; none where that name is taken.
+    /// Makes another client's node; `None` if there is no directory or the name is taken.
     pub(super) fn make_strange(&mut self, stranger: Stranger) -> Option<Lock> {
         let dir = 0;
         let mark = match stranger {
@@ -161,7 +161,7 @@ impl Ensemble {
         })
     }
 
-    /// What a replica shows that has not applied this many of the last transactions.
+    /// The nodes that a replica shows if it has not applied this many of the last transactions.
     pub(super) fn seen(&self, lag: usize) -> Vec<Lock> {
         let mut locks = self.locks.clone();
         for change in self.log.iter().rev().take(lag).flatten() {

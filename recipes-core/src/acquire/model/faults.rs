@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults that the model explores.
 
 use super::connection::Link;
 use super::contender::Contender;
@@ -13,11 +13,11 @@ pub(super) enum Trouble {
     Nothing,
     /// Lost and repeated requests, and attempts that are dropped.
     Requests,
-    /// Requests that are refused, for the moment or for good; and creates whose reply is lost.
+    /// Requests that are refused, for the moment or for good, and creates whose reply is lost.
     Refusals,
     /// Sessions that end.
     Sessions,
-    /// Others that delete and change nodes, and directories that are reaped.
+    /// Other clients that delete and change nodes, and directories that are reaped.
     Others,
     /// Connections that are lost and come back.
     Connections,
@@ -25,37 +25,37 @@ pub(super) enum Trouble {
     Leaders,
 }
 
-/// What goes wrong, a bounded number of times in a run.
+/// A fault; a run has a bounded number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fault {
-    /// The outcome of a create is lost, and whether it took effect; or a listing's answer.
+    /// The reply of a create is lost, and it took effect or not; or a listing's answer is lost.
     LoseReply(usize, bool),
-    /// A read is sent again, behind what was sent since.
+    /// A read is sent again, after what was sent since.
     Resend(usize),
     /// A request is refused for the moment.
     Throttle(usize),
     /// A request is refused for good.
     Refuse(usize),
-    /// Nothing is heard for so long that the session may be over.
+    /// No answer comes for so long that the session may be over.
     Silence(usize),
-    /// The connection is lost behind so many items, and a create takes effect or not.
+    /// The connection is lost after this many items, and a create takes effect or not.
     Disconnect(usize, usize, bool),
-    /// The leader that answers it is deposed and has not noticed, or it connects to such a one.
+    /// The leader that answers it is deposed and has not noticed, or it connects to such a leader.
     Depose(usize),
-    /// The client gives its session up first.
+    /// The client gives up its session before the ensemble ends it.
     GiveUp(usize),
     /// The attempt is dropped.
     Cancel(usize),
     /// An operator deletes a node.
     Delete(u8),
-    /// Somebody changes the data of a node.
+    /// Another client changes the data of a node.
     Change(u8),
     /// The server reaps an empty directory.
     Reap(usize),
 }
 
 impl Locks {
-    /// What others may do beside all faults.
+    /// What others may do in addition to all faults.
     pub(super) fn meddle(&self, world: &World, steps: &mut Vec<Step>) {
         if world.strikes_left > 0 {
             for lock in &world.ensemble.locks {
@@ -129,7 +129,7 @@ impl Locks {
     }
 }
 
-/// The ways in which the first request of a contender can be refused, and a create be lost.
+/// The ways in which the first request of a contender can be refused, or a create lost.
 fn refusals(index: usize, it: &Contender) -> Vec<Fault> {
     let mut faults = Vec::new();
     let Some(Request { what, slot, .. }) = it.pipe.first() else {
@@ -143,7 +143,7 @@ fn refusals(index: usize, it: &Contender) -> Vec<Fault> {
         }
         _ => {}
     }
-    // Alone it is only answered later, as all may be; a search goes on behind its commit.
+    // A request alone is only answered later, as any may be. A search goes on after its commit.
     if it.pipe.len() > 1 || matches!(what, What::Search(_)) {
         faults.push(Fault::Throttle(index));
     }
@@ -194,7 +194,7 @@ impl World {
             Fault::GiveUp(index) => {
                 let it = &mut self.contenders[index];
                 let creation = it.end();
-                // That the clean-up deletes what is left is no more than an early expiry.
+                // If the clean-up deleted what is left, that would be no more than an early expiry.
                 it.doomed.clear();
                 it.old = Some(creation);
                 let end = it.next_epoch();

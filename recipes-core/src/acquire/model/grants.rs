@@ -1,4 +1,4 @@
-//! What a contender makes of its news, and whether a grant is justified.
+//! What a contender concludes from its news, and whether a grant is justified.
 
 use super::connection::Link;
 use super::contender::Made;
@@ -43,7 +43,7 @@ impl World {
 
     pub(super) fn concluded(&mut self, index: usize, end: Option<Action>) {
         match end {
-            // Nothing was heard that it could rest upon.
+            // No answer or deletion arrived on which the grant could rest.
             Some(Action::Grant(_)) => self.broken = Some("granted by a change of the connection"),
             end => self.ended(index, end),
         }
@@ -73,7 +73,7 @@ impl World {
         it.at = it.program.len();
     }
 
-    /// Whether an attempt has to fail.
+    /// Whether an attempt has a reason to fail.
     fn needs_to(&self, index: usize, failure: Failure) -> bool {
         let it = &self.contenders[index];
         match failure {
@@ -85,17 +85,17 @@ impl World {
                 let mut made = it.entered[member].iter();
                 made.any(|it| it.sequence == sequence && !it.mark().is_in_order())
             }
-            // Nobody here reaps so often.
+            // Nothing here reaps that many times.
             Failure::ParentsVanish { .. } => false,
         }
     }
 
-    /// The ensemble refuses the first request of an attempt for good, which ends it.
+    /// The ensemble refuses the first request of an attempt for good, which ends the attempt.
     pub(super) fn refuse(&mut self, index: usize) {
         let it = &mut self.contenders[index];
         let request = it.pipe.remove(0);
         if let What::Enter(members, _) = request.what {
-            // As `Flight::next_event`: there is nothing to look for.
+            // As in `Flight::next_event`: there is nothing to search for.
             for member in members {
                 it.made[member] = Made::Nothing;
             }
@@ -125,7 +125,7 @@ impl World {
             };
             // An operator may have deleted it since.
             let is_struck = self.struck.contains(&id);
-            // So may something have come ahead that is no lock, or that will never hold.
+            // Nodes that are no lock's, or that will never hold, may be ahead of it by now.
             let mut locks = self.ensemble.locks.clone();
             locks.retain(|it| it.mark().is_in_order());
             if !is_struck && !is_front(&locks, id) {
@@ -144,7 +144,7 @@ impl World {
                 self.broken = Some("token does not rise");
             }
             if !it.is_beside {
-                // That one keeps its writer's token.
+                // A reader next to its writer keeps the writer's token.
                 tokens.1 = tokens.1.max(lock.czxid);
             }
             if !is_reader {

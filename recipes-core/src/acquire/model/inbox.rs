@@ -1,4 +1,4 @@
-//! In which order a contender takes what has come, and what it knows by it.
+//! The order in which a contender takes what has arrived, and what it learns from it.
 
 use super::connection::Link;
 use super::contender::{Contender, Made};
@@ -7,9 +7,9 @@ use super::requests::{Item, Slot};
 use super::*;
 
 impl Contender {
-    /// The items that the driver may take next: it looks at its own nodes first, then at one slot after
-    /// the other, and things may arrive in between. When a slot is ready it looks at its own nodes
-    /// again.
+    /// The items that the driver may take next. It looks at its own nodes first, then at one slot
+    /// after the other, and items may arrive in between. When a slot is ready, it looks at its own
+    /// nodes again.
     pub(super) fn takeable(&self) -> Vec<usize> {
         if self.link == Link::Down || self.granting.is_some() {
             return Vec::new();
@@ -28,12 +28,12 @@ impl Contender {
         ranks.iter().enumerate().filter_map(is_first).collect()
     }
 
-    /// How many items have arrived for sure.
+    /// How many items have arrived for certain.
     pub(super) fn there(&self) -> usize {
         self.inbox.iter().filter(|it| it.arrived).count()
     }
 
-    /// Own nodes come before all slots; `None` where nobody waits for it any more.
+    /// Own nodes come before all slots; `None` if nothing waits for the item any more.
     fn rank(&self, slot: &Slot) -> Option<(bool, usize)> {
         match slot {
             Slot::Own(member) => self.own_watches[*member].then_some((false, *member)),
@@ -44,7 +44,7 @@ impl Contender {
         }
     }
 
-    /// News of own nodes that are on their way, the first member's first.
+    /// The position of news of own nodes, arrived or in flight; the first member's come first.
     pub(super) fn own_news(&self) -> Option<usize> {
         let ranked = self.inbox.iter().enumerate();
         ranked
@@ -54,7 +54,8 @@ impl Contender {
             .map(|(_, index)| index)
     }
 
-    /// Takes that item; returns what it tells the state machine, and the own nodes that were in front.
+    /// Takes that item. Returns its event for the state machine, and the own nodes that were in
+    /// front.
     pub(super) fn take(&mut self, index: usize) -> (Event, Vec<u8>) {
         let there = self.there().max(index + 1);
         let arrived = self.inbox.iter_mut().take(there);
@@ -70,7 +71,7 @@ impl Contender {
             shown,
             ..
         } = item;
-        // What was generated earlier and is read later is read with this known.
+        // Items that were generated earlier and are read later are read with this known.
         for earlier in self.inbox.iter_mut().take(index) {
             earlier.front.clone_from(&front);
         }

@@ -1,4 +1,4 @@
-//! Who waits in vain.
+//! Contenders that wait in vain.
 
 use super::contender::{Contender, Made};
 use super::ensemble::{Lock, is_front};
@@ -7,9 +7,9 @@ use super::world::{Step, World};
 use super::*;
 
 impl World {
-    /// Whether somebody waits in vain, now that nothing happens any more by itself: nothing is under
-    /// way, nothing is to be deleted and no deadline is left to pass. What a holder or another client
-    /// decides may be late in coming, and nobody may depend on it who does not wait for just that.
+    /// Whether a contender waits in vain, now that nothing more happens by itself: nothing is in
+    /// flight, nothing is to be deleted and no deadline is left to pass. Holders and other clients
+    /// may decide late, so only a contender that waits for just that decision may depend on it.
     pub(super) fn has_stuck(&self) -> bool {
         let mut steps = Vec::new();
         self.steps(&mut steps);
@@ -22,8 +22,8 @@ impl World {
         is_left || (0..self.contenders.len()).any(|index| self.waits_in_vain(index))
     }
 
-    /// Whether a contender waits where nothing is ahead of it, or for a node that is gone, that is its
-    /// own or that nobody is going to delete.
+    /// Whether a contender waits although nothing is ahead of it, or for a node that is gone, that
+    /// is its own or that no contender is going to delete.
     fn waits_in_vain(&self, index: usize) -> bool {
         let Some(machine) = &self.contenders[index].machine else {
             return false;
@@ -32,7 +32,7 @@ impl World {
             Stage::Waiting { node, blocker, .. } => Some((node, blocker)),
             _ => None,
         });
-        // Neither under way nor waiting: nothing wakes it.
+        // Neither a request in flight nor a wait: nothing wakes it.
         let Some((node, blocker)) = waits.next() else {
             return true;
         };

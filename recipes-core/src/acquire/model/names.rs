@@ -1,26 +1,26 @@
-//! The names of nodes: ours, those of clients that give no uuid, and those of no lock at all.
+//! The names of nodes: ours, those of clients that give no uuid, and those that are no lock's.
 
 use super::*;
 
-/// From here on the numbers of lock nodes without a uuid: as the name tells kind and sequence alone, one
-/// that is made again is not told from the one before.
+/// Lock nodes without a uuid are numbered from here. Such a name shows only kind and sequence, so a
+/// re-created node looks like the one before it.
 const STRANGERS: u8 = 100;
-/// How many sequences are told apart among strangers of one kind.
+/// How many sequences are distinguished among strangers of one kind.
 const SEQUENCES: u8 = 32;
-/// From here on the numbers of nodes that are no lock's.
+/// Nodes that are no lock's are numbered from here.
 const FOREIGN: u8 = 200;
 
 const KINDS: [LockKind; 3] = [LockKind::Mutex, LockKind::Read, LockKind::Write];
 
-/// A name that is no lock's: before all lock nodes or behind them, and whom it keeps waiting if it is
-/// before them.
+/// A name that is no lock's, ahead of all lock nodes or after them. If it is ahead, it keeps some
+/// kinds waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Foreign {
-    /// In front of writers and of mutexes; no reader looks at it.
+    /// Ahead of writers and of mutexes; readers ignore it.
     Front,
-    /// In front of readers and writers.
+    /// Ahead of readers and writers.
     Writer,
-    /// Behind all.
+    /// After all.
     Back,
 }
 
@@ -46,7 +46,7 @@ impl Foreign {
     }
 }
 
-/// What the name of a node tells.
+/// What the name of a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mark {
     pub(super) id: u8,
@@ -55,7 +55,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Of a lock node of a client that gives no uuid.
+    /// The mark of a lock node of a client that gives no uuid.
     pub(super) fn stranger(kind: LockKind, sequence: i32) -> Self {
         let low = sequence.rem_euclid(i32::from(SEQUENCES));
         let id = STRANGERS + kind as u8 * SEQUENCES + u8::try_from(low).unwrap();
@@ -88,8 +88,8 @@ impl Mark {
         self.id < FOREIGN
     }
 
-    /// Whether it may hold, and no newcomer of its kind gets ahead: a lock node below the end of the
-    /// counter.
+    /// Whether it may hold, and no newcomer of its kind gets ahead: a lock node below the end of
+    /// the counter.
     pub(super) fn is_in_order(self) -> bool {
         self.is_lock() && (0..i32::MAX).contains(&self.sequence)
     }

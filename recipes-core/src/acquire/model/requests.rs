@@ -1,16 +1,16 @@
-//! What a contender asks and is told.
+//! The requests of a contender, and what comes back.
 
 use super::names::Mark;
 use super::*;
 
-/// What is under way or is watched; at most one of each.
+/// What is in flight or watched; at most one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Slot {
     Members,
     List(usize),
     Stat(usize),
     OwnWatch(usize),
-    /// The own watch, once it is set and the driver knows.
+    /// The own watch, once it is set and the driver knows of it.
     Own(usize),
     Blocker(usize, Mark),
 }
@@ -29,16 +29,16 @@ impl Slot {
 pub(super) enum What {
     Probe,
     Parents(Vec<usize>),
-    /// A create, and once it is carried out what is known.
+    /// A create and, once it is carried out, what is known of it.
     Enter(Vec<usize>, Option<Entering>),
     Search(Vec<usize>),
-    /// What is left of a search behind its commit.
+    /// The rest of a search after its commit.
     Find(Vec<usize>),
     Commit,
     List(usize),
     Read(u8),
     Watch(u8),
-    /// The client sets a watch again over another connection, in any order.
+    /// The client sets a watch again on another connection, in any order.
     Rewatch(u8),
     Delete(Vec<u8>),
 }
@@ -53,12 +53,12 @@ pub(super) struct Entering {
     pub(super) shown: Vec<u8>,
 }
 
-/// A request that was sent; without a slot nobody waits for the reply.
+/// A request that was sent. Without a slot, nothing waits for the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Request {
     pub(super) slot: Option<Slot>,
     pub(super) what: What,
-    /// Sent before the deadline passed: its answer does not move that on.
+    /// Sent before the deadline passed, so its answer does not extend the deadline.
     pub(super) is_old: bool,
 }
 
@@ -72,7 +72,7 @@ impl Request {
     }
 }
 
-/// A reply or a watch event on its way to the contender.
+/// A reply or a watch event in flight to the contender.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Item {
     pub(super) slot: Slot,
@@ -81,12 +81,12 @@ pub(super) struct Item {
     pub(super) is_old: bool,
     /// Own nodes that were in front when this was generated.
     pub(super) front: Vec<u8>,
-    /// Own nodes that this shows, and that were in front when they were looked at.
+    /// Own nodes that this shows, and that were in front when the server read them.
     pub(super) shown: Vec<u8>,
 }
 
 impl Item {
-    /// Whether the request had to be committed for this.
+    /// Whether this proves that the request was committed.
     pub(super) fn is_committed(&self) -> bool {
         matches!(
             self.event,

@@ -1,4 +1,4 @@
-//! Who contends, for what, and what goes wrong meanwhile.
+//! Which contenders compete, for what, and what goes wrong meanwhile.
 
 use stateright::{Checker, HasDiscoveries};
 
@@ -25,7 +25,7 @@ fn explore_with_strikes(
     });
 }
 
-/// Whether there is time for what takes minutes.
+/// Whether there is time for runs of minutes.
 fn is_long() -> bool {
     std::env::var_os("MODEL_LONG").is_some()
 }
@@ -42,7 +42,7 @@ fn explore_all(locks: Locks) {
         reason = "a time to print, by which nothing is decided"
     )]
     let start = std::time::Instant::now();
-    // A machine that is wrong may have states without end.
+    // A machine with a bug may have endless states, so the first failure ends the run.
     let checker = locks
         .checker()
         .finish_when(HasDiscoveries::AnyFailures)
@@ -105,7 +105,7 @@ const SECOND: &[Op] = &[
     Op::ReleaseFirst,
 ];
 
-/// Who reads one lock and writes the other, each way round.
+/// Contenders that read one lock and write the other, each way round.
 const READ_WRITE: &[Op] = &[
     Op::Acquire(&[(0, LockKind::Read), (1, LockKind::Write)], Patience::Wait),
     Op::ReleaseFirst,
@@ -190,7 +190,7 @@ fn sets_with_others_that_interfere() {
     explore(&[SET, SECOND], 2, Trouble::Others, 1);
 }
 
-/// Data that changes uses up the own watch, and then the node goes.
+/// A change of data uses up the own watch, and then the node is deleted.
 #[test]
 fn mutex_with_others_that_interfere_twice() {
     explore(&[ONCE, ONCE], 1, Trouble::Others, 2);
@@ -254,7 +254,7 @@ fn sets_with_requests_that_are_refused() {
     }
 }
 
-/// A set of which one directory is missing is refused whole.
+/// A set is refused as a whole if one directory is missing.
 #[test]
 fn sets_without_directories() {
     for (trouble, faults) in [(Trouble::Requests, 1), (Trouble::Refusals, 1)] {
@@ -266,7 +266,7 @@ fn sets_without_directories() {
             ..Locks::new(&[SET, SECOND], 2)
         });
     }
-    // It waits for the first while the directory of the second goes.
+    // The set waits for its first lock while the directory of the second is reaped.
     explore_all(Locks {
         is_bare: true,
         reaps: 1,
@@ -307,7 +307,7 @@ fn mutex_with_strangers() {
     const BACK: Stranger = Stranger::Foreign(Foreign::Back);
     explore_with_strangers(&[ONCE, ONCE], 1, &[LOCK, BACK]);
     explore_with_strangers(&[ONCE, TRY], 1, &[LOCK, FRONT, BACK]);
-    // It comes back.
+    // The stranger comes back.
     explore_with_strangers(&[ONCE], 2, &[LOCK, FRONT]);
     explore_with_strangers(&[ONCE, ONCE], 2, &[FRONT]);
 }
@@ -328,8 +328,8 @@ fn readers_and_writers_with_strangers() {
     explore_with_strangers(&[DOWNGRADER], 1, FOREIGN);
 }
 
-/// Who comes behind the end of the counter fails, and the others go on. A client that does not look
-/// at that may get ahead of them.
+/// A contender that comes after the end of the counter fails, and the others go on. A client that
+/// ignores the end may get ahead of them.
 #[test]
 fn mutex_at_the_end_of_the_counter() {
     let last = i32::MAX - 1;

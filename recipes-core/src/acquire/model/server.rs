@@ -1,4 +1,4 @@
-//! What the requests of a contender do at the ensemble, and what it is told.
+//! What the requests of a contender do at the ensemble, and what it gets back.
 
 use super::connection::Link;
 use super::ensemble::{Change, Lock, is_front};
@@ -7,7 +7,7 @@ use super::world::{LAG_MAX, World};
 use super::*;
 
 impl World {
-    /// The replica of a contender applies transactions, and tells what is watched.
+    /// The replica of a contender applies transactions, and fires watches.
     pub(super) fn apply(&mut self, index: usize, ahead: usize) {
         for _ in 0..ahead {
             let it = &mut self.contenders[index];
@@ -32,7 +32,7 @@ impl World {
     fn tell(&mut self, index: usize, slot: Slot, event: Event) {
         let shown = match (&event, &slot) {
             (Event::Listed(member, _), _) => self.front(index, |it| it == *member),
-            // A reader beside its writer is in front as soon as it is there.
+            // A reader next to its writer is in front as soon as it exists.
             (Event::Entered(_) | Event::Searched(_), _) if self.contenders[index].is_beside => {
                 self.front_of_locks(index)
             }
@@ -44,7 +44,7 @@ impl World {
     fn tell_shown(&mut self, index: usize, slot: Slot, event: Event, shown: Vec<u8>) {
         let mut front = self.front_of_locks(index);
         if let Event::Listed(member, _) = event {
-            // Whatever is listed ahead is waited for.
+            // A contender waits for everything that is listed ahead.
             let listed = &self.contenders[index].entered[member];
             let is_behind = |id: &u8| listed.iter().any(|it| it.id == *id) && !shown.contains(id);
             front.retain(|id| !is_behind(id));
@@ -59,8 +59,8 @@ impl World {
         });
     }
 
-    /// The own nodes that are in front of all lock nodes, as the replica shows it. Anything else may come
-    /// ahead at any time.
+    /// The own nodes that are in front among all lock nodes, as the replica shows it. Other nodes
+    /// may come ahead at any time.
     fn front_of_locks(&self, index: usize) -> Vec<u8> {
         let it = &self.contenders[index];
         let mut seen = self.ensemble.seen(it.lag);
@@ -69,7 +69,7 @@ impl World {
         own.filter(|id| is_front(&seen, *id)).collect()
     }
 
-    /// The own nodes of some members that are in front as the replica shows it.
+    /// The own nodes of some members that are in front, as the replica shows it.
     fn front(&self, index: usize, which: impl Fn(usize) -> bool) -> Vec<u8> {
         let it = &self.contenders[index];
         let seen = self.ensemble.seen(it.lag);
@@ -79,7 +79,7 @@ impl World {
         own.filter(|id| is_front(&seen, *id)).collect()
     }
 
-    /// Carries out the request at this position; the answer counts from its sending.
+    /// Carries out the request at this position. The answer counts from its sending.
     pub(super) fn serve(&mut self, index: usize, position: usize) {
         let told = self.contenders[index].inbox.len();
         let is_old = self.contenders[index].pipe[position].is_old;
@@ -115,7 +115,7 @@ impl World {
                 Event::Probed(targets.map(|member| self.list(index, member)).collect())
             }
             What::Parents(mut members) => {
-                // One after the other.
+                // One parent after the other.
                 let it = &mut self.contenders[index];
                 let dir = usize::from(it.targets[members.remove(0)].0);
                 self.ensemble.dirs[dir].exists = true;
@@ -127,7 +127,7 @@ impl World {
                 Event::ParentsMade
             }
             What::Search(members) => {
-                // It begins with a commit.
+                // A search begins with a commit.
                 self.apply_all(index);
                 self.find(index, &members)
             }
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Looks for the nodes that creates of these members have made.
+    /// Searches for the nodes that creates of these members have made.
     fn find(&self, index: usize, members: &[usize]) -> Event {
         let made = |member: &usize| self.contenders[index].entered[*member].iter();
         let find = |member| {
@@ -156,7 +156,7 @@ impl World {
         Event::Searched(members.iter().map(find).collect())
     }
 
-    /// The server tells what has happened to a node since, or watches it.
+    /// The server reports what has happened to a node since, or watches it.
     fn watch_again(&mut self, index: usize, slot: Option<Slot>, id: u8) {
         let Some(slot) = slot else { return };
         if self.found(index, id).is_some() {
@@ -251,7 +251,7 @@ impl World {
                 return;
             }
         };
-        // It is committed, whether anybody is told or not.
+        // It is committed, whether the reply has a receiver or not.
         it.may_expire &= is_old;
         if slot.is_none() {
             it.doomed.extend(locks.iter().map(|lock| lock.id));
@@ -260,7 +260,7 @@ impl World {
         for (member, lock) in members.iter().zip(&locks) {
             it.entered[*member].push(lock.clone());
         }
-        // A transaction may not tell its number.
+        // The reply to a transaction may lack its number.
         let is_alone = members.len() == 1 && !it.is_beside;
         let entry = |lock: &Lock| Entry {
             node: Node {
@@ -309,8 +309,8 @@ impl World {
         }
     }
 
-    /// The server is overloaded, and takes no notice of a request, which is sent again behind what was
-    /// sent since. Of a search it has carried out the commit.
+    /// The server is overloaded and ignores a request, which is sent again after the later ones. Of
+    /// a search it has carried out the commit.
     pub(super) fn throttle(&mut self, index: usize) {
         if let What::Search(members) = self.contenders[index].pipe[0].what.clone() {
             self.apply_all(index);
@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// A create is carried out whose reply is lost.
+    /// Carries out a create whose reply is lost.
     fn make_unheard(&mut self, index: usize, members: &[usize]) {
         let epoch = self.contenders[index].epoch;
         if let Ok(locks) = self.make(index, epoch, members) {
@@ -345,21 +345,21 @@ impl World {
         }
     }
 
-    /// A connection is lost behind so many items that came over it.
+    /// A connection is lost after this many items that came over it.
     pub(super) fn disconnect(&mut self, index: usize, received: usize, takes_effect: bool) {
         let is_stale = self.contenders[index].link == Link::Stale;
         let mut creates = Vec::new();
         for request in &mut self.contenders[index].pipe {
             match &mut request.what {
                 What::Enter(members, None) => creates.push(members.clone()),
-                // Neither its reply has arrived.
+                // The reply of this create has not arrived either.
                 What::Enter(_, done @ Some(_)) if !takes_effect => {
                     *done = None;
                 }
                 _ => {}
             }
         }
-        // A leader that was deposed carries nothing out.
+        // A deposed leader carries nothing out.
         for members in creates.iter().filter(|_| takes_effect && !is_stale) {
             self.make_unheard(index, members);
         }
@@ -373,12 +373,12 @@ impl World {
             return;
         };
         let epoch = self.contenders[index].epoch - 1;
-        // Refused or not, nobody is told.
+        // Refused or not, nothing receives the reply.
         drop(self.make(index, epoch, &members));
     }
 }
 
-/// What a watch tells.
+/// The event that a watch reports.
 fn watched(slot: Slot, is_gone: bool) -> Event {
     match slot {
         Slot::Own(member) if is_gone => Event::OwnGone(member),

@@ -17,13 +17,13 @@ pub(super) struct World {
     pub(super) ensemble: Ensemble,
     pub(super) contenders: Vec<Contender>,
     pub(super) faults_left: u8,
-    /// How many nodes an operator may delete, beside other faults.
+    /// How many nodes an operator may delete, in addition to other faults.
     pub(super) strikes_left: u8,
-    /// How many nodes of others may come.
+    /// How many nodes of other clients may come.
     pub(super) strangers_left: u8,
-    /// How often an empty directory may be reaped, beside other faults.
+    /// How many times an empty directory may be reaped, in addition to other faults.
     pub(super) reaps_left: u8,
-    /// Nodes that an operator has deleted: whoever holds one is not told at once.
+    /// Nodes that an operator has deleted. Their holders are not notified at once.
     pub(super) struck: Vec<u8>,
     /// Whether things may happen between a grant and the driver's last look at it.
     pub(super) has_late_looks: bool,
@@ -34,23 +34,23 @@ pub(super) struct World {
 /// One step; the first number is the contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// Its first request takes effect, at a replica that has applied so many transactions more.
+    /// Its first request takes effect, at a replica that has applied this many more transactions.
     Serve(usize, usize),
     /// The watch at this position is set again.
     Rewatch(usize, usize),
-    /// Its replica applies so many transactions, the last of which fires a watch.
+    /// Its replica applies this many transactions, the last of which fires a watch.
     Apply(usize, usize),
     /// The item at this position is taken.
     Take(usize, usize),
-    /// The driver looks whether anything speaks against a grant; everything has arrived, or not.
+    /// The driver takes its last look before a grant; everything in flight has arrived, or not.
     Doubt(usize, bool),
-    /// An operator deletes a node, beside other faults.
+    /// An operator deletes a node, in addition to other faults.
     Strike(u8),
     /// Another client makes a node.
     Come(Stranger),
     /// Another client deletes its node.
     Leave(u8),
-    /// The server reaps an empty directory, beside other faults.
+    /// The server reaps an empty directory, in addition to other faults.
     Reap(usize),
     /// It releases.
     Release(usize),
@@ -58,15 +58,15 @@ pub(super) enum Step {
     CleanUp(usize, u8),
     /// It learns that its session has ended.
     Learn(usize),
-    /// The ensemble ends a session of which it has heard nothing for so long.
+    /// The ensemble ends a session that has been silent for too long.
     Expire(usize),
     /// Its heartbeat is answered.
     Beat(usize),
-    /// It is connected again, to a replica that lags so far.
+    /// It connects again, to a replica that lags this far.
     Reconnect(usize, usize),
-    /// Its last commit lies so far back that a new leader may end the session.
+    /// Its last commit is so old that a new leader may end the session.
     Outlive(usize),
-    /// The leader that was deposed notices, and its clients lose their connection.
+    /// The deposed leader notices, and its clients lose their connection.
     Notice(usize),
     /// The session that it gave up expires.
     ExpireOld(usize),
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Everything that happens without anything going wrong.
+    /// Everything that can happen without a fault.
     pub(super) fn steps(&self, steps: &mut Vec<Step>) {
         let at_once = |it: &Contender| {
             it.inbox.len() == 1
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// What the ensemble may answer or tell.
+    /// What the ensemble may answer or report.
     fn requests(&self, index: usize, it: &Contender, steps: &mut Vec<Step>) {
         let is_rewatch = |request: &Request| matches!(request.what, What::Rewatch(_));
         let is_served = match it.link {
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// How many transactions a replica applies until it fires a watch.
+    /// How many transactions a replica applies until one fires a watch.
     fn fires(&self, it: &Contender) -> Option<usize> {
         let behind = self.ensemble.log.len() - it.lag;
         let fires = |change: &Change| match change {
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Contenders differ by what they do only, not by their number: one order stands for all.
+    /// Contenders differ only by what they do, not by their number: one order stands for all.
     fn put_in_order(&mut self) {
         for it in &mut self.contenders {
             it.number(u8::MAX);

@@ -1,6 +1,6 @@
-//! The connection of our session: requests and messages, each first come first served.
+//! The connection of our session: requests and messages, each first come, first served.
 //!
-//! Its client does not set the watches again that it had in the connection before.
+//! Its client does not set the watches of the previous connection again.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::contender::{Entering, Hearing, Reply, Stage, Watch};
 use super::ensemble::{Made, Whose};
 use super::world::{OURS, World};
 
-/// What our session asks; the number is that of the contender.
+/// A request of our session; the number is that of the contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
     Create(usize),
@@ -29,7 +29,7 @@ pub(super) enum Message {
     Fired(i64),
 }
 
-/// What our session has under way, first come first.
+/// What our session has in flight, first come, first served.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Connection {
     pub(super) is_down: bool,
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Those that are set.
+    /// The watches that are set.
     fn watches(&mut self) -> impl Iterator<Item = &mut Watch> {
         let of_contenders = self.ours.iter_mut().filter_map(|it| match it {
             Stage::Entering(Entering {
@@ -148,7 +148,7 @@ impl World {
                         it.fail_if(is_lost(Request::Watch(contender)));
                     }
                 }
-                // Pursued, whatever has become of it.
+                // The delete is sent again, whatever has become of it.
                 Stage::Releasing {
                     is_deleted: false, ..
                 } if is_lost(Request::Delete(contender)) => {

@@ -1,4 +1,4 @@
-//! A contender of our session, as the code around the shipped rules has it go.
+//! A contender of our session, as the code around the shipped rules drives it.
 
 use futures::{future, stream};
 
@@ -13,7 +13,7 @@ use crate::watch_budget::WatchBudget;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Watch {
     pub(super) czxid: i64,
-    /// How often the connection had changed when it was asked for.
+    /// How many times the connection had changed when it was requested.
     since: u8,
     pub(super) hearing: Hearing,
 }
@@ -26,7 +26,7 @@ pub(super) enum Hearing {
     IsDeaf,
 }
 
-/// How it turned out that nobody is ahead.
+/// What showed that nothing is ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum By {
     Number,
@@ -43,14 +43,14 @@ pub(super) enum Reply<T> {
     Done(T),
 }
 
-/// What was asked in one flush; the first in order.
+/// What was requested in one flush, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entering {
     pub(super) created: Reply<Made>,
     /// Whether the node is alone.
     pub(super) listed: Option<Reply<bool>>,
     pub(super) watched: Option<Reply<Watch>>,
-    /// How often the connection had changed by then.
+    /// How many times the connection had changed by then.
     since: u8,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Entering {
 pub(super) enum Stage {
     Away,
     Entering(Entering),
-    /// `has_guessed` where it did without a listing and was wrong.
+    /// With `has_guessed`, it did without a listing and was wrong.
     Waiting {
         made: Made,
         has_guessed: bool,
@@ -69,7 +69,7 @@ pub(super) enum Stage {
         by: By,
     },
     Releasing {
-        /// Where it was alone.
+        /// The node, if it was alone.
         sole: Option<Sole>,
         is_deleted: bool,
     },
@@ -190,7 +190,7 @@ impl World {
         is_alone
     }
 
-    /// What speaks against it that nobody is ahead of a node, as the ensemble has it.
+    /// What contradicts, at the ensemble, that nothing is ahead of a node.
     fn objection(&self, made: Made) -> Option<&'static str> {
         let directory = self.directory.as_ref();
         let found = directory.and_then(|it| it.find(made));
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// As `release::release_all`; what it tells in the end is `Lease::left`.
+    /// As `release::release_all`; what it reports in the end is `Lease::leave_directory`.
     pub(super) fn release(&mut self, contender: usize) {
         let Stage::Holding { made, by } = self.ours[contender] else {
             return;
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// Puts a question to the shipped code, which hears what there is to be heard by now.
+    /// Puts a question to the shipped code, which first sees everything reported by now.
     pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut Vacancy) -> T) -> T {
         let mut vacancy = Vacancy {
             known: std::mem::take(&mut self.known),
@@ -245,7 +245,7 @@ impl World {
         answer
     }
 
-    /// Tells the shipped code, and notes whether it keeps the watch.
+    /// Passes the watch to the shipped code, and notes whether that keeps it.
     pub(super) fn watch(&mut self, watch: Option<Watch>) {
         let watched = watch.map(|it| self.told(it));
         let is_kept = self.ask(|vacancy| {

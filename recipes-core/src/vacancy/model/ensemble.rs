@@ -1,4 +1,4 @@
-//! One directory, and who is in it.
+//! One directory and the nodes in it.
 
 use super::Sole;
 
@@ -6,7 +6,7 @@ use super::Sole;
 pub(super) enum Whose {
     /// A contender of our session.
     Ours(usize),
-    /// Made by our session, or the one before, and given up: somebody will delete it.
+    /// Made by our session, or the one before, and given up: it will be deleted.
     GivenUp,
     Theirs,
 }
@@ -16,7 +16,7 @@ pub(super) struct Child {
     pub(super) number: i32,
     pub(super) whose: Whose,
     is_reader: bool,
-    /// Whether somebody else was in the directory when it was made.
+    /// Whether another client's node was in the directory when it was made.
     pub(super) had_company: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Directory {
     /// The number of the next node.
     pub(super) count: i32,
     pub(super) children: Vec<Child>,
-    /// For our session.
+    /// Watched by our session.
     pub(super) is_watched: bool,
 }
 
@@ -54,7 +54,7 @@ impl Directory {
         number
     }
 
-    /// Whether it is admitted: every holder is, and whoever is admitted may hold.
+    /// Whether it is admitted: every holder is, and every admitted contender may hold.
     pub(super) fn admits(&self, index: usize) -> bool {
         let (ahead, from_here) = self.children.split_at(index);
         match from_here {
@@ -63,7 +63,7 @@ impl Directory {
         }
     }
 
-    /// One of ours and its place.
+    /// A node of ours and its place.
     pub(super) fn find(&self, made: Made) -> Option<(usize, &Child)> {
         let mut children = self.children.iter().enumerate();
         children
@@ -77,7 +77,7 @@ impl Directory {
         index.is_some_and(|it| self.admits(it))
     }
 
-    /// Whether somebody else may hold what cannot be held beside this kind.
+    /// Whether another client may hold a lock that conflicts with this kind.
     pub(super) fn is_held_against(&self, is_reader: bool) -> bool {
         let children = self.children.iter().enumerate();
         let mut theirs = children.filter(|(_, it)| it.whose == Whose::Theirs);

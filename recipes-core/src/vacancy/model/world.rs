@@ -1,4 +1,4 @@
-//! Contenders of one session, others, and what can happen next.
+//! Contenders of one session, other clients, and what can happen next.
 
 use super::connection::{Connection, Message};
 use super::contender::{Hearing, Stage, Watch};
@@ -7,10 +7,10 @@ use super::*;
 
 pub(super) const OURS: usize = 2;
 
-/// When the first directory was made.
+/// The transaction that created the first directory.
 const MADE: i64 = 10;
 
-/// How often it may happen, in a run: creates of ours and of others, directories deleted,
+/// How many times each may happen in a run: creates of ours and of others, directories deleted,
 /// connections lost, sessions given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
@@ -19,7 +19,7 @@ pub(super) struct Bounds {
     pub(super) remakes: u8,
     pub(super) breaks: u8,
     pub(super) expiries: u8,
-    /// Contenders of ours that read, and whether others do.
+    /// Which of our contenders read, and whether other clients do.
     pub(super) our_readers: [bool; OURS],
     pub(super) they_read: bool,
 }
@@ -30,7 +30,7 @@ pub(super) struct World {
     /// The last transaction.
     pub(super) zxid: i64,
     pub(super) connection: Connection,
-    /// How often the connection has changed.
+    /// How many times the connection has changed.
     pub(super) changes: u8,
     pub(super) known: Known,
     /// The watch that the shipped code keeps.
@@ -45,25 +45,26 @@ pub(super) struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     Enter(usize),
-    /// Takes what was answered.
+    /// It takes its answers.
     Take(usize),
-    /// The queue says that it is admitted.
+    /// The queue admits it.
     Admit(usize),
     Release(usize),
-    /// Drops its guard; the clean-up deletes the node.
+    /// It drops its guard; the clean-up deletes the node.
     Drop(usize),
     CarryOut,
     Deliver,
     TheyEnter,
-    /// A node that is theirs, or given up, is deleted.
+    /// A node of another client, or one that was given up, is deleted.
     Leave(usize),
     Reap,
-    /// Made anew; nodes have come and gone since, up to this number; the last may have stayed.
+    /// The directory is re-created. Nodes have come and gone since, up to this number; the last may
+    /// have stayed.
     Remake(i32, bool),
-    /// So many of the requests that are on their way are lost.
+    /// This many of the requests in flight are lost.
     Break(usize),
     Reconnect,
-    /// Our session is given up, and there is another one.
+    /// Our session is given up, and a new one starts.
     Expire,
 }
 
@@ -88,7 +89,7 @@ impl World {
         world
     }
 
-    /// It has just set the watch.
+    /// The session has just set the watch.
     pub(super) fn watched(left: Bounds) -> Self {
         let mut world = Self::new(left);
         if let Some(directory) = &mut world.directory {
@@ -98,7 +99,7 @@ impl World {
         world
     }
 
-    /// And one is still to tell of a node in the directory before.
+    /// As [`watched`](Self::watched), and a node of the previous directory is still to be reported.
     pub(super) fn late(left: Bounds) -> Self {
         let mut world = Self::watched(left);
         let made = Made {
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// Whether one before it might do the same instead.
+    /// Whether an earlier contender might do the same instead.
     fn is_like_another(&self, contender: usize) -> bool {
         let readers = &self.left.our_readers;
         let is_alike =
@@ -253,26 +254,26 @@ impl World {
         self.ours.iter().all(is_away) && self.left.ours == 0
     }
 
-    /// The next number seems to follow the last node, and another node is before it.
+    /// The next number seems to follow the last node, but another node is ahead of it.
     fn is_taken_in(&self) -> Option<(&Watch, &Directory)> {
         let (watch, directory) = (self.watch.as_ref()?, self.directory.as_ref()?);
         let follows = self.known.last?.is_followed_by(directory.count);
         (follows && !directory.children.is_empty()).then_some((watch, directory))
     }
 
-    /// In a directory that was made anew, of which our session has not been told.
+    /// The same in a re-created directory, and our session has not been notified of that.
     pub(super) fn is_behind(&self) -> bool {
         let is_older = |(watch, directory): (&Watch, &Directory)| watch.czxid < directory.czxid;
         self.is_taken_in().is_some_and(is_older)
     }
 
-    /// In a directory that was made anew, and our session never will be told.
+    /// The same in a re-created directory, and our session will never be notified of that.
     pub(super) fn is_deaf(&self) -> bool {
         let is_deaf = |(watch, _): (&Watch, &Directory)| watch.hearing == Hearing::IsDeaf;
         self.is_behind() && self.is_taken_in().is_some_and(is_deaf)
     }
 
-    /// The watch is right, and the last node was in the directory before.
+    /// The watch is right, but the last node was in the previous directory.
     pub(super) fn remembers_another(&self) -> bool {
         let is_same = |(watch, directory): (&Watch, &Directory)| watch.czxid == directory.czxid;
         let is_past = |(watch, _): (&Watch, &Directory)| {
@@ -282,7 +283,7 @@ impl World {
             .is_some_and(|it| is_same(it) && is_past(it))
     }
 
-    /// A node has been deleted, and its contender tells it behind one that came later.
+    /// A node has been deleted, and its contender reports it after a later one.
     pub(super) fn is_told_late(&self) -> bool {
         let last = self.known.last;
         self.ours.iter().any(|it| match it {

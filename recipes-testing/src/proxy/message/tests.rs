@@ -1,4 +1,4 @@
-//! Frames as clients and servers write them, and frames as nobody should.
+//! Frames as clients and servers write them, and damaged frames.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ proptest! {
         let answered = conversation.message(Direction::FromServer, &reply(xid));
         let answer = Message { zxid: Some(77), error: Some(-101), ..asked };
         prop_assert_eq!(answered, answer);
-        // It is answered once.
+        // It is answered only once.
         let again = conversation.message(Direction::FromServer, &reply(xid));
         prop_assert_eq!(again.opcode, Opcode::Unknown);
     }
@@ -140,7 +140,8 @@ proptest! {
         }
     }
 
-    /// Noise seldom gets past the header; a good request with one byte changed, or cut short, does.
+    /// Noise seldom gets past the header. A good request that is cut short or has one byte changed
+    /// does.
     #[test]
     fn no_damage_is_too_subtle(
         number in proptest::sample::select(&[1, 4, 5, 14, 21, 22, 101, 105][..]),
