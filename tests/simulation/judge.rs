@@ -252,9 +252,13 @@ impl Judge {
             let ensemble = &self.ensemble;
             let was_there = |it: &Grant| it.token == grant.token || ensemble.exists(&it.node);
             let is_own = |it: &Grant| {
-                let is_beside = grant.kind == LockKind::Read && it.kind == LockKind::Write;
-                let is_same = it.party == grant.party && it.sequence == grant.sequence;
-                is_beside && is_same && was_there(it)
+                let is_beside = match (grant.kind, it.kind) {
+                    (LockKind::Read, LockKind::Write) => was_there(it),
+                    // Another worker of the owner reads already, and is noted first.
+                    (LockKind::Write, LockKind::Read) => it.token == grant.token,
+                    _ => false,
+                };
+                is_beside && it.party == grant.party && it.sequence == grant.sequence
             };
             let beside = earlier.iter().rev().find(|it| is_own(it));
             // Another worker of this owner may be granted the writer's lock in this moment.
@@ -285,6 +289,9 @@ impl Judge {
             if let Some(ahead) = ahead {
                 wrong = Some(format!("{} was granted while {ahead} is ahead", grant.node));
             }
+            earlier.push(grant);
+        } else {
+            // Granted before the news of its removal could arrive: to be entered again.
             earlier.push(grant);
         }
         if let Some(wrong) = wrong {

@@ -26,6 +26,13 @@ fn entry(own: u32, children: &[u32]) -> Entry {
     }
 }
 
+/// An entry whose reply did not tell the number of its transaction.
+fn unnumbered(own: u32, children: &[u32]) -> Entry {
+    let mut entry = entry(own, children);
+    entry.node.czxid = None;
+    entry
+}
+
 fn found(sequence: u32, owner: i64) -> Found {
     Found {
         name: name(sequence),
@@ -280,14 +287,7 @@ fn a_negative_sequence_is_refused() {
 #[test]
 fn a_grant_without_a_token_asks_for_it_first() {
     let mut acquire = started(1, Patience::Wait);
-    let own = Node {
-        czxid: None,
-        ..node(0)
-    };
-    let entered = Event::Entered(vec![Entry {
-        node: own,
-        children: Some(names(&[0])),
-    }]);
+    let entered = Event::Entered(vec![unnumbered(0, &[0])]);
     assert_eq!(acquire.step(entered), [Action::Stat(0)]);
     let stated = Event::Stated(0, Some(found(0, SESSION)));
     assert_eq!(acquire.step(stated), [Action::Grant(vec![node(0)])]);
@@ -402,14 +402,10 @@ fn a_reader_whose_writer_is_gone_fails() {
 #[test]
 fn all_nodes_that_were_made_together_are_read_for_their_tokens() {
     let mut acquire = started(2, Patience::Wait);
-    let unknown = |sequence| Entry {
-        node: Node {
-            czxid: None,
-            ..node(sequence)
-        },
-        children: Some(names(&[sequence])),
-    };
-    let actions = acquire.step(Event::Entered(vec![unknown(0), unknown(7)]));
+    let actions = acquire.step(Event::Entered(vec![
+        unnumbered(0, &[0]),
+        unnumbered(7, &[7]),
+    ]));
     assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
     assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
     let granted = acquire.step(Event::Stated(1, Some(found(7, SESSION))));
@@ -420,14 +416,10 @@ fn all_nodes_that_were_made_together_are_read_for_their_tokens() {
 #[test]
 fn a_node_that_went_while_the_others_were_read_is_no_grant() {
     let mut acquire = started(2, Patience::Wait);
-    let unknown = |sequence| Entry {
-        node: Node {
-            czxid: None,
-            ..node(sequence)
-        },
-        children: Some(names(&[sequence])),
-    };
-    acquire.step(Event::Entered(vec![unknown(0), unknown(7)]));
+    acquire.step(Event::Entered(vec![
+        unnumbered(0, &[0]),
+        unnumbered(7, &[7]),
+    ]));
     assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
     let again = [Action::Enter(vec![1])];
     assert_eq!(acquire.step(Event::Stated(1, None)), again);
@@ -755,20 +747,16 @@ fn a_deletion_seen_during_a_stale_listing_grants_nothing_without_the_own_watch()
 #[test]
 fn nodes_of_two_creates_are_read_for_their_numbers() {
     let mut acquire = started(2, Patience::Wait);
-    let unknown = |sequence, children: &[u32]| Entry {
-        node: Node {
-            czxid: None,
-            ..node(sequence)
-        },
-        children: Some(names(children)),
-    };
-    acquire.step(Event::Entered(vec![unknown(5, &[3, 5]), unknown(7, &[7])]));
+    acquire.step(Event::Entered(vec![
+        unnumbered(5, &[3, 5]),
+        unnumbered(7, &[7]),
+    ]));
     acquire.step(Event::OwnWatched(0));
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::Enter(vec![1])]
     );
-    let actions = acquire.step(Event::Entered(vec![unknown(8, &[8])]));
+    let actions = acquire.step(Event::Entered(vec![unnumbered(8, &[8])]));
     assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
     assert_eq!(acquire.step(Event::Stated(0, Some(found(5, SESSION)))), []);
     let granted = acquire.step(Event::Stated(1, Some(found(8, SESSION))));
