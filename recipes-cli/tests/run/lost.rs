@@ -105,18 +105,26 @@ async fn command_that_is_asked_in_time_ends_in_good_order_before_the_lock_is_los
 async fn command_is_killed_at_once_when_its_session_is_ended_by_order() {
     let ensemble = start().await;
     let family = Family::new();
-    let connect = server(&ensemble).connect_string();
-    let mut run = family.command(&connect, &[LONG, PATH]).spawn().unwrap();
+    let direct = server(&ensemble).connect_string();
+    let proxy = FaultProxy::start(&direct).await.unwrap();
+    let mut run = family
+        .command(&proxy.connect_string(), &[LONG, PATH])
+        .spawn()
+        .unwrap();
     let members = family.members(&ensemble).await;
     let node = ensemble.await_children(PATH, 1).await;
     let (_, stat) = ensemble.read(&format!("{PATH}/{}", node[0])).await.unwrap();
     let (_session, next) = next_in_line(&ensemble).await;
 
     let ordered = Instant::now();
+    // A client that reconnects between the takeover of its session and the end of it gets no answer
+    // on that connection.
+    proxy.refuse_connections().await;
     server(&ensemble)
         .expire(stat.ephemeral_owner)
         .await
         .unwrap();
+    proxy.accept_connections().await.unwrap();
     let granted = next.await.unwrap();
     let granted_after = ordered.elapsed();
     gone(&ensemble, &members).await;
