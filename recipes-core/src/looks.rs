@@ -16,7 +16,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// noticed that much later.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// A refusal is logged again if there was none for this long.
+/// Refusals older than this may be dropped; the next one of that lock is logged again.
 const REFUSAL_KEPT: Duration = Duration::from_secs(3600);
 
 /// This many refusals are kept before old ones are dropped.
