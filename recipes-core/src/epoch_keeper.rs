@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use crate::epoch::{Arrival, Epoch, Forgot, Link};
 use crate::error::LostReason;
 use crate::evidence::{BEATS, Proof};
-use crate::looks::{Looks, REFUSED_PAUSE, Refusals};
+use crate::looks::{Looks, Refusals};
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 use crate::own_watch::OwnWatch;
 use crate::watch_budget::{WatchBudget, WatchPermit};
@@ -299,7 +299,7 @@ impl EpochKeeper {
         match found {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), connection);
-                self.refusals.answered(&lease.lock_path);
+                self.refusals.answered(&lease.lock_path, now);
                 match own_watch {
                     Some((own_watch, permit)) => {
                         lease.care.watch(Some(own_watch.clone()));
@@ -315,7 +315,8 @@ impl EpochKeeper {
                     warn!(node = %lease.node_path, %error, "own lock node may not be read: if it is \
                         removed, or asked for, this is noticed with the session only");
                 }
-                self.looks.schedule(id, now + REFUSED_PAUSE);
+                // At the time that its lock's refusals allow.
+                self.looks.schedule(id, now);
             }
             Err(error) => {
                 debug!(node = %lease.node_path, %error, "own node not seen yet");

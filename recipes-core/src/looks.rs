@@ -1,7 +1,6 @@
 //! When the keeper looks at the nodes of leases. Pure.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,26 +21,27 @@ const REFUSAL_KEPT: Duration = Duration::from_secs(3600);
 /// This many refusals are kept before old ones are dropped.
 const REFUSALS_KEPT: usize = 64;
 
-/// Which leases to look at and when; each has one time.
+/// Which leases to look at and when; each has one time. Those with the same time take turns: first
+/// scheduled, first looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    at: BTreeMap<u64, Instant>,
-    order: BTreeSet<(Instant, u64)>,
+    at: BTreeMap<u64, (Instant, u64)>,
+    order: BTreeMap<(Instant, u64), u64>,
+    turns: u64,
 }
 
 impl Looks {
     /// Schedules a look at `at`, unless an earlier one is scheduled.
     pub(crate) fn schedule(&mut self, id: u64, at: Instant) {
-        match self.at.entry(id) {
-            Entry::Occupied(planned) if *planned.get() <= at => return,
-            Entry::Occupied(mut planned) => {
-                self.order.remove(&(planned.insert(at), id));
+        if let Some(planned) = self.at.get(&id) {
+            if planned.0 <= at {
+                return;
             }
-            Entry::Vacant(unplanned) => {
-                unplanned.insert(at);
-            }
+            self.order.remove(planned);
         }
-        self.order.insert((at, id));
+        self.turns += 1;
+        self.at.insert(id, (at, self.turns));
+        self.order.insert((at, self.turns), id);
     }
 
     /// Schedules the next look after half of [`LOOK_WITHIN`], spread over the second half by the
@@ -53,7 +53,7 @@ impl Looks {
     }
 
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.order.first().map(|(at, _)| *at)
+        self.order.first_key_value().map(|((at, _), _)| *at)
     }
 
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<u64> {
@@ -67,37 +67,60 @@ impl Looks {
 /// The locks whose nodes may not be read, by path: nodes come and go, their ACL stays.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    asked_at: BTreeMap<Arc<str>, Instant>,
+    by_lock: BTreeMap<Arc<str>, Refusal>,
     forget_at: usize,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    /// No look at a node of this lock before this time.
+    next_at: Instant,
+    logged_at: Instant,
 }
 
 impl Refusals {
     /// When to look at a node of this lock instead of now. `None` means now; looks at its other
     /// nodes have to wait then.
     pub(crate) fn postponed(&mut self, lock: &str, now: Instant) -> Option<Instant> {
-        let asked_at = self.asked_at.get_mut(lock)?;
-        let next_at = *asked_at + REFUSED_PAUSE;
-        if now < next_at {
-            return Some(next_at);
+        let refusal = self.by_lock.get_mut(lock)?;
+        if now < refusal.next_at {
+            return Some(refusal.next_at);
         }
-        *asked_at = now;
+        refusal.next_at = now + REFUSED_PAUSE;
         None
     }
 
-    /// Notes that a look was refused; true if that is news.
+    /// Notes that a look was refused; true if that is to be logged.
     pub(crate) fn refused(&mut self, lock: &Arc<str>, now: Instant) -> bool {
-        let before = self.asked_at.insert(Arc::clone(lock), now);
-        if self.asked_at.len() > self.forget_at {
-            self.asked_at
-                .retain(|_, asked_at| now < *asked_at + REFUSAL_KEPT);
-            self.forget_at = REFUSALS_KEPT.max(2 * self.asked_at.len());
+        if let Some(refusal) = self.by_lock.get_mut(lock) {
+            if refusal.next_at <= now {
+                refusal.next_at = now + REFUSED_PAUSE;
+            }
+            let is_news = refusal.logged_at + REFUSAL_KEPT <= now;
+            if is_news {
+                refusal.logged_at = now;
+            }
+            return is_news;
         }
-        before.is_none_or(|before| before + REFUSAL_KEPT <= now)
+        let refusal = Refusal {
+            next_at: now + REFUSED_PAUSE,
+            logged_at: now,
+        };
+        self.by_lock.insert(Arc::clone(lock), refusal);
+        if self.by_lock.len() > self.forget_at {
+            self.by_lock
+                .retain(|_, refusal| now < refusal.logged_at + REFUSAL_KEPT);
+            self.forget_at = REFUSALS_KEPT.max(2 * self.by_lock.len());
+        }
+        true
     }
 
-    /// Notes that a look was answered.
-    pub(crate) fn answered(&mut self, lock: &str) {
-        self.asked_at.remove(lock);
+    /// Notes that a look was answered, so that the lock's other nodes need not wait. Its nodes may
+    /// have different ACLs, so what was logged is not logged again.
+    pub(crate) fn answered(&mut self, lock: &str, now: Instant) {
+        if let Some(refusal) = self.by_lock.get_mut(lock) {
+            refusal.next_at = now;
+        }
     }
 }
 
@@ -106,14 +129,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_lock_is_looked_at_once_a_minute_and_told_once_an_hour() {
+    fn refused_lock_is_looked_at_once_a_minute_and_logged_once_an_hour() {
         let start = Instant::now();
         let mut refusals = Refusals::default();
         let lock: Arc<str> = "/a".into();
         assert_eq!(refusals.postponed(&lock, start), None, "never refused");
         assert!(refusals.refused(&lock, start));
+        let mut logged = 0;
         let mut now = start;
-        for _ in 0..100 {
+        for minute in 1..=600 {
             let next_at = now + REFUSED_PAUSE;
             assert_eq!(refusals.postponed(&lock, now), Some(next_at));
             assert_eq!(refusals.postponed("/b", now), None);
@@ -121,12 +145,31 @@ mod tests {
             assert_eq!(refusals.postponed(&lock, next_at), None);
             let later = next_at + REFUSED_PAUSE;
             assert_eq!(refusals.postponed(&lock, next_at), Some(later));
-            assert!(!refusals.refused(&lock, next_at));
+            // A late answer does not put off the next look.
+            let is_logged = refusals.refused(&lock, next_at + REFUSED_PAUSE / 2);
+            assert_eq!(refusals.postponed(&lock, next_at), Some(later));
+            logged += u32::from(is_logged);
+            assert!(logged <= 1 + minute / 60, "in minute {minute}");
             now = next_at;
         }
-        assert!(refusals.refused(&lock, now + REFUSAL_KEPT));
-        refusals.answered(&lock);
-        assert_eq!(refusals.postponed(&lock, now), None);
+        assert!(logged >= 9, "{logged}");
+    }
+
+    #[test]
+    fn answer_lets_the_other_nodes_be_looked_at_and_logs_nothing_again() {
+        let start = Instant::now();
+        let mut refusals = Refusals::default();
+        let lock: Arc<str> = "/a".into();
+        assert!(refusals.refused(&lock, start));
+        refusals.answered(&lock, start);
+        assert_eq!(refusals.postponed(&lock, start), None);
+        refusals.answered(&lock, start);
+        assert!(
+            !refusals.refused(&lock, start),
+            "of a node with another ACL"
+        );
+        let later = start + REFUSED_PAUSE;
+        assert_eq!(refusals.postponed(&lock, start), Some(later));
     }
 
     #[test]
@@ -137,7 +180,7 @@ mod tests {
             let lock = format!("/{number}").into();
             refusals.refused(&lock, start + REFUSAL_KEPT / 100 * number);
         }
-        assert!(refusals.asked_at.len() <= 2 * 100);
+        assert!(refusals.by_lock.len() <= 2 * 100);
     }
 
     #[test]
@@ -154,6 +197,17 @@ mod tests {
         assert_eq!(looks.next_at(), Some(start + second));
         assert_eq!(looks.take_due(start + second), Some(1));
         assert_eq!(looks.next_at(), None);
+    }
+
+    #[test]
+    fn looks_at_the_same_time_take_turns() {
+        let start = Instant::now();
+        let mut looks = Looks::default();
+        (1..=3).for_each(|id| looks.schedule(id, start));
+        for id in [1, 2, 3, 1, 2, 3] {
+            assert_eq!(looks.take_due(start), Some(id));
+            looks.schedule(id, start);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::armed::Stakes;
 use crate::epoch::Contending;
 use crate::error::LostReason;
 use crate::lease::{GuardState, Lease};
+use crate::looks::REFUSED_PAUSE;
 use crate::nodes::NodeOpDone;
 use crate::scripted::{
     Answer, Asked, MILLI, Read, SECOND, Stage, T, Watched, is_beat, node, node_watch, settle,
@@ -242,6 +243,39 @@ async fn look_without_an_answer_is_repeated_soon_and_a_refused_one_late() {
         watching(&stage).await;
         assert!(lease.check().is_ok(), "nothing was said about it");
     }
+}
+
+/// Nodes of one lock may have different ACLs. One that may not be read does not keep the others from
+/// being verified after a reconnect.
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_lock_take_turns_if_one_may_not_be_read() {
+    let stage = Stage::new().await;
+    let (unreadable, readable) = (stage.lease(1), stage.lease(2));
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    let (of_first, of_second) = (watching(&stage).await, watching(&stage).await);
+    assert!(of_first.send(Err(NodesError::NoAuth)).is_ok());
+    settle().await;
+    let (_event, watch) = node_watch();
+    let (data, stat) = node(2, b"");
+    assert!(of_second.send(Ok(Some((data, stat, watch)))).is_ok());
+    settle().await;
+    stage.nodes.reconnect();
+    settle().await;
+    let again = watching(&stage).await;
+    assert!(again.send(Err(NodesError::NoAuth)).is_ok());
+    let early = stage.log().await;
+    let is_look = |it: &String| it.starts_with("Read(") || it.starts_with("Watch(");
+    assert!(!early.iter().any(is_look), "{early:?}");
+    let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
+    assert!(is_suspended(&unreadable) && is_suspended(&readable));
+    stage.beat_for(REFUSED_PAUSE + MILLI).await;
+    // It was watched before, so it is only read.
+    let of_second = reading(&stage).await;
+    of_second.send(Ok(Some(node(2, b"")))).unwrap();
+    settle().await;
+    assert_eq!(readable.state(), GuardState::Held);
+    assert!(is_suspended(&unreadable));
 }
 
 #[tokio::test(start_paused = true)]
