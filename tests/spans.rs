@@ -102,7 +102,7 @@ impl Trace {
 async fn trace_of_two_contenders_tells_who_waited_for_whom_and_how_long_each_held() {
     let trace = Trace::default();
     let filter =
-        tracing_subscriber::filter::filter_fn(|it| it.target().starts_with("recipes_core"));
+        tracing_subscriber::filter::filter_fn(|it| it.target().starts_with("lock_recipes"));
     let registry = tracing_subscriber::registry().with(trace.clone().with_filter(filter));
     let _tracing = subscriber::set_default(registry);
     let ensemble = TestEnsemble::in_memory();

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Log to standard error: error, warn, info, debug, trace, or by target, such as
-    /// recipes_core=debug,zookeeper_client=info
+    /// lock_recipes=debug,zookeeper_client=info
     #[arg(long, global = true, env = "ZKLOCK_LOG", value_name = "LEVEL")]
     pub(crate) log: Option<Targets>,
     #[command(subcommand)]

@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::epoch::Epoch;
+use crate::log::CLEANUP;
 use crate::meter::PendingCleanup;
 use crate::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::retry::Backoff;
@@ -104,9 +105,11 @@ impl Job {
         };
         match unheard {
             Some(Deleted::Refused(error)) => {
-                warn!(target = ?self.target, %error, "node cannot be deleted");
+                warn!(target: CLEANUP, node = ?self.target, %error, "node cannot be deleted");
             }
-            unheard => debug!(target = ?self.target, ?unheard, "node cleaned up"),
+            unheard => {
+                debug!(target: CLEANUP, node = ?self.target, ?unheard, "node cleaned up")
+            }
         }
     }
 
@@ -279,7 +282,7 @@ async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> 
                 return None;
             }
             Some(Err(error)) => {
-                debug!(target = ?job.target, %error, "clean-up will be tried again");
+                debug!(target: CLEANUP, node = ?job.target, %error, "clean-up will be tried again");
             }
         }
         backoff.wait().await;

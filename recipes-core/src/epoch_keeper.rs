@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use crate::epoch::{Arrival, Epoch, Forgot, Link};
 use crate::error::LostReason;
 use crate::evidence::{BEATS, Proof};
+use crate::log::SESSION;
 use crate::looks::{Looks, Refusals};
 use crate::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 use crate::own_watch::OwnWatch;
@@ -210,7 +211,7 @@ impl EpochKeeper {
         // The epoch's ledger has recorded the answer. If none gets through, the leases end by their
         // deadline.
         if let Err(error) = answer {
-            debug!(%error, "heartbeat failed");
+            debug!(target: SESSION, %error, "heartbeat failed");
             self.beat_after = Instant::now() + BEAT_PAUSE;
         }
     }
@@ -312,14 +313,19 @@ impl EpochKeeper {
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) if error.is_lasting() => {
                 if self.refusals.refused(&lease.lock_path, now) {
-                    warn!(node = %lease.node_path, %error, "own lock node may not be read: if it is \
-                        removed, or asked for, this is noticed with the session only");
+                    warn!(
+                        target: SESSION,
+                        node = %lease.node_path,
+                        %error,
+                        "own lock node may not be read: if it is removed, or the lock is asked \
+                         for, this is noticed only when the session ends"
+                    );
                 }
                 // At the time that its lock's refusals allow.
                 self.looks.schedule(id, now);
             }
             Err(error) => {
-                debug!(node = %lease.node_path, %error, "own node not seen yet");
+                debug!(target: SESSION, node = %lease.node_path, %error, "own node not seen yet");
                 self.looks.schedule(id, now + OWN_WATCH_GRACE);
             }
         }
@@ -375,7 +381,10 @@ impl EpochKeeper {
             biased;
             () = over => {}
             // An acquire that is not polled keeps the client. The nodes that it made are deleted.
-            () = unused => warn!("session not closed in time; it goes with the last acquire"),
+            () = unused => warn!(
+                target: SESSION,
+                "session not closed in time; it goes with the last acquire"
+            ),
         }
     }
 }

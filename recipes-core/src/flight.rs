@@ -17,6 +17,7 @@ use crate::cleanup::Deleted;
 use crate::epoch::{Epoch, Forgot};
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lease::{Basis, Lease, MadeNode};
+use crate::log::LOCK;
 use crate::meter;
 use crate::nodes::{NodeEvent, Nodes, NodesError};
 use crate::own_watch::OwnWatch;
@@ -248,11 +249,14 @@ impl<'a> Flight<'a> {
             return;
         };
         let node = self.armed.node(member).map(|(_, name)| name);
-        debug!(lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
+        debug!(target: LOCK, lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
         for name in names {
             let slot = Slot::Blocker(member, name.clone());
             if !self.slots.iter().any(|(other, _)| *other == slot) {
-                let wait = debug_span!("wait", lock = %target.lock.path, node, predecessor = %name);
+                let wait = debug_span!(
+                    target: LOCK,
+                    "wait", lock = %target.lock.path, node, predecessor = %name
+                );
                 let gone = requests::blocker(self.nodes, &target.lock, member, name);
                 self.start(slot, gone.instrument(wait));
             }

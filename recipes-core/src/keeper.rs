@@ -14,6 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::epoch::{Epoch, Forgot, Link, Origin};
 use crate::epoch_keeper::{EpochKeeper, Over, UNPOLLED_GRACE};
 use crate::error::LostReason;
+use crate::log::SESSION;
 use crate::meter;
 use crate::nodes::{EndReason, Nodes, NodesError};
 use crate::retry::Backoff;
@@ -68,7 +69,7 @@ impl Keeper {
                 match opened {
                     Ok(nodes) => break Ok((nodes, sent)),
                     Err(error) if error.is_transient() => {
-                        warn!(%error, "no ZooKeeper session yet");
+                        warn!(target: SESSION, %error, "no ZooKeeper session yet");
                         backoff.wait().await;
                     }
                     Err(error) => break Err(Phase::Ended(error)),
@@ -80,7 +81,7 @@ impl Keeper {
                 Err(phase) => Some(phase),
             };
             if let Some(phase) = end {
-                info!(?phase, "session over");
+                info!(target: SESSION, ?phase, "session over");
                 self.phase.send_replace(phase);
                 return;
             }
@@ -105,6 +106,7 @@ impl Keeper {
         // It stays open until this function closes it.
         let nodes = epoch.nodes().ok()?;
         info!(
+            target: SESSION,
             epoch = number,
             session = epoch.session_id,
             "ZooKeeper session open"
@@ -121,6 +123,7 @@ impl Keeper {
             Some(Over::Session(reason)) => Some(reason),
             Some(Over::Forgot(Forgot { seen, now })) => {
                 error!(
+                    target: SESSION,
                     seen,
                     now,
                     "the store's transaction numbers went back, so it has lost data: this session \
@@ -189,7 +192,10 @@ impl Keeper {
             () = self.cleanup.drained() => {}
             () = over => {}
             () = tokio::time::sleep(self.close_patience) => {
-                warn!("session closed before all lock nodes were deleted; they go with it");
+                warn!(
+                    target: SESSION,
+                    "session closed before all lock nodes were deleted; they go with it"
+                );
             }
         }
     }
@@ -197,7 +203,7 @@ impl Keeper {
 
 fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
     if ended == Some(EndReason::Expired) {
-        warn!(epoch, "ZooKeeper session expired, its locks are lost");
+        warn!(target: SESSION, epoch, "ZooKeeper session expired, its locks are lost");
     }
 }
 

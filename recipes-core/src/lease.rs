@@ -14,6 +14,7 @@ use crate::epoch::{Epoch, Link};
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
 use crate::local_queue::Turn;
 use crate::lock_path::LockPath;
+use crate::log::LOCK;
 use crate::meter::Grant;
 use crate::node_name::{self, LockKind};
 use crate::nodes::{NodeOp, NodeStat, NodesError};
@@ -126,7 +127,10 @@ impl LeaseState {
         let reason = self.signal.borrow().unwrap_or(reason);
         self.grant.lost(reason);
         if is_first {
-            warn!(lock = %self.lock_path, node = %self.node_path, %reason, "lock lost");
+            warn!(
+                target: LOCK,
+                lock = %self.lock_path, node = %self.node_path, %reason, "lock lost"
+            );
             // Contenders of this process need not wait until its guards are dropped.
             drop(self.take_turn());
         }
@@ -176,7 +180,10 @@ impl LeaseState {
     fn revoke(&self) {
         let was_revoked = self.revoked.send_replace(true);
         if !was_revoked {
-            info!(lock = %self.lock_path, node = %self.node_path, "asked to give the lock up");
+            info!(
+                target: LOCK,
+                lock = %self.lock_path, node = %self.node_path, "asked to give the lock up"
+            );
         }
     }
 
@@ -244,7 +251,10 @@ impl Lease {
         let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses, care);
         let state = Arc::new(state);
         epoch.register(&state, own_watch);
-        debug!(lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted");
+        debug!(
+            target: LOCK,
+            lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted"
+        );
         Self {
             state,
             lock: Arc::clone(lock),
@@ -330,8 +340,13 @@ impl Lease {
         if *old.revoked.borrow() {
             state.revoke();
         }
-        debug!(lock = %self.lock.path, node = %state.node_path, token = %state.fencing_token,
-            "handed on");
+        debug!(
+            target: LOCK,
+            lock = %self.lock.path,
+            node = %state.node_path,
+            token = %state.fencing_token,
+            "handed on"
+        );
         Self {
             state,
             lock: Arc::clone(&self.lock),
@@ -490,6 +505,7 @@ impl Lease {
 
     pub(crate) fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
         debug!(
+            target: LOCK,
             lock = self.path(),
             node = self.node_path(),
             ?deleted,

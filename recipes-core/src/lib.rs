@@ -28,6 +28,8 @@ mod local_queue;
 mod lock;
 mod lock_internals;
 mod lock_path;
+#[doc(hidden)]
+pub mod log;
 mod looks;
 mod meter;
 mod node_name;

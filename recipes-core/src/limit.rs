@@ -12,6 +12,7 @@ use crate::error::AcquireError;
 use crate::hold::Task;
 use crate::lock::LockGuard;
 use crate::lock_internals::{LockInternals, Wait, set_name};
+use crate::log::LOCK;
 
 /// An acquire that may wait for its own task logs a warning after this time.
 const SELF_WAIT_WARNING: Duration = Duration::from_secs(5);
@@ -86,6 +87,7 @@ async fn warn_of_self_wait(members: &[LockInternals], warns: bool) -> Infallible
     if warns {
         tokio::time::sleep(SELF_WAIT_WARNING).await;
         warn!(
+            target: LOCK,
             lock = %set_name(members),
             "the task that waits for this lock holds it already; to re-enter, acquire both times \
              inside one Owner::scope or with acquire_as"

@@ -19,6 +19,7 @@ use crate::attempt::{self, Outcome};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::local_order::LocalOrder;
+use crate::log::LOCK;
 use crate::requests::Target;
 use crate::sync::{Mutex, lock};
 
@@ -109,7 +110,7 @@ impl LocalQueue {
                 turn,
             )
         };
-        let wait = debug_span!("wait", lock = %path, predecessor = "in this session");
+        let wait = debug_span!(target: LOCK, "wait", lock = %path, predecessor = "in this session");
         let turn = turn.instrument(wait).await;
         drop(waiting);
         // The sender of a waiter is not dropped unused while it waits.

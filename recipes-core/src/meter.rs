@@ -14,6 +14,7 @@ use crate::error::{AcquireError, LostReason};
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::lock_internals::{LockInternals, set_name};
+use crate::log::LOCK;
 use crate::node_name::LockKind;
 use crate::nodes::EndReason;
 use crate::sync::{Mutex, lock};
@@ -53,8 +54,15 @@ impl Acquiring {
         Self {
             kind,
             since: Instant::now(),
-            span: debug_span!("acquire", lock = %set_name(members), kind, node = field::Empty,
-                token = field::Empty, outcome = field::Empty),
+            span: debug_span!(
+                target: LOCK,
+                "acquire",
+                lock = %set_name(members),
+                kind,
+                node = field::Empty,
+                token = field::Empty,
+                outcome = field::Empty
+            ),
             contends: false,
             is_over: false,
         }
@@ -137,7 +145,7 @@ impl Grant {
     pub(crate) fn begin(&self, kind: LockKind, path: &str, node: &str, token: FencingToken) {
         // The span is no child of the acquire or of what the caller is doing: a parent ends after
         // its children, so it would last as long as the hold.
-        let span = debug_span!(parent: None, "hold", lock = %path, %node, %token,
+        let span = debug_span!(target: LOCK, parent: None, "hold", lock = %path, %node, %token,
             kind = kind.as_str(), end = field::Empty);
         span.follows_from(Span::current());
         self.kind.get_or_init(|| kind);
@@ -206,6 +214,7 @@ pub(crate) fn release_span(leases: &[&Lease]) -> Span {
         return Span::none();
     }
     debug_span!(
+        target: LOCK,
         "release",
         lock = all(|it| it.path().to_owned()),
         node = all(|it| it.node_path().to_owned()),

@@ -1,6 +1,7 @@
 //! Acquires locks one after the other: locks of several sessions, or of unknown implementations.
 
 use futures::future::join_all;
+use recipes_core::log::LOCK;
 use recipes_core::{AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Wait};
 use tokio::time::Instant;
 use tracing::warn;
@@ -23,7 +24,7 @@ pub(crate) async fn acquire(
             Ok(Some(guard)) => held.push(guard),
             Ok(None) => {
                 for failure in roll_back(held).await {
-                    warn!(%failure, "lock of a set that is busy is released late");
+                    warn!(target: LOCK, %failure, "lock of a set that is busy is released late");
                 }
                 return Ok(None);
             }

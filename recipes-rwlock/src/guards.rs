@@ -1,6 +1,7 @@
 //! Guards of readers and writers.
 
 use recipes_core::AcquireError;
+use recipes_core::log::LOCK;
 use thiserror::Error;
 use tracing::warn;
 
@@ -64,7 +65,10 @@ impl WriteGuard {
         };
         if let Err(error) = self.release().await {
             // The reader is held, or its guard reports that it is lost.
-            warn!(lock = reader.path(), %error, "writer's node not deleted yet after a downgrade");
+            warn!(
+                target: LOCK,
+                lock = reader.path(), %error, "writer's node not deleted yet after a downgrade"
+            );
         }
         Ok(reader)
     }

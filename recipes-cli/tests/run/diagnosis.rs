@@ -79,11 +79,11 @@ async fn what_happens_is_logged_where_that_is_asked_for() {
     assert_eq!(run(None).await.stderr, b"");
     let debug = String::from_utf8(run(Some("debug")).await.stderr).unwrap();
     assert!(debug.contains("DEBUG") && debug.contains(PATH), "{debug}");
-    let of_one = String::from_utf8(run(Some("recipes_core=info")).await.stderr).unwrap();
+    let of_one = String::from_utf8(run(Some("lock_recipes=info")).await.stderr).unwrap();
     assert!(of_one.contains("INFO"), "{of_one}");
     for not_asked_for in ["DEBUG", "zookeeper_client"] {
         assert!(!of_one.contains(not_asked_for), "{of_one}");
     }
-    let wrong = run(Some("recipes_core=loud")).await;
+    let wrong = run(Some("lock_recipes=loud")).await;
     assert_eq!(wrong.status.code(), Some(64), "{wrong:?}");
 }

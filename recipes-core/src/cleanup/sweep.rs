@@ -7,6 +7,7 @@ use tracing::debug;
 
 use super::{Deleted, Job, Target, current_epoch, delete_all, while_serving};
 use crate::epoch::Epoch;
+use crate::log::CLEANUP;
 use crate::node_name;
 use crate::nodes::{Nodes, NodesError, commit};
 use crate::retry::Backoff;
@@ -30,7 +31,9 @@ pub(super) async fn sweep(mut jobs: Vec<Job>, mut phase: watch::Receiver<Phase>)
         match while_serving(&mut phase, &epoch, look(&epoch, &mut jobs)).await {
             None => break,
             Some(Ok(())) => {}
-            Some(Err(error)) => debug!(%error, "clean-up will be tried again"),
+            Some(Err(error)) => {
+                debug!(target: CLEANUP, %error, "clean-up will be tried again")
+            }
         }
         if !jobs.is_empty() {
             backoff.wait().await;

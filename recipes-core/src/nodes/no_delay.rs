@@ -11,6 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Once};
 use std::{io, thread};
 
+use crate::log::STORE;
 use tracing::{debug, info};
 
 /// The port of a server that is given without one.
@@ -36,7 +37,7 @@ impl NoDelay {
     pub(crate) fn apply(&self) {
         let servers = Arc::clone(&self.servers);
         let apply = move || match sockets::set(&addresses(&servers)) {
-            Ok(set) => debug!(connections = set, "TCP_NODELAY set"),
+            Ok(set) => debug!(target: STORE, connections = set, "TCP_NODELAY set"),
             Err(error) => tell(&error),
         };
         let spawned = thread::Builder::new()
@@ -51,9 +52,10 @@ impl NoDelay {
 /// Logs the consequence once, because it is the same for each connection.
 fn tell(error: &io::Error) {
     static TOLD: Once = Once::new();
-    debug!(%error, "TCP_NODELAY not set");
+    debug!(target: STORE, %error, "TCP_NODELAY not set");
     TOLD.call_once(|| {
         info!(
+            target: STORE,
             %error,
             "TCP_NODELAY cannot be set on connections to ZooKeeper: \
              an acquire may take two round trips instead of one"
@@ -86,7 +88,7 @@ fn servers(connect_string: &str) -> impl Iterator<Item = (String, u16)> {
 fn addresses(servers: &[(String, u16)]) -> BTreeSet<SocketAddr> {
     let resolved = servers.iter().filter_map(|(host, port)| {
         let resolved = (host.as_str(), *port).to_socket_addrs();
-        let failed = |error| debug!(%host, %error, "server not resolved");
+        let failed = |error| debug!(target: STORE, %host, %error, "server not resolved");
         resolved.map_err(failed).ok()
     });
     resolved.flatten().map(plain).collect()
