@@ -20,14 +20,22 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use uuid::Uuid;
 
-#[path = "../src/admission.rs"]
-mod admission;
-#[path = "../src/node_name.rs"]
-mod node_name;
-#[path = "../src/wait_queue.rs"]
-mod wait_queue;
+#[path = "."]
+mod names {
+    #[path = "../src/names/node_name.rs"]
+    pub(crate) mod node_name;
+    #[path = "../src/names/order.rs"]
+    pub(crate) mod order;
+}
+#[path = "."]
+mod rules {
+    #[path = "../src/rules/admission.rs"]
+    pub(crate) mod admission;
+}
 
-use node_name::LockKind;
+use names::node_name::{self, LockKind};
+use names::order;
+use rules::admission;
 
 const CHILDREN: u32 = 10_000;
 
@@ -75,7 +83,7 @@ fn places(criterion: &mut Criterion) {
     let children = listing(LockKind::Read);
     let readers: Vec<_> = children
         .into_iter()
-        .filter(|name| !wait_queue::is_writer(name))
+        .filter(|name| !order::is_writer(name))
         .collect();
     group.throughput(Throughput::Elements(readers.len() as u64));
     group.bench_function("reader, would be admitted", |it| {
@@ -85,7 +93,7 @@ fn places(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(CHILDREN.into()));
     group.bench_function("mutex, sorted for people", |it| {
         let sort = |mut children: Vec<String>| {
-            wait_queue::sort(LockKind::Mutex, &mut children);
+            order::sort(LockKind::Mutex, &mut children);
             children
         };
         it.iter_batched(|| children.clone(), sort, BatchSize::LargeInput);

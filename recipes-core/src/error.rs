@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::nodes::NodesError;
+use crate::store::nodes::NodesError;
 
 /// Why a session or a lock cannot be set up as requested. This is found before any request is sent.
 #[derive(Clone, Debug, Error)]

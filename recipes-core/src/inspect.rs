@@ -3,6 +3,7 @@
 mod cycles;
 mod error;
 mod graph;
+pub(crate) mod participants;
 mod reader;
 mod standing;
 #[cfg(test)]
@@ -14,13 +15,13 @@ pub use graph::{Basis, Edge, Party, WaitForGraph};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::QueryError;
+use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;
-use crate::node_name::LockKind;
-use crate::nodes::NodesError;
-use crate::participants::Participant;
-use crate::path;
-use crate::session::Session;
+use crate::names::node_name::LockKind;
+use crate::names::path;
+use crate::session::core::Session;
+use crate::store::nodes::NodesError;
 
 /// How many directories a scan visits at a time. Each needs two or three round trips, so this many
 /// keep the connection busy. What is known of a directory is kept while it is visited.

@@ -1,101 +1,79 @@
 //! Session, lock driver and pure lock core of `zookeeper-recipes`.
 //!
 //! Users depend on `zookeeper-recipes`, which re-exports what they need from here.
+//!
+//! # Map
+//!
+//! Each room imports from rooms below it only; `scripts/check` reads the `use` lines.
+//!
+//! | room | asks |
+//! |---|---|
+//! | `inspect` | who holds and who waits, in the whole store? |
+//! | `driver` | who holds what already, how long may it take? |
+//! | `attempt` | what to send now? |
+//! | `lock` | who holds, by which node, what comes next? |
+//! | `session` | is it still ours, what is left to delete? |
+//! | `telemetry` | what do spans and metrics say? |
+//! | `rules` | may it hold, what next? |
+//! | `names` | what is it called? |
+//! | `store` | how is it asked? |
 
-mod acquire;
-mod admission;
-mod armed;
 mod attempt;
-mod backend;
-mod builder;
-mod cleanup;
-mod clock;
-mod connections;
-mod creation;
-mod epoch;
-mod epoch_keeper;
+mod driver;
 mod error;
-mod evidence;
-mod flight;
-mod guard_macro;
-mod hold;
 mod inspect;
-mod keeper;
-mod lease;
-mod limit;
-mod local_order;
-mod local_queue;
 mod lock;
-mod lock_internals;
-mod lock_path;
 #[doc(hidden)]
 pub mod log;
-mod looks;
-mod meter;
-mod node_name;
-mod nodes;
-mod one_line;
-mod options;
-mod own_watch;
-mod owner;
-mod participants;
-mod path;
+mod names;
 #[cfg(all(test, feature = "shuttle"))]
 mod races;
-mod record;
-mod release;
-mod requests;
-mod retry;
-mod revocation;
+mod rules;
 #[cfg(test)]
 mod scripted;
 mod session;
+mod store;
 mod sync;
-mod token;
-mod transaction;
-mod vacancy;
-mod wait_queue;
-mod watch_budget;
-mod witness;
+mod telemetry;
 
 #[doc(hidden)]
-pub use backend::Backend;
-pub use builder::SessionBuilder;
+pub use driver::guard::granted;
+pub use driver::guard::{DistributedLock, GuardMember, LockGuard};
+#[doc(hidden)]
+pub use driver::internals::{LockInternals, Wait, acquire_all, check_set, set_name};
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,
 };
+pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
     inspect, scan,
 };
-pub use lease::GuardState;
+pub use lock::lease::GuardState;
+pub use lock::table::Owner;
+pub use lock::transaction::{Transaction, TransactionResult};
+pub use names::node_name::LockKind;
 #[doc(hidden)]
-pub use lock::granted;
-pub use lock::{DistributedLock, GuardMember, LockGuard};
+pub use names::path::validate as validate_path;
+pub use names::path::{escape_key, unescape_key};
 #[doc(hidden)]
-pub use lock_internals::{LockInternals, Wait, acquire_all, check_set, set_name};
-pub use node_name::LockKind;
-pub use nodes::{Acl, NodeStat, NodesError};
+pub use names::printable::{is_text, one_line};
+pub use names::record::Identity;
+pub use names::token::FencingToken;
+pub use session::builder::SessionBuilder;
+pub use session::core::{HealthWatcher, Session, SessionHealth};
 #[doc(hidden)]
-pub use nodes::{
+pub use session::options::SESSION_TIMEOUT_MAX;
+pub use session::options::{LockOptions, ParentMode};
+#[doc(hidden)]
+pub use store::backend::Backend;
+pub use store::nodes::{Acl, NodeStat, NodesError};
+#[doc(hidden)]
+pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
     NodeOpDone, NodeWatch, Nodes, Reply,
 };
-#[doc(hidden)]
-pub use one_line::{is_text, one_line};
-#[doc(hidden)]
-pub use options::SESSION_TIMEOUT_MAX;
-pub use options::{LockOptions, ParentMode};
-pub use owner::Owner;
-pub use participants::Participant;
-#[doc(hidden)]
-pub use path::validate as validate_path;
-pub use path::{escape_key, unescape_key};
-pub use record::Identity;
-pub use session::{HealthWatcher, Session, SessionHealth};
-pub use token::FencingToken;
-pub use transaction::{Transaction, TransactionResult};
 #[cfg(feature = "sasl-digest-md5")]
 pub use zookeeper_client::DigestMd5SaslOptions;
 #[cfg(feature = "sasl-gssapi")]

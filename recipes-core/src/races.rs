@@ -14,18 +14,18 @@ use shuttle::{Config, Runner, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-use crate::acquire::Patience;
-use crate::armed::Stakes;
-use crate::backend::Backend;
-use crate::clock::Clock;
-use crate::epoch::{Epoch, Link, Origin};
+use crate::attempt::cleanup_guard::Stakes;
+use crate::attempt::requests::Target;
 use crate::error::LostReason;
-use crate::hold::Reserved;
-use crate::local_queue::LocalQueue;
-use crate::node_name::LockKind;
-use crate::owner::{Key, Owner, Present};
-use crate::requests::Target;
+use crate::lock::hold::Reserved;
+use crate::lock::local_queue::LocalQueue;
+use crate::lock::table::{Key, Owner, Present};
+use crate::names::node_name::LockKind;
+use crate::rules::acquire::Patience;
 use crate::scripted::{Scripted, Sessions, Stage, T};
+use crate::session::clock::Clock;
+use crate::session::epoch::{Epoch, Link, Origin};
+use crate::store::backend::Backend;
 
 /// Orders for each race and each way to choose them.
 const ORDERS: usize = 500;

@@ -13,21 +13,21 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::armed::Stakes;
-use crate::backend::Backend;
-use crate::epoch::Epoch;
-use crate::lease::{Basis, Lease, MadeNode};
-use crate::lock_path::LockPath;
-use crate::node_name::LockKind;
-use crate::nodes::{
+use crate::attempt::cleanup_guard::Stakes;
+use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::lock_path::LockPath;
+use crate::names::node_name::LockKind;
+use crate::names::token::FencingToken;
+use crate::session::core::Session;
+use crate::session::epoch::Epoch;
+use crate::session::options::LockOptions;
+use crate::session::own_watch::OwnWatch;
+use crate::store::backend::Backend;
+use crate::store::nodes::{
     Connection, Created, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,
 };
-use crate::options::LockOptions;
-use crate::own_watch::OwnWatch;
-use crate::session::Session;
 use crate::sync::{Mutex, lock};
-use crate::token::FencingToken;
 
 pub(crate) const SESSION: i64 = 7;
 pub(crate) const T: Duration = Duration::from_secs(12);

@@ -8,9 +8,9 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::admission;
 use crate::inspect::graph::{Basis, Edge, Party};
-use crate::node_name::{self, LockKind};
+use crate::names::node_name::{self, LockKind};
+use crate::rules::admission;
 
 /// More cycles help no operator, and each costs a walk.
 const CYCLES_MAX: usize = 1_000;

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::error::{ConfigError, QueryError};
-use crate::nodes::NodesError;
+use crate::store::nodes::NodesError;
 
 /// Why locks cannot be shown. Nothing was changed.
 #[derive(Clone, Debug, Error)]

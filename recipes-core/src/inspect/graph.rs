@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use crate::inspect::{Contender, Inspection, Standing, cycles};
-use crate::one_line::one_line;
+use crate::names::printable::one_line;
 
 /// Which contender waits for which, over all locks of an inspection or a [`Scan`](super::Scan).
 ///

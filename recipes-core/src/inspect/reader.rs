@@ -6,14 +6,14 @@ use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
 
-use crate::epoch::Epoch;
 use crate::error::QueryError;
+use crate::inspect::participants::{Participant, REQUESTS_AT_ONCE};
 use crate::inspect::standing::Child;
-use crate::node_name::{self, LockKind};
-use crate::nodes::{NodeStat, NodesError};
-use crate::participants::{Participant, REQUESTS_AT_ONCE};
-use crate::retry::persist;
-use crate::session::Session;
+use crate::names::node_name::{self, LockKind};
+use crate::session::core::Session;
+use crate::session::epoch::Epoch;
+use crate::store::nodes::{NodeStat, NodesError};
+use crate::store::retry::persist;
 
 /// How many nodes of one directory are read at a time.
 const READS_AT_ONCE: usize = 32;

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::admission;
 use crate::inspect::{Recipe, Standing};
-use crate::node_name::{self, LockKind};
-use crate::wait_queue::Rank;
+use crate::names::node_name::{self, LockKind};
+use crate::names::order::Rank;
+use crate::rules::admission;
 
 /// A child of a lock directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +157,8 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::tests::Random;
-    use crate::admission::{Verdict, admit};
+    use crate::rules::admission::tests::Random;
+    use crate::rules::admission::{Verdict, admit};
 
     fn children<const N: usize>(children: [(&'static str, i64); N]) -> Vec<Child<'static>> {
         let child = |(name, session)| Child { name, session };

@@ -3,9 +3,9 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::one_line::is_text;
-use crate::path::escape_key;
-use crate::record::REVOKE;
+use crate::names::path::escape_key;
+use crate::names::printable::is_text;
+use crate::names::record::REVOKE;
 
 /// A contender: its name, its session, and the owner in its record.
 type Made<'a> = (&'a str, i64, Option<&'a str>);

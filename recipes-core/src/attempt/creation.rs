@@ -1,0 +1,177 @@
+//! The request that creates the nodes of an attempt, all or none.
+
+use futures::{FutureExt, TryFutureExt};
+use thiserror::Error;
+
+use crate::attempt::requests::Ask;
+use crate::session::epoch::Epoch;
+use crate::store::nodes::{
+    Created, MultiError, NodeOp, NodeOpDone, NodeStat, Nodes, NodesError, Reply,
+};
+
+/// The largest request that servers accept by default (`jute.maxbuffer`). They answer a larger one
+/// by closing the connection, each time it is sent. That looks like a lost connection.
+const REQUEST_BYTES_MAX: usize = 0xf_ffff;
+
+/// The fixed part of a request, and of each operation in it: numbers, flags and lengths.
+const OVERHEAD_BYTES: usize = 32;
+
+/// A request that is not sent, because it is too large.
+#[derive(Debug, Error)]
+#[error("request of {bytes} bytes is larger than the {REQUEST_BYTES_MAX} that servers take")]
+pub(crate) struct RequestTooLarge {
+    bytes: usize,
+}
+
+/// The operations that create nodes together. A single one is sent as a plain create.
+pub(crate) struct Creation {
+    /// Each with its member.
+    operations: Vec<(usize, NodeOp)>,
+}
+
+impl Creation {
+    pub(crate) fn new(asks: &[Ask<'_>]) -> Result<Self, RequestTooLarge> {
+        let mut operations = Vec::with_capacity(asks.len());
+        for Ask {
+            member,
+            target,
+            uuid,
+        } in asks
+        {
+            let (required, node) = target.creation(*uuid);
+            operations.extend(required.map(|required| (*member, required)));
+            operations.push((*member, NodeOp::Create(node)));
+        }
+        let creation = Self { operations };
+        match creation.bytes() {
+            bytes if bytes > REQUEST_BYTES_MAX => Err(RequestTooLarge { bytes }),
+            _ => Ok(creation),
+        }
+    }
+
+    /// The operation with this index, and its member.
+    pub(crate) fn operation(&self, index: usize) -> Option<&(usize, NodeOp)> {
+        self.operations.get(index)
+    }
+
+    /// Size on the wire, rounded up.
+    fn bytes(&self) -> usize {
+        let operations = self
+            .operations
+            .iter()
+            .map(|(_, operation)| match operation {
+                NodeOp::Create(node) => {
+                    let acl = node.acl.iter();
+                    let acl = acl.map(|acl| OVERHEAD_BYTES + acl.scheme().len() + acl.id().len());
+                    OVERHEAD_BYTES + node.path.len() + node.data.len() + acl.sum::<usize>()
+                }
+                NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => {
+                    OVERHEAD_BYTES + path.len()
+                }
+                NodeOp::Set { path, data, .. } => OVERHEAD_BYTES + path.len() + data.len(),
+            });
+        OVERHEAD_BYTES + operations.sum::<usize>()
+    }
+
+    /// Sends the request when called, so it leaves in one flush with what follows.
+    pub(crate) fn send<'a>(
+        &'a self,
+        epoch: &'a Epoch,
+        nodes: &'a dyn Nodes,
+    ) -> Reply<'a, Vec<Created>, MultiError> {
+        match self.operations.as_slice() {
+            [(_, NodeOp::Create(node))] => {
+                let alone = |source| MultiError {
+                    index: Some(0),
+                    source,
+                };
+                let created = nodes.create(node);
+                created
+                    .map_ok(|created| vec![created])
+                    .map_err(alone)
+                    .boxed()
+            }
+            operations => send_together(operations, epoch, nodes),
+        }
+    }
+}
+
+/// Servers before 3.7.2 and 3.8.2 do not return the number of the transaction that created the
+/// nodes. After the first such answer, we read the stat of the first node's directory before and
+/// after the transaction.
+fn send_together<'a>(
+    operations: &'a [(usize, NodeOp)],
+    epoch: &'a Epoch,
+    nodes: &'a dyn Nodes,
+) -> Reply<'a, Vec<Created>, MultiError> {
+    let mut directories = operations
+        .iter()
+        .filter_map(|(_, operation)| match operation {
+            NodeOp::Create(node) => node.path.rsplit_once('/').map(|(directory, _)| directory),
+            _ => None,
+        });
+    let directory = directories.next().filter(|_| epoch.leaves_numbers_out());
+    let look = || directory.map(|directory| nodes.stat(directory));
+    let before = look();
+    let done = nodes.multi(operations.iter().map(|(_, it)| it.clone()).collect());
+    let after = look();
+    async move {
+        let created = done.await?.into_iter().filter_map(|done| match done {
+            NodeOpDone::Created(created) => Some(created),
+            NodeOpDone::Deleted | NodeOpDone::Set(_) | NodeOpDone::Checked => None,
+        });
+        let mut created: Vec<_> = created.collect();
+        if created.iter().any(|it| it.czxid.is_none()) {
+            epoch.left_numbers_out();
+            let number = match (before, after) {
+                (Some(before), Some(after)) => only_change(before.await, after.await),
+                _ => None,
+            };
+            for created in &mut created {
+                created.czxid = created.czxid.or(number);
+            }
+        }
+        Ok(created)
+    }
+    .boxed()
+}
+
+type Look = Result<Option<NodeStat>, NodesError>;
+
+/// The transaction that changed a directory's children, if there was exactly one between two looks.
+fn only_change(before: Look, after: Look) -> Option<i64> {
+    let (before, after) = (before.ok()??, after.ok()??);
+    let is_same = before.czxid == after.czxid;
+    let changes = after.cversion.wrapping_sub(before.cversion);
+    (is_same && changes == 1).then_some(after.pzxid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(czxid: i64, cversion: i32, pzxid: i64) -> Look {
+        let mut stat = NodeStat::new(czxid, czxid, 0, 0, 0);
+        (stat.cversion, stat.pzxid) = (cversion, pzxid);
+        Ok(Some(stat))
+    }
+
+    #[test]
+    fn one_change_of_the_children_is_the_one_between_the_looks() {
+        let number = only_change(directory(1, 4, 7), directory(1, 5, 9));
+        assert_eq!(number, Some(9));
+        let wrapped = only_change(directory(1, i32::MAX, 7), directory(1, i32::MIN, 9));
+        assert_eq!(wrapped, Some(9));
+    }
+
+    #[test]
+    fn changes_by_others_hide_it() {
+        // Another node was created or deleted, before ours or after it.
+        assert_eq!(only_change(directory(1, 4, 7), directory(1, 6, 9)), None);
+        // The directory was re-created meanwhile.
+        assert_eq!(only_change(directory(1, 4, 7), directory(8, 5, 9)), None);
+        assert_eq!(only_change(Ok(None), directory(8, 1, 9)), None);
+        let lost = Err(NodesError::SessionEnded);
+        assert_eq!(only_change(directory(1, 4, 7), lost), None);
+    }
+}

@@ -1,0 +1,392 @@
+//! The requests of an attempt, each ending in an event for the state machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::join_all;
+use uuid::Uuid;
+
+use crate::attempt::creation::Creation;
+use crate::error::Step;
+use crate::lock::lease::LeaseState;
+use crate::lock::lock_path::LockPath;
+use crate::lock::revocation;
+use crate::lock::table::Contending;
+use crate::names::node_name::{self, LockKind};
+use crate::rules::acquire::{Entry, Event, Found, Node};
+use crate::rules::admission::Place;
+use crate::rules::vacancy::Watched;
+use crate::session::epoch::Epoch;
+use crate::session::own_watch::OwnWatch;
+use crate::store::nodes::{
+    Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, Nodes, NodesError, commit,
+};
+use crate::store::retry::{Backoff, persist};
+use crate::sync::lock;
+
+/// One lock of the set that is acquired.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) lock: Arc<LockPath>,
+    pub(crate) kind: LockKind,
+    /// The writer that a reader of the same owner goes next to.
+    pub(crate) beside: Option<Arc<LeaseState>>,
+    /// The owner, for the node's record. `None` if several owners share the node.
+    pub(crate) owner: Option<Contending>,
+}
+
+impl Target {
+    pub(crate) fn place(&self) -> Place {
+        match &self.beside {
+            Some(writer) => Place::Beside {
+                session: writer.session_id(),
+            },
+            None => Place::Tail,
+        }
+    }
+
+    /// The node to create, and a check that must hold for it, if any.
+    pub(crate) fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
+        let Some(writer) = &self.beside else {
+            let name = node_name::requested(uuid, self.kind);
+            return (
+                None,
+                self.lock
+                    .new_node(&name, self.kind, NodeMode::EphemeralSequential, self.owner),
+            );
+        };
+        let writer_name = node_name::last_part(&writer.node_path);
+        let sequence = node_name::sequence_text(writer_name).unwrap_or_default();
+        let name = node_name::beside(uuid, self.kind, sequence);
+        let writer_exists = NodeOp::Check {
+            path: writer.node_path.clone(),
+            version: None,
+        };
+        let node = self
+            .lock
+            .new_node(&name, self.kind, NodeMode::Ephemeral, self.owner);
+        (Some(writer_exists), node)
+    }
+}
+
+/// A request that the ensemble refuses, or that ended with the session.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) path: Arc<str>,
+    pub(crate) step: Step,
+    pub(crate) source: NodesError,
+}
+
+/// Attributes an error to a step and a lock.
+fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
+    let path = Arc::clone(&lock.path);
+    move |source| {
+        let path = Arc::clone(&path);
+        Refused { path, step, source }
+    }
+}
+
+/// A member and the uuid of its create, which is in flight or of unknown outcome.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) member: usize,
+    pub(crate) target: &'a Target,
+    pub(crate) uuid: Uuid,
+}
+
+impl Ask<'_> {
+    fn queues(&self) -> bool {
+        self.target.place() == Place::Tail
+    }
+
+    /// Whether a listing is needed to find the nodes ahead.
+    fn needs_listing(&self) -> bool {
+        self.queues() && !lock(&self.target.lock.vacancy).is_expected()
+    }
+
+    /// Watches the directory if that may save later acquires a listing.
+    fn watch<'n>(&self, nodes: &'n dyn Nodes) -> Option<impl Future<Output = ()> + Send + use<'n>> {
+        let known = Arc::clone(&self.target.lock);
+        if !self.queues() || !lock(&known.vacancy).wants_watch() {
+            return None;
+        }
+        let budget = known
+            .session
+            .may_watch(nodes.chroot_len() + known.path.len())?;
+        let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
+        Some(async move {
+            let watched = watched.await.ok().flatten();
+            let watched = watched.map(|it| Watched::new(it, connection, budget));
+            lock(&known.vacancy).watch(watched);
+        })
+    }
+
+    /// Whether everything created before this node is gone, judged by its sequence number.
+    fn judge(&self, name: &str) -> bool {
+        let sequence = node_name::sequence(name).filter(|_| self.queues());
+        sequence.is_some_and(|it| lock(&self.target.lock.vacancy).judge(it))
+    }
+}
+
+/// Lists every directory; one that does not exist is empty.
+pub(crate) async fn probe(nodes: &dyn Nodes, targets: &[Target]) -> Result<Event, Refused> {
+    let listings = targets.iter().map(|target| list(nodes, &target.lock));
+    let listings: Result<Vec<_>, _> = join_all(listings).await.into_iter().collect();
+    Ok(Event::Probed(listings?))
+}
+
+pub(crate) async fn list(nodes: &dyn Nodes, lock: &LockPath) -> Result<Vec<String>, Refused> {
+    match persist(|| nodes.list(&lock.path)).await {
+        Err(NodesError::NoNode) => Ok(Vec::new()),
+        listing => listing.map_err(at(lock, Step::List)),
+    }
+}
+
+/// Creates the nodes, all or none. In the same flush, lists the directories of those that need it.
+pub(crate) async fn enter(
+    epoch: &Epoch,
+    nodes: &dyn Nodes,
+    asks: &[Ask<'_>],
+) -> Result<Event, Refused> {
+    let creation = Creation::new(asks).map_err(|too_large| {
+        let lock = asks.first().map(|ask| &ask.target.lock);
+        Refused {
+            path: lock.map_or_else(|| "".into(), |lock| Arc::clone(&lock.path)),
+            step: Step::Create,
+            source: NodesError::Refused(Arc::new(too_large)),
+        }
+    })?;
+    let mut backoff = Backoff::default();
+    loop {
+        let created = creation.send(epoch, nodes);
+        let unknown: Vec<_> = asks.iter().filter(|ask| ask.needs_listing()).collect();
+        let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
+        let listings = nodes.list_all(&directories);
+        let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
+        join_all(watches).await;
+        // A failed listing is requested again once the node is known.
+        let listings = listings.await.unwrap_or_default();
+        let MultiError { index, source } = match created.await {
+            Ok(created) => {
+                let members = unknown.iter().map(|ask| ask.member);
+                let listed = members.zip(listings).collect();
+                return Ok(Event::Entered(entries(asks, created, listed)));
+            }
+            Err(error) => error,
+        };
+        let operation = index.and_then(|index| creation.operation(index));
+        match (source, operation) {
+            (NodesError::NoNode, Some((member, NodeOp::Check { .. }))) => {
+                return Ok(Event::WriterGone(*member));
+            }
+            (NodesError::NoNode, _) => return Ok(Event::NoParent),
+            (NodesError::Unknown(_), _) => return Ok(Event::EnterUnknown),
+            (NodesError::Throttled, _) => backoff.wait().await,
+            (source, operation) => {
+                let member = operation.map(|(member, _)| *member);
+                let ask = asks
+                    .iter()
+                    .find(|ask| member.is_none_or(|it| it == ask.member));
+                let path = ask.map_or_else(|| "".into(), |ask| Arc::clone(&ask.target.lock.path));
+                let step = Step::Create;
+                return Err(Refused { path, step, source });
+            }
+        }
+    }
+}
+
+fn entries(
+    asks: &[Ask<'_>],
+    created: Vec<Created>,
+    mut listed: BTreeMap<usize, Listing>,
+) -> Vec<Entry> {
+    let pairs = asks.iter().zip(created);
+    let entries = pairs.map(|(ask, Created { path, czxid })| {
+        let name = node_name::last_part(&path).to_owned();
+        let children = match listed.remove(&ask.member) {
+            Some(listing) => listing.ok(),
+            None => ask.judge(&name).then(|| vec![name.clone()]),
+        };
+        Entry {
+            node: Node { name, czxid },
+            children,
+        }
+    });
+    entries.collect()
+}
+
+/// Creates the directories of these locks, and missing parents.
+pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Result<Event, Refused> {
+    for target in targets {
+        make_directory(nodes, target)
+            .await
+            .map_err(at(&target.lock, Step::CreateParents))?;
+    }
+    Ok(Event::ParentsMade)
+}
+
+/// Goes up from the directory until one can be created, then down again. So parents that exist need
+/// not be readable.
+async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesError> {
+    let options = &target.lock.session.shared.options;
+    let mut mode = options.parent_mode.node_mode();
+    let path: &str = &target.lock.path;
+    let mut missing = vec![path];
+    while let Some(directory) = missing.last().copied() {
+        let (acl, data) = (options.acl.of(directory), Arc::default());
+        let node = NewNode {
+            path: directory.to_owned(),
+            data,
+            acl,
+            mode,
+        };
+        match persist(|| nodes.create(&node)).await {
+            Ok(_) | Err(NodesError::NodeExists) => drop(missing.pop()),
+            Err(NodesError::Unsupported) if mode == NodeMode::Container => {
+                mode = NodeMode::Persistent;
+            }
+            Err(NodesError::NoNode) => match directory.rsplit_once('/') {
+                Some((parent, _)) if !parent.is_empty() => missing.push(parent),
+                // Not even the root exists: the chroot is missing.
+                _ => return Err(NodesError::NoNode),
+            },
+            // A session that may not create here may still use an existing directory.
+            Err(NodesError::NoAuth) if exists(nodes, directory).await? => drop(missing.pop()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {
+    match persist(|| nodes.read(path)).await {
+        Ok(found) => Ok(found.is_some()),
+        // It exists, but we may not read it.
+        Err(NodesError::NoAuth) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Searches for the nodes that creates of unknown outcome may have made.
+///
+/// A commit comes first. Otherwise the server that answers may lag behind the one that took the
+/// create, the create may still be in flight, or a deposed leader may answer that knows of neither.
+/// We would then miss the node, create another, and wait for ourselves.
+pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event, Refused> {
+    if let Some(first) = asks.first() {
+        let lock = &first.target.lock;
+        persist(|| commit(nodes, &lock.path))
+            .await
+            .map_err(at(lock, Step::List))?;
+    }
+    let found = asks
+        .iter()
+        .map(|ask| search_one(nodes, &ask.target.lock, ask.uuid));
+    let found: Result<Vec<_>, _> = join_all(found).await.into_iter().collect();
+    Ok(Event::Searched(found?))
+}
+
+async fn search_one(nodes: &dyn Nodes, lock: &LockPath, uuid: Uuid) -> Result<Vec<Found>, Refused> {
+    let protection = node_name::protection(uuid);
+    let children = list(nodes, lock).await?.into_iter();
+    let mut all = Vec::new();
+    for name in children.filter(|name| name.starts_with(&protection)) {
+        all.extend(stat(nodes, lock, name).await?);
+    }
+    Ok(all)
+}
+
+/// Proves after an outage that the session is alive.
+pub(crate) async fn prove(nodes: &dyn Nodes, lock: &LockPath) -> Result<Event, Refused> {
+    persist(|| commit(nodes, &lock.path))
+        .await
+        .map_err(at(lock, Step::List))?;
+    Ok(Event::Committed)
+}
+
+/// The node as the server knows it, `None` if it does not exist.
+pub(crate) async fn stat(
+    nodes: &dyn Nodes,
+    lock: &LockPath,
+    name: String,
+) -> Result<Option<Found>, Refused> {
+    let path = lock.node_path(&name);
+    let read = persist(|| nodes.read(&path))
+        .await
+        .map_err(at(lock, Step::Watch))?;
+    Ok(read.map(|(_, stat)| Found {
+        name,
+        owner: stat.ephemeral_owner,
+        czxid: stat.czxid,
+    }))
+}
+
+/// Watches a node that a member waits for until it is gone or changed.
+pub(crate) async fn blocker(
+    nodes: &dyn Nodes,
+    lock: &LockPath,
+    member: usize,
+    name: String,
+) -> Result<Event, Refused> {
+    let path = lock.node_path(&name);
+    let watched = persist(|| nodes.watch(&path))
+        .await
+        .map_err(at(lock, Step::Watch))?;
+    // Drops the data, which may be large, before the wait.
+    match watched.map(|(.., watch)| watch) {
+        None => Ok(Event::BlockerGone(member, name)),
+        Some(watch) => match watch.await {
+            NodeEvent::Deleted => Ok(Event::BlockerGone(member, name)),
+            NodeEvent::Changed => Ok(Event::BlockerChanged),
+            NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
+        },
+    }
+}
+
+/// What is known about our own node while it waits.
+#[derive(Default)]
+pub(crate) struct OwnNode {
+    pub(crate) watch: Option<OwnWatch>,
+    /// A request to give the lock up has been seen.
+    pub(crate) is_revoked: bool,
+    /// The listing after its create showed no other node, or would have.
+    pub(crate) was_alone: bool,
+}
+
+impl OwnNode {
+    /// Returns the event of its watch, once.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<NodeEvent> {
+        match self.watch.as_mut()?.poll(cx) {
+            Poll::Ready(event) => {
+                self.watch = None;
+                Some(event)
+            }
+            Poll::Pending => None,
+        }
+    }
+
+    pub(crate) fn take_watch(&mut self) -> Option<OwnWatch> {
+        self.watch.take()
+    }
+}
+
+/// Reads our own node and watches it; `None` if it is gone.
+pub(crate) async fn own_watch(
+    nodes: &dyn Nodes,
+    lock: &LockPath,
+    name: &str,
+) -> Result<Option<OwnNode>, Refused> {
+    let path = lock.node_path(name);
+    let watched = persist(|| nodes.watch(&path))
+        .await
+        .map_err(at(lock, Step::Watch))?;
+    Ok(watched.map(|(data, _, watch)| OwnNode {
+        watch: Some(OwnWatch::new(watch)),
+        is_revoked: revocation::is_request(&data),
+        ..OwnNode::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests;

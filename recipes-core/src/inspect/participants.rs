@@ -1,0 +1,120 @@
+//! Participants: the nodes in a lock directory, of holders and of waiters.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::TryStreamExt;
+use futures::stream::{self, StreamExt};
+
+use crate::driver::internals::LockInternals;
+use crate::error::{QueryError, RevokeError};
+use crate::lock::revocation;
+use crate::names::node_name::{self, LockKind};
+use crate::names::order;
+use crate::names::record::Identity;
+use crate::session::core::Session;
+use crate::store::nodes::{NodeStat, NodesError};
+
+/// How many requests of one list or inspection are in flight at a time. This keeps one connection
+/// busy. It is far below the thousand (`globalOutstandingLimit`) from which a server makes all its
+/// clients wait.
+pub(crate) const REQUESTS_AT_ONCE: usize = 64;
+
+/// A node in a lock directory, at the time when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Participant {
+    /// Full path of the node.
+    pub path: String,
+    /// The sequence number in its name; `None` for a node that no lock recipe made.
+    pub sequence: Option<i32>,
+    /// The data that its creator wrote; [`identity`](Self::identity) parses records of this
+    /// library. In an inspection, only the first 1,000 bytes if no lock recipe made the node.
+    pub data: Vec<u8>,
+    /// The session that owns it; 0 if it is not ephemeral.
+    pub session_id: i64,
+    /// When it was created, by the ensemble's clock.
+    pub created_at: SystemTime,
+}
+
+impl Participant {
+    /// Returns host, process and application if the node has a record of this library.
+    #[must_use]
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::parse(&self.data)
+    }
+
+    /// Requests that the contender with this node gives the lock up; `false` if the node is gone.
+    ///
+    /// The request replaces the data of the node. It reaches holders that listen: with
+    /// [`LockGuard::revocation_requested`](crate::LockGuard::revocation_requested) here, with a
+    /// `RevocationListener` in Curator. Curator's word for this call is `Revoker.attemptRevoke`.
+    ///
+    /// # Errors
+    /// - [`RevokeError::SessionClosed`] if the session was closed or has ended.
+    /// - [`RevokeError::Failed`] if the ensemble refuses.
+    /// - [`RevokeError::Unknown`] if it does not answer within the session's connect timeout.
+    ///
+    /// # Cancel safety
+    /// The request may or may not have been made when the future is dropped.
+    pub async fn revoke(&self, session: &Session) -> Result<bool, RevokeError> {
+        revocation::request(session, &self.path).await
+    }
+
+    /// Whether the holder was requested to give the lock up, as by Curator's `Revoker`. The request
+    /// has replaced the data, so the creator of the node is unknown.
+    #[must_use]
+    pub fn revocation_requested(&self) -> bool {
+        revocation::is_request(&self.data)
+    }
+
+    /// A participant from a node that was read.
+    pub(crate) fn new(path: String, data: Vec<u8>, stat: &NodeStat) -> Self {
+        Self {
+            sequence: node_name::sequence(node_name::last_part(&path)),
+            path,
+            data,
+            session_id: stat.ephemeral_owner,
+            created_at: from_unix_ms(stat.ctime_ms),
+        }
+    }
+}
+
+impl LockInternals {
+    /// Lists the nodes of this kind in the order of admission; empty if the directory does not
+    /// exist. For a mutex, the list contains strangers too.
+    ///
+    /// # Errors
+    /// As [`Session::read`](crate::Session::read).
+    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+        let lock = &self.target.lock;
+        let (directory, kind) = (&*lock.path, self.target.kind);
+        let query = async |epoch: std::sync::Arc<crate::session::epoch::Epoch>| {
+            let nodes = &epoch.nodes()?;
+            let mut children = match nodes.list(directory).await {
+                Err(NodesError::NoNode) => Vec::new(),
+                children => children?,
+            };
+            if kind != LockKind::Mutex {
+                children.retain(|name| name.contains(kind.marker()));
+            }
+            order::sort(kind, &mut children);
+            let mut participants = Vec::with_capacity(children.len());
+            let reads = stream::iter(children).map(|name| async move {
+                let path = lock.node_path(&name);
+                let read = nodes.read(&path).await?;
+                Ok::<_, NodesError>(read.map(|(data, stat)| Participant::new(path, data, &stat)))
+            });
+            let mut reads = reads.buffered(REQUESTS_AT_ONCE);
+            while let Some(participant) = reads.try_next().await? {
+                // A node that was deleted between list and read is not a participant any more.
+                participants.extend(participant);
+            }
+            Ok(participants)
+        };
+        lock.session.query(directory, query).await
+    }
+}
+
+fn from_unix_ms(ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}

@@ -1,0 +1,565 @@
+//! Proof of holding one lock, which can be lost.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use futures::future;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
+use crate::lock::local_queue::Turn;
+use crate::lock::lock_path::LockPath;
+use crate::lock::revocation;
+use crate::log::LOCK;
+use crate::names::node_name::{self, LockKind};
+use crate::names::token::FencingToken;
+use crate::rules::vacancy::Sole;
+use crate::session::cleanup::{Deleted, Deletion};
+use crate::session::epoch::{Epoch, Link};
+use crate::session::own_watch::{Care, OwnWatch};
+use crate::store::nodes::{NodeOp, NodeStat, NodesError};
+use crate::store::retry;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, lock};
+use crate::telemetry::Grant;
+
+/// What a guard knows about its lock at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// The lock is held, and the ensemble answered not long ago.
+    Held,
+    /// The connection is down, or it is new and the node has not been verified on it. The lock is
+    /// still held: no other contender can get it before `until`. If nothing changes, it is lost
+    /// then.
+    Suspended {
+        /// When the lock is lost.
+        until: Instant,
+    },
+    /// The lock is lost for good; another contender may hold it.
+    Lost(LostReason),
+}
+
+/// The part of a lease that the keeper of its epoch watches over.
+#[derive(Debug)]
+pub(crate) struct LeaseState {
+    grant: Grant,
+    pub(crate) id: u64,
+    pub(crate) lock_path: Arc<str>,
+    pub(crate) node_path: String,
+    czxid: i64,
+    was_alone: bool,
+    pub(crate) fencing_token: FencingToken,
+    epoch: Arc<Epoch>,
+    lapses: u64,
+    pub(crate) care: Arc<Care>,
+    signal: watch::Sender<Option<LostReason>>,
+    /// True once a request to give the node up was seen.
+    revoked: watch::Sender<bool>,
+    is_released: AtomicBool,
+    /// Counts what may continue after the release: readers of the owner next to the node, and
+    /// transactions without an answer. While there are any, the node must be deleted before another
+    /// contender holds the lock.
+    ties: AtomicU32,
+    /// The turn, if contenders of this process share the node. It is passed on when the lease ends.
+    turn: Mutex<Option<Turn>>,
+}
+
+impl LeaseState {
+    fn new(
+        epoch: &Arc<Epoch>,
+        id: u64,
+        lock: &LockPath,
+        made: MadeNode,
+        lapses: u64,
+        care: Arc<Care>,
+    ) -> Self {
+        let state = Self {
+            grant: Grant::default(),
+            id,
+            lock_path: Arc::clone(&lock.path),
+            node_path: made.path,
+            czxid: made.czxid,
+            was_alone: made.was_alone,
+            fencing_token: made.fencing_token,
+            epoch: Arc::clone(epoch),
+            lapses,
+            care,
+            signal: watch::Sender::new(None),
+            revoked: watch::Sender::new(false),
+            is_released: AtomicBool::new(false),
+            ties: AtomicU32::new(0),
+            turn: Mutex::default(),
+        };
+        if made.is_revoked {
+            state.revoke();
+        }
+        state
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        if let Some(reason) = *self.signal.borrow() {
+            return GuardState::Lost(reason);
+        }
+        if let Link::Ended(reason) = self.epoch.link() {
+            return self.lose(reason);
+        }
+        if !self.epoch.is_good(self.lapses) {
+            return self.lose(LostReason::DeadlinePassed);
+        }
+        match self.epoch.connection() {
+            Some(connection) if self.care.is_verified(connection) => GuardState::Held,
+            _ => GuardState::Suspended {
+                until: self.epoch.deadline(),
+            },
+        }
+    }
+
+    /// Loses the lease, unless it is lost already: the first reason stays.
+    pub(crate) fn lose(&self, reason: LostReason) -> GuardState {
+        let is_first = self.signal.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(reason);
+            is_first
+        });
+        let reason = self.signal.borrow().unwrap_or(reason);
+        self.grant.lost(reason);
+        if is_first {
+            warn!(
+                target: LOCK,
+                lock = %self.lock_path, node = %self.node_path, %reason, "lock lost"
+            );
+            // Contenders of this process need not wait until its guards are dropped.
+            drop(self.take_turn());
+        }
+        GuardState::Lost(reason)
+    }
+
+    fn take_turn(&self) -> Option<Turn> {
+        lock(&self.turn).take()
+    }
+
+    /// Whether the lease was given up: released or dropped.
+    pub(crate) fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::SeqCst)
+    }
+
+    /// The session that owns the node.
+    pub(crate) fn session_id(&self) -> i64 {
+        self.epoch.session_id
+    }
+
+    /// Loses the lease, and returns the first reason.
+    pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
+        match self.lose(reason) {
+            GuardState::Lost(first) => self.lost_error(first),
+            GuardState::Held | GuardState::Suspended { .. } => self.lost_error(reason),
+        }
+    }
+
+    /// Records what a read of the node over `connection` returned; `None` if there is no node.
+    pub(crate) fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {
+        match found {
+            Some((data, stat)) if self.is_ours(stat) => {
+                if let Some(connection) = connection {
+                    self.care.verified(connection);
+                }
+                if revocation::is_request(data) {
+                    self.revoke();
+                }
+            }
+            _ => {
+                self.lose(LostReason::NodeRemoved);
+            }
+        }
+    }
+
+    /// Records a request to give the node up.
+    fn revoke(&self) {
+        let was_revoked = self.revoked.send_replace(true);
+        if !was_revoked {
+            info!(
+                target: LOCK,
+                lock = %self.lock_path, node = %self.node_path, "asked to give the lock up"
+            );
+        }
+    }
+
+    fn is_ours(&self, stat: &NodeStat) -> bool {
+        stat.ephemeral_owner == self.epoch.session_id && stat.czxid == self.czxid
+    }
+
+    fn lost_error(&self, reason: LostReason) -> LostError {
+        LostError {
+            path: self.lock_path.to_string(),
+            reason,
+        }
+    }
+}
+
+/// A node that was granted.
+pub(crate) struct MadeNode {
+    pub(crate) path: String,
+    pub(crate) czxid: i64,
+    pub(crate) fencing_token: FencingToken,
+    /// A request to give it up was seen while it waited.
+    pub(crate) is_revoked: bool,
+    /// The listing after its create showed no other node.
+    pub(crate) was_alone: bool,
+}
+
+/// What a grant rests on.
+pub(crate) struct Basis {
+    /// The connection in which the node was known to exist.
+    pub(crate) connection: u64,
+    /// The count of lapses when the node was known to exist.
+    pub(crate) lapses: u64,
+    /// The watch on the node; only a contender that waited has one.
+    pub(crate) own_watch: Option<OwnWatch>,
+}
+
+/// Proof that one lock is held; deletes the node when dropped.
+pub(crate) struct Lease {
+    state: Arc<LeaseState>,
+    lock: Arc<LockPath>,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lease {
+    /// A lease on a node that was granted in this epoch.
+    pub(crate) fn new(
+        epoch: &Arc<Epoch>,
+        lock: &Arc<LockPath>,
+        made: MadeNode,
+        basis: Basis,
+    ) -> Self {
+        let Basis {
+            connection,
+            lapses,
+            own_watch,
+        } = basis;
+        let care = Arc::new(Care::new(connection, own_watch.clone()));
+        let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses, care);
+        let state = Arc::new(state);
+        epoch.register(&state, own_watch);
+        debug!(
+            target: LOCK,
+            lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted"
+        );
+        Self {
+            state,
+            lock: Arc::clone(lock),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> &Arc<LockPath> {
+        &self.lock
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.lock.path
+    }
+
+    pub(crate) fn node_path(&self) -> &str {
+        &self.state.node_path
+    }
+
+    pub(crate) fn epoch(&self) -> &Arc<Epoch> {
+        &self.state.epoch
+    }
+
+    /// The writer that a reader of the same owner goes next to; `None` if it is released. It is
+    /// tied, because the reader may still be held when the writer is released.
+    pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
+        // In this order, either the release sees the tie or this call sees the release.
+        self.state.ties.fetch_add(1, Ordering::SeqCst);
+        (!self.state.is_released()).then(|| Arc::clone(&self.state))
+    }
+
+    /// Notes that a transaction under this lease is in flight, until [`settled`](Self::settled).
+    /// The tie stays for good if the answer never comes.
+    pub(crate) fn unsettled(&self) {
+        self.state.ties.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that the outcome of a transaction is known.
+    pub(crate) fn settled(&self) {
+        self.state.ties.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Keeps the turn of this process until the lease ends.
+    pub(crate) fn keep(&self, turn: Turn) {
+        *lock(&self.state.turn) = Some(turn);
+        // The lease may have been lost before it had a turn to pass on.
+        if self.state.signal.borrow().is_some() {
+            drop(self.state.take_turn());
+        }
+    }
+
+    /// Starts to measure the hold: an owner has this lease now, by this kind of lock.
+    pub(crate) fn begin(&self, kind: LockKind) {
+        let state = &self.state;
+        state
+            .grant
+            .begin(kind, self.path(), self.node_path(), self.fencing_token());
+        // The lease may have been lost before there was a hold to end.
+        let lost = *state.signal.borrow();
+        if let Some(reason) = lost {
+            state.grant.lost(reason);
+        }
+    }
+
+    /// A lease on the same node for the next contender of this process.
+    fn successor(&self) -> Self {
+        let old = &self.state;
+        let made = MadeNode {
+            path: old.node_path.clone(),
+            czxid: old.czxid,
+            fencing_token: old.fencing_token.handed_on(),
+            is_revoked: false,
+            was_alone: old.was_alone,
+        };
+        let care = Arc::clone(&old.care);
+        let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses, care);
+        let state = Arc::new(state);
+        old.epoch.replace(&state);
+        // Until then, the keeper may have reported a loss or a request to the old lease.
+        let lost = *old.signal.borrow();
+        if let Some(reason) = lost {
+            state.lose(reason);
+        }
+        if *old.revoked.borrow() {
+            state.revoke();
+        }
+        debug!(
+            target: LOCK,
+            lock = %self.lock.path,
+            node = %state.node_path,
+            token = %state.fencing_token,
+            "handed on"
+        );
+        Self {
+            state,
+            lock: Arc::clone(&self.lock),
+        }
+    }
+
+    /// Loses the lease, and returns the first reason.
+    pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
+        self.state.note_loss(reason)
+    }
+
+    pub(crate) fn fencing_token(&self) -> FencingToken {
+        self.state.fencing_token
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        self.state.state()
+    }
+
+    /// When the lease is lost unless the ensemble answers again; `None` if it is lost.
+    pub(crate) fn valid_until(&self) -> Option<Instant> {
+        let until = self.state.epoch.deadline();
+        self.check().is_ok().then_some(until)
+    }
+
+    /// `Err` if the lock is lost.
+    pub(crate) fn check(&self) -> Result<(), LostError> {
+        match self.state() {
+            GuardState::Lost(reason) => Err(self.state.lost_error(reason)),
+            GuardState::Held | GuardState::Suspended { .. } => Ok(()),
+        }
+    }
+
+    /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
+    pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
+        let mut signal = self.state.signal.subscribe();
+        let path = Arc::clone(&self.state.lock_path);
+        async move {
+            let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
+            match lost {
+                Ok(Some(reason)) => LostError {
+                    path: path.to_string(),
+                    reason,
+                },
+                _ => future::pending().await,
+            }
+        }
+    }
+
+    /// Completes when the lock is requested, never after a release. The future keeps nothing alive.
+    pub(crate) fn revocation_requested(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut revoked = self.state.revoked.subscribe();
+        let state = Arc::downgrade(&self.state);
+        async move {
+            let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
+            // The request may be older than a release, if nothing polled this in between.
+            let is_held = Weak::upgrade(&state).is_some_and(|it| !it.is_released());
+            if !is_revoked || !is_held {
+                future::pending().await
+            }
+        }
+    }
+
+    /// Verifies that the node exists and is ours. It commits a transaction, because a leader that
+    /// was deposed and has not noticed still answers reads, but cannot commit.
+    pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
+        self.check()?;
+        let unknown = |source| VerifyError::Unknown {
+            path: self.path().to_owned(),
+            source,
+        };
+        let nodes = self.epoch().nodes().map_err(unknown)?;
+        let connection = self.epoch().connection();
+        let exists = NodeOp::Check {
+            path: self.node_path().to_owned(),
+            version: None,
+        };
+        let (checked, read) = (nodes.multi(vec![exists]), nodes.read(self.node_path()));
+        let answer = async {
+            match checked.await.map_err(|error| error.source) {
+                Ok(_) => read.await,
+                Err(NodesError::NoNode) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            lost = self.lost() => return Err(lost.into()),
+            answer = answer => answer,
+        };
+        match answer {
+            Ok(found) => self.state.observe(found.as_ref(), connection),
+            Err(NodesError::SessionEnded) => {
+                self.state.lose(self.epoch().ended().await);
+            }
+            Err(source) => return Err(unknown(source)),
+        }
+        Ok(self.check()?)
+    }
+
+    /// Whether a node without a guard can be granted again. Its watch proves that, or a read does.
+    pub(crate) async fn vouch(&self) -> bool {
+        let (epoch, state) = (self.epoch(), &self.state);
+        let is_good = || self.state() == GuardState::Held && !*state.revoked.borrow();
+        let connection = epoch.connection();
+        if connection.is_some_and(|it| state.care.vouches(it)) {
+            return is_good();
+        }
+        let Ok(nodes) = epoch.nodes() else {
+            return false;
+        };
+        // The next holder needs a watch on the node.
+        epoch.look_soon(state.id);
+        let found = tokio::select! {
+            biased;
+            _ = self.lost() => return false,
+            found = retry::persist(|| nodes.read(self.node_path())) => found,
+        };
+        match found {
+            Ok(found) => state.observe(found.as_ref(), connection),
+            Err(_) => return false,
+        }
+        // A read over a connection that is lost by now proves nothing on the next one.
+        is_good()
+    }
+
+    /// Deletes the node in the background.
+    pub(crate) fn abandon(&self) {
+        if let Some(mut deletion) = self.retire() {
+            // The deletion continues after it is dropped.
+            deletion.send(self.epoch());
+        }
+    }
+
+    /// Ends the lease and leaves the keeper's care; only the first call does something. `None` if
+    /// nothing is left to delete: the next contender of this process has the node.
+    pub(crate) fn retire(&self) -> Option<Deletion> {
+        self.state.grant.released();
+        if self.state.is_released.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        if let Some(turn) = self.state.take_turn() {
+            let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
+            // The process that requested the lock waits until the node is deleted.
+            let is_wanted = *self.state.revoked.borrow();
+            // A node that no watch vouches for is read by its receiver.
+            let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
+            if is_good && turn.hands_on(self.fencing_token().handoff()) {
+                return turn.hand_on(self.successor())?.retire();
+            }
+        }
+        self.state.epoch.deregister(self.state.id);
+        let cleanup = &self.lock.session.shared.cleanup;
+        Some(cleanup.deletion(self.node_path(), self.epoch()))
+    }
+
+    pub(crate) fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
+        debug!(
+            target: LOCK,
+            lock = self.path(),
+            node = self.node_path(),
+            ?deleted,
+            "released"
+        );
+        let lost = |reason| {
+            self.state.grant.found_lost(reason);
+            Err(ReleaseError::Lost(self.state.lost_error(reason)))
+        };
+        let path = self.path().to_owned();
+        match deleted {
+            Some(Deleted::ByUs) => {
+                self.leave_directory();
+                Ok(())
+            }
+            Some(Deleted::BySomebody) => lost(LostReason::NodeRemoved),
+            Some(Deleted::WithSession) => match self.epoch().link() {
+                Link::Ended(reason) => lost(reason),
+                Link::Connected(_) | Link::Disconnected => lost(LostReason::SessionClosed),
+            },
+            Some(Deleted::Refused(source)) => Err(ReleaseError::Refused { path, source }),
+            None => Err(ReleaseError::Pending { path }),
+        }
+    }
+
+    /// Records that the directory's only node is gone.
+    fn leave_directory(&self) {
+        let state = &self.state;
+        let sequence = node_name::sequence(node_name::last_part(&state.node_path));
+        if let Some(sequence) = sequence.filter(|_| state.was_alone) {
+            let czxid = state.czxid;
+            lock(&self.lock.vacancy).left(Sole { czxid, sequence });
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+#[cfg(test)]
+impl Lease {
+    /// Whether the node has ties.
+    pub(crate) fn is_tied(&self) -> bool {
+        self.state.ties.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether the metrics count it as held by an owner.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.state.grant.is_running()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,551 @@
+use std::pin::pin;
+
+use futures::{FutureExt, poll};
+
+use super::*;
+use crate::attempt::requests::Target;
+use crate::attempt::wait_loop::Outcome;
+use crate::error::AcquireError;
+use crate::rules::acquire::Patience;
+use crate::scripted::{
+    Answer, Asked, MILLI, Read, SECOND, Stage, T, failed, is_beat, jump, node, node_watch, settle,
+    unknown,
+};
+use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeOpDone};
+
+const CHECKED: NodeOpDone = NodeOpDone::Checked;
+
+/// The requests of a verification: first the check, then the read.
+struct Verifying {
+    check: Answer<Vec<NodeOpDone>, crate::store::nodes::MultiError>,
+    read: Answer<Read>,
+}
+
+/// Requests that the keeper sends meanwhile get no answer.
+async fn verifying(stage: &Stage) -> Verifying {
+    let check = loop {
+        match stage.asked().await {
+            Asked::Multi(operations, check) if !is_beat(&operations) => {
+                assert!(matches!(&*operations, [NodeOp::Check { .. }]));
+                break check;
+            }
+            _ => {}
+        }
+    };
+    let read = reading(stage).await;
+    Verifying { check, read }
+}
+
+async fn reading(stage: &Stage) -> Answer<Read> {
+    loop {
+        if let Asked::Read(_, read) = stage.asked().await {
+            return read;
+        }
+    }
+}
+
+impl Verifying {
+    fn found(self, found: Read) {
+        self.check.send(Ok(vec![CHECKED])).unwrap();
+        // The verification may have ended already.
+        drop(self.read.send(Ok(found)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_verification_counts_from_its_sending() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    assert_eq!(lease.valid_until(), Some(stage.start + T / 2));
+    tokio::time::advance(SECOND).await;
+    let mut verified = pin!(lease.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    let asked = verifying(&stage).await;
+    jump(3 * SECOND);
+    asked.found(Some(node(1, b"")));
+    verified.await.unwrap();
+    assert_eq!(lease.valid_until(), Some(stage.start + SECOND + T / 2));
+}
+
+/// An answer in time would have extended the deadline by two seconds.
+#[tokio::test(start_paused = true)]
+async fn verification_that_is_answered_after_the_deadline_is_no_proof() {
+    let stage = Stage::new().await;
+    let (lease, other) = (stage.lease(1), stage.lease(2));
+    let mut other_lost = pin!(other.lost());
+    tokio::time::advance(2 * SECOND).await;
+    let mut verified = pin!(lease.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    let asked = verifying(&stage).await;
+    assert!(poll!(other_lost.as_mut()).is_pending());
+    jump(T / 2 - 2 * SECOND);
+    asked.found(Some(node(1, b"")));
+    let lost = verified.await.unwrap_err();
+    let reason = LostReason::DeadlinePassed;
+    assert!(
+        matches!(&lost, VerifyError::Lost(lost) if lost.reason == reason),
+        "{lost}"
+    );
+    // A lapse is reported without a call to `state`.
+    settle().await;
+    let told = other_lost.now_or_never();
+    assert_eq!(told.map(|it| it.reason), Some(reason));
+    // A lease that is granted after the lapse is not affected.
+    assert_eq!(stage.lease(3).state(), GuardState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verification_that_finds_another_node_loses_the_lock() {
+    let mut of_others = node(1, b"");
+    of_others.1.ephemeral_owner += 1;
+    for found in [None, Some(node(2, b"")), Some(of_others)] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        let mut verified = pin!(lease.verify());
+        assert!(poll!(verified.as_mut()).is_pending());
+        verifying(&stage).await.found(found);
+        let lost = verified.await.unwrap_err();
+        let removed = LostReason::NodeRemoved;
+        assert!(matches!(&lost, VerifyError::Lost(lost) if lost.reason == removed));
+        assert_eq!(lease.valid_until(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn verification_without_a_commit_says_nothing() {
+    for (error, is_lost) in [
+        (NodesError::NoNode, true),
+        (NodesError::NoAuth, false),
+        (NodesError::Throttled, false),
+        (unknown(), false),
+    ] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        let mut verified = pin!(lease.verify());
+        assert!(poll!(verified.as_mut()).is_pending());
+        let asked = verifying(&stage).await;
+        let case = error.to_string();
+        asked.check.send(Err(failed(error))).unwrap();
+        // A server that is cut off may still return the node.
+        drop(asked.read.send(Ok(Some(node(1, b"")))));
+        match verified.await.unwrap_err() {
+            VerifyError::Lost(_) => assert!(is_lost, "{case}"),
+            VerifyError::Unknown { .. } => assert!(!is_lost, "{case}"),
+        }
+        assert_eq!(lease.check().is_err(), is_lost, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn verification_ends_with_the_session() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let mut verified = pin!(lease.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    let lost = verified.await.unwrap_err();
+    let reason = LostReason::SessionExpired;
+    assert!(matches!(&lost, VerifyError::Lost(lost) if lost.reason == reason));
+    assert_eq!(lease.state(), GuardState::Lost(reason));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_is_suspended_until_its_node_was_seen_on_the_new_connection() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    assert_eq!(lease.state(), GuardState::Held);
+    let mut early = pin!(lease.verify());
+    assert!(poll!(early.as_mut()).is_pending());
+    let early_asked = verifying(&stage).await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    let until = stage.start + T / 2;
+    let suspended = GuardState::Suspended { until };
+    assert_eq!(lease.state(), suspended);
+    assert!(lease.check().is_ok());
+    stage.nodes.connection_is(Connection::Connected);
+    assert_eq!(lease.state(), suspended);
+    // An answer of the earlier connection verifies nothing on the present one.
+    early_asked.found(Some(node(1, b"")));
+    early.await.unwrap();
+    assert_eq!(lease.state(), suspended);
+
+    let mut again = pin!(lease.verify());
+    assert!(poll!(again.as_mut()).is_pending());
+    verifying(&stage).await.found(Some(node(1, b"")));
+    again.await.unwrap();
+    assert_eq!(lease.state(), GuardState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verification_that_was_sent_without_a_connection_is_of_none() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    stage.nodes.connection_is(Connection::Disconnected);
+    let mut verified = pin!(lease.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    let asked = verifying(&stage).await;
+    asked.found(Some(node(1, b"")));
+    verified.await.unwrap();
+    stage.nodes.connection_is(Connection::Connected);
+    assert!(matches!(lease.state(), GuardState::Suspended { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_is_lost_at_its_deadline_for_good_and_the_first_reason_stays() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    jump(T / 2 - MILLI);
+    assert_eq!(lease.state(), GuardState::Held);
+    jump(MILLI);
+    let lost = GuardState::Lost(LostReason::DeadlinePassed);
+    assert_eq!(lease.state(), lost);
+    assert_eq!(
+        lease.note_loss(LostReason::NodeRemoved).reason,
+        LostReason::DeadlinePassed
+    );
+    stage
+        .nodes
+        .connection_is(Connection::Ended(EndReason::Expired));
+    settle().await;
+    assert_eq!(lease.state(), lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_for_the_lock_is_told_until_it_is_released() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let (mut told, mut late) = (
+        pin!(lease.revocation_requested()),
+        pin!(lease.revocation_requested()),
+    );
+    assert!(poll!(told.as_mut()).is_pending());
+    let mut verified = pin!(lease.verify());
+    assert!(poll!(verified.as_mut()).is_pending());
+    let asked = verifying(&stage).await;
+    asked.found(Some(node(1, b"__REVOKE__")));
+    verified.await.unwrap();
+    assert!(poll!(told.as_mut()).is_ready());
+    assert_eq!(lease.state(), GuardState::Held);
+    drop(lease.retire());
+    assert!(poll!(late.as_mut()).is_pending(), "released meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_lease_is_shared_with_nobody_and_deleted_once() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    assert!(lease.share().is_some());
+    assert!(lease.retire().is_some());
+    assert!(lease.share().is_none());
+    assert!(lease.retire().is_none());
+    assert!(stage.epoch.leases().is_empty());
+    assert!(lease.lost().now_or_never().is_none());
+}
+
+/// A lock that two contenders share: the lease of the first, and the second, which waits.
+struct Shared {
+    stage: Stage,
+    lease: Lease,
+    waiter: std::pin::Pin<Box<dyn Future<Output = Result<Outcome, AcquireError>> + Send>>,
+}
+
+async fn shared(own_watch: Option<OwnWatch>) -> Shared {
+    let stage = Stage::new().await;
+    let lock = stage.lock("/a", 5);
+    let queue = Arc::clone(lock.local_queue(LockKind::Mutex).unwrap());
+    let lease = stage.lease_of(&lock, 1, own_watch);
+    lease.keep(queue.take_for_test());
+    let target = Target {
+        lock,
+        kind: LockKind::Mutex,
+        beside: None,
+        owner: None,
+    };
+    let waiting = async move { queue.acquire(target, Patience::Wait).await };
+    let mut waiter = waiting.boxed();
+    assert!(poll!(waiter.as_mut()).is_pending());
+    stage.log().await;
+    Shared {
+        stage,
+        lease,
+        waiter,
+    }
+}
+
+impl Shared {
+    /// The next contender's lease, if it got one without a node of its own.
+    async fn next(&mut self) -> Option<Lease> {
+        match poll!(self.waiter.as_mut()) {
+            std::task::Poll::Ready(Ok(Outcome::Granted(mut leases))) => leases.pop(),
+            std::task::Poll::Ready(other) => panic!("{other:?}"),
+            std::task::Poll::Pending => None,
+        }
+    }
+}
+
+fn watched() -> (tokio::sync::oneshot::Sender<NodeEvent>, Option<OwnWatch>) {
+    let (event, watch) = node_watch();
+    (event, Some(OwnWatch::new(watch)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn watched_node_is_handed_on_without_a_request() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    assert!(shared.lease.retire().is_none());
+    let next = shared.next().await.unwrap();
+    assert_eq!(next.fencing_token(), FencingToken::new(1).handed_on());
+    assert_eq!(next.state(), GuardState::Held);
+    assert!(shared.stage.log().await.is_empty());
+    // The keeper now watches over the next lease.
+    let id = next.state.id;
+    assert!(Arc::ptr_eq(
+        &shared.stage.epoch.lease(id).unwrap(),
+        &next.state
+    ));
+    // Dropping the first lease does not end the second.
+    drop(shared.lease);
+    assert!(shared.stage.epoch.lease(id).is_some());
+    assert!(next.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspended_node_is_not_handed_on() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    shared.stage.nodes.connection_is(Connection::Disconnected);
+    assert!(shared.lease.retire().is_some());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_was_not_seen_since_a_reconnect_is_not_handed_on() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    shared.stage.nodes.reconnect();
+    assert!(shared.lease.retire().is_some());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_is_not_handed_on_past_its_deadline() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    jump(T / 2);
+    assert!(shared.lease.retire().is_some());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_somebody_asks_for_is_not_handed_on() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    let data = node(1, b"__REVOKE__");
+    shared.lease.state.observe(Some(&data), Some(1));
+    assert!(shared.lease.retire().is_some());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_with_something_beside_it_is_not_handed_on() {
+    for is_settled in [false, true] {
+        let (_event, watch) = watched();
+        let mut shared = shared(watch).await;
+        shared.lease.unsettled();
+        if is_settled {
+            shared.lease.settled();
+        }
+        assert_eq!(shared.lease.retire().is_none(), is_settled);
+        assert_eq!(shared.next().await.is_some(), is_settled);
+    }
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    let _reader = shared.lease.share().unwrap();
+    assert!(shared.lease.retire().is_some());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_frees_the_turn_at_once() {
+    let (_event, watch) = watched();
+    let mut shared = shared(watch).await;
+    shared.lease.state.observe(None, None);
+    assert!(shared.next().await.is_none());
+    // The waiter creates a node of its own, while a guard of the lost lease is still alive.
+    let asked = shared.stage.asked().await;
+    assert!(matches!(asked, Asked::Create(..)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn turn_that_comes_to_a_lost_lease_goes_on() {
+    let stage = Stage::new().await;
+    let lock = stage.lock("/a", 5);
+    let queue = Arc::clone(lock.local_queue(LockKind::Mutex).unwrap());
+    let lease = stage.lease_of(&lock, 1, None);
+    lease.note_loss(LostReason::NodeRemoved);
+    lease.keep(queue.take_for_test());
+    // The turn is free for another contender.
+    drop(queue.take_for_test());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_is_measured_until_its_end_whenever_that_came() {
+    let stage = Stage::new().await;
+    let [released, lost, early] = [1, 2, 3].map(|it| stage.lease(it));
+    released.begin(LockKind::Mutex);
+    lost.begin(LockKind::Mutex);
+    assert!(released.is_measured() && lost.is_measured());
+    drop(released.retire());
+    lost.note_loss(LostReason::NodeRemoved);
+    // This lease is lost before an owner has it.
+    early.note_loss(LostReason::NodeRemoved);
+    early.begin(LockKind::Mutex);
+    for lease in [released, lost, early] {
+        assert!(!lease.is_measured(), "{}", lease.node_path());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_and_request_from_before_the_hand_over_are_told_to_the_next() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    lease.note_loss(LostReason::NodeRemoved);
+    let next = lease.successor();
+    assert_eq!(next.state(), GuardState::Lost(LostReason::NodeRemoved));
+    let asked_for = stage.lease(2);
+    let data = node(2, b"__REVOKE__");
+    asked_for.state.observe(Some(&data), Some(1));
+    let next = asked_for.successor();
+    assert!(next.revocation_requested().now_or_never().is_some());
+    assert_eq!(next.state(), GuardState::Held);
+}
+
+/// A node without a watch that goes with the turn, after the first contender has released it.
+async fn handed_unwatched() -> Shared {
+    let mut shared = shared(None).await;
+    assert!(shared.lease.retire().is_none());
+    assert!(shared.next().await.is_none(), "granted without asking");
+    shared
+}
+
+#[tokio::test(start_paused = true)]
+async fn unwatched_node_is_handed_on_once_it_was_seen() {
+    let mut shared = handed_unwatched().await;
+    let read = reading(&shared.stage).await;
+    read.send(Ok(Some(node(1, b"")))).unwrap();
+    let next = shared.next().await.unwrap();
+    assert_eq!(next.fencing_token(), FencingToken::new(1).handed_on());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unwatched_node_that_is_not_as_it_was_is_not_handed_on() {
+    let answers: [fn() -> Result<Read, NodesError>; 4] = [
+        || Ok(None),
+        || Ok(Some(node(2, b""))),
+        || Ok(Some(node(1, b"__REVOKE__"))),
+        || Err(NodesError::NoAuth),
+    ];
+    for answer in answers {
+        let mut shared = handed_unwatched().await;
+        let read = reading(&shared.stage).await;
+        read.send(answer()).unwrap();
+        assert!(shared.next().await.is_none());
+        let asked = shared.stage.log().await;
+        assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+        // Left in place, it would block the node that the waiter creates.
+        assert!(asked.contains(&"delete /a/n1".to_owned()), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_is_lost_while_it_is_asked_for_is_not_waited_for() {
+    let mut shared = handed_unwatched().await;
+    let _unanswered = reading(&shared.stage).await;
+    shared.stage.log().await;
+    for lease in shared.stage.epoch.leases() {
+        lease.observe(None, None);
+    }
+    assert!(shared.next().await.is_none());
+    let asked = shared.stage.log().await;
+    assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_of_a_connection_that_is_lost_hands_nothing_on() {
+    let mut shared = handed_unwatched().await;
+    let read = reading(&shared.stage).await;
+    shared.stage.nodes.reconnect();
+    read.send(Ok(Some(node(1, b"")))).unwrap();
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_has_heard_of_the_end_hands_nothing_on() {
+    let (event, watch) = watched();
+    let mut shared = shared(watch).await;
+    event.send(NodeEvent::Deleted).unwrap();
+    // No poll has seen the event yet.
+    drop(shared.lease.retire());
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_was_seen_is_watched_for_whoever_it_is_handed_on_to() {
+    let mut shared = handed_unwatched().await;
+    // The watch is requested at once, together with the read.
+    let asked = shared.stage.log().await;
+    assert!(asked.contains(&"watch /a/n1".to_owned()), "{asked:?}");
+    assert!(shared.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_of_a_session_that_is_over_is_lost() {
+    let stage = Stage::new().await;
+    let early = stage.lease(1);
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    let lost = GuardState::Lost(LostReason::SessionExpired);
+    assert_eq!(early.state(), lost);
+    // This lease was granted in the moment of the end, and was not notified with the others.
+    assert_eq!(stage.lease(2).state(), lost);
+    // The keeper is gone by now, but its reason stays.
+    assert_eq!(stage.epoch.link(), Link::Ended(LostReason::SessionExpired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lapse_from_before_the_hand_over_is_the_next_ones() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let nodes = stage.epoch.nodes().unwrap();
+    let mut written = nodes.delete("/x");
+    assert!(poll!(written.as_mut()).is_pending());
+    jump(T / 2);
+    let Some(Asked::Delete(_, answer)) = stage.nodes.asked() else {
+        panic!("no delete");
+    };
+    answer.send(Ok(())).unwrap();
+    written.await.unwrap();
+    assert_eq!(stage.epoch.lapses(), 1);
+    // The first lease has not noticed the lapse itself.
+    let next = lease.successor();
+    assert_eq!(next.state(), GuardState::Lost(LostReason::DeadlinePassed));
+}
+
+/// The node was still ours to delete, but another contender may have held the lock all the same.
+#[tokio::test(start_paused = true)]
+async fn release_of_a_lock_that_was_lost_says_so_though_its_node_was_there() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    jump(T / 2);
+    let leases = [&lease];
+    let mut released = Box::pin(crate::lock::release::release_all(&leases));
+    let told = poll!(released.as_mut());
+    let reason = LostReason::DeadlinePassed;
+    assert!(
+        matches!(&told, std::task::Poll::Ready(Err(ReleaseError::Lost(lost))) if lost.reason == reason),
+        "{told:?}"
+    );
+    assert!(stage.log().await.contains(&"delete /a/n1".to_owned()));
+}

@@ -1,0 +1,104 @@
+//! A lock path in a session: the state that all handles of it share.
+
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::lock::local_queue::LocalQueue;
+use crate::lock::table::Contending;
+use crate::names::node_name::LockKind;
+use crate::names::path;
+use crate::rules::vacancy::Vacancy;
+use crate::session::core::Session;
+use crate::session::options::LockOptions;
+use crate::store::nodes::{Acl, NewNode, NodeMode};
+use crate::sync::Mutex;
+
+/// One lock directory, the same for every handle in the session.
+#[derive(Debug)]
+pub(crate) struct LockPath {
+    pub(crate) session: Session,
+    pub(crate) path: Arc<str>,
+    pub(crate) options: LockOptions,
+    /// Mutexes and read/write locks order nodes differently and cannot share a directory.
+    reads_and_writes: bool,
+    /// The queue of the contenders that want the lock for themselves, if they share one node.
+    local_queue: Option<Arc<LocalQueue>>,
+    pub(crate) vacancy: Mutex<Vacancy>,
+}
+
+impl LockPath {
+    /// The lock of a path. Path and options are checked before any I/O.
+    pub(crate) fn open(
+        session: &Session,
+        path: &str,
+        kind: LockKind,
+        options: &LockOptions,
+    ) -> Result<Arc<Self>, ConfigError> {
+        path::validate(path)?;
+        let reads_and_writes = kind.counterpart().is_some();
+        let handoffs_max = options.local_handoffs;
+        let lock = session.shared.paths.lock(path, |path| Self {
+            session: session.clone(),
+            path,
+            options: options.clone(),
+            reads_and_writes,
+            local_queue: (handoffs_max > 0).then(|| Arc::new(LocalQueue::new(handoffs_max))),
+            vacancy: Mutex::default(),
+        });
+        let path = || path.to_owned();
+        if lock.reads_and_writes != reads_and_writes {
+            return Err(ConfigError::RecipeDiffers { path: path() });
+        }
+        if lock.options != *options {
+            return Err(ConfigError::OptionsDiffer { path: path() });
+        }
+        Ok(lock)
+    }
+
+    /// The queue in which contenders of this kind wait for each other, before one of them contends
+    /// with other processes. `None` if each has a node of its own.
+    pub(crate) fn local_queue(&self, kind: LockKind) -> Option<&Arc<LocalQueue>> {
+        self.local_queue.as_ref().filter(|_| kind != LockKind::Read)
+    }
+
+    /// The node to create under the given name, to which the server may add a sequence number.
+    pub(crate) fn new_node(
+        &self,
+        name: &str,
+        kind: LockKind,
+        mode: NodeMode,
+        owner: Option<Contending>,
+    ) -> NewNode {
+        let path = self.node_path(name);
+        let data = self
+            .options
+            .data
+            .as_ref()
+            .unwrap_or(&self.session.shared.options.data)
+            .bytes(kind, owner, self.options.purpose.as_deref())
+            .into();
+        let acl = self.acl_of(&path);
+        NewNode {
+            path,
+            data,
+            acl,
+            mode,
+        }
+    }
+
+    /// The ACL for a node that is created through this lock.
+    pub(crate) fn acl_of(&self, path: &str) -> Arc<[Acl]> {
+        self.session.shared.options.acl.of(path)
+    }
+
+    /// The full path of a node of this lock.
+    pub(crate) fn node_path(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+}
+
+impl Drop for LockPath {
+    fn drop(&mut self) {
+        self.session.shared.paths.forget(&self.path);
+    }
+}

@@ -1,0 +1,191 @@
+//! Writes that the ensemble carries out only while a lock is held.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::select_all;
+
+use crate::error::{LostReason, TransactionError};
+use crate::lock::lease::Lease;
+use crate::store::nodes::{
+    MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
+};
+
+/// A ZooKeeper transaction bound to a guard, from [`LockGuard::transaction`].
+///
+/// The ensemble checks that the lock's node exists in the same step in which it carries out the
+/// operations. So a holder that lost the lock without knowing it changes nothing.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: &recipes_core::LockGuard) -> Result<(), recipes_core::TransactionError> {
+/// guard.transaction().set("/orders/next", "1001", Some(7)).create("/orders/1000", "new").commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`LockGuard::transaction`]: crate::LockGuard::transaction
+#[derive(Debug)]
+#[must_use = "a transaction does nothing until commit"]
+pub struct Transaction<'a> {
+    leases: Vec<&'a Lease>,
+    operations: Vec<NodeOp>,
+}
+
+/// The result of one operation of a [`Transaction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionResult {
+    /// A node was created. This is its path.
+    Created(String),
+    /// A node was deleted.
+    Deleted,
+    /// Data was replaced. This is the new stat.
+    Set(NodeStat),
+    /// A version was as expected.
+    Checked,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(leases: Vec<&'a Lease>) -> Self {
+        Self {
+            leases,
+            operations: Vec::new(),
+        }
+    }
+
+    /// Creates a persistent node with the session's ACL for its path.
+    pub fn create(mut self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
+        let path = path.into();
+        let acl = self
+            .leases
+            .first()
+            .map(|lease| lease.lock().acl_of(&path))
+            .unwrap_or_default();
+        let (data, mode) = (data.into().into(), NodeMode::Persistent);
+        self.operations.push(NodeOp::Create(NewNode {
+            path,
+            data,
+            acl,
+            mode,
+        }));
+        self
+    }
+
+    /// Replaces the data of a node that has this version; `None` accepts any.
+    pub fn set(
+        mut self,
+        path: impl Into<String>,
+        data: impl Into<Vec<u8>>,
+        version: Option<i32>,
+    ) -> Self {
+        let (path, data) = (path.into(), data.into());
+        self.operations.push(NodeOp::Set {
+            path,
+            data,
+            version,
+        });
+        self
+    }
+
+    /// Deletes a node that has this version; `None` accepts any.
+    pub fn delete(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Delete {
+            path: path.into(),
+            version,
+        });
+        self
+    }
+
+    /// Requires that a node has this version; `None` only requires that it exists.
+    pub fn check(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Check {
+            path: path.into(),
+            version,
+        });
+        self
+    }
+
+    /// Carries out all operations while the lock is held, or none. A set must be of one session.
+    ///
+    /// # Errors
+    /// See [`TransactionError`]. Only after [`TransactionError::Unknown`] may something have
+    /// changed, and then all of it. The call ends when the lock is lost: without an answer of the
+    /// ensemble, after half the session timeout at the latest.
+    ///
+    /// # Cancel safety
+    /// The transaction may or may not be carried out when the future is dropped.
+    pub async fn commit(self) -> Result<Vec<TransactionResult>, TransactionError> {
+        let Self { leases, operations } = self;
+        leases.iter().try_for_each(|lease| lease.check())?;
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let one_session = |lease: &&Lease| Arc::ptr_eq(lease.epoch(), first.epoch());
+        if !leases.iter().all(one_session) {
+            let (path, source) = (first.path().to_owned(), NodesError::Unsupported);
+            return Err(TransactionError::Rejected { path, source });
+        }
+        let check = |lease: &&Lease| NodeOp::Check {
+            path: lease.node_path().to_owned(),
+            version: None,
+        };
+        let guarded: Vec<_> = leases.iter().map(check).chain(operations).collect();
+        let unknown = |source| {
+            let path = first.path().to_owned();
+            TransactionError::Unknown { path, source }
+        };
+        let nodes = first.epoch().nodes().map_err(unknown)?;
+        let losses: Vec<_> = leases.iter().map(|lease| lease.lost().boxed()).collect();
+        leases.iter().for_each(|lease| lease.unsettled());
+        let committed = tokio::select! {
+            biased;
+            committed = nodes.multi(guarded) => committed,
+            // It was carried out before the lock was lost, or it will be refused.
+            _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
+        };
+        // Without an answer it may be in flight, and commit when the next contender holds the node.
+        let is_open = matches!(&committed, Err(error) if error.source.is_unanswered());
+        if !is_open {
+            leases.iter().for_each(|lease| lease.settled());
+        }
+        match committed {
+            Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
+            Err(error) => Err(failure(error, &leases, first.path())),
+        }
+    }
+}
+
+fn result(done: NodeOpDone) -> TransactionResult {
+    match done {
+        NodeOpDone::Created(created) => TransactionResult::Created(created.path),
+        NodeOpDone::Deleted => TransactionResult::Deleted,
+        NodeOpDone::Set(stat) => TransactionResult::Set(stat),
+        NodeOpDone::Checked => TransactionResult::Checked,
+    }
+}
+
+fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError {
+    let MultiError { index, source } = error;
+    let path = path.to_owned();
+    let Some(index) = index else {
+        return match source.is_unanswered() {
+            true => TransactionError::Unknown { path, source },
+            false => TransactionError::Rejected { path, source },
+        };
+    };
+    match leases.get(index) {
+        Some(lease) if matches!(source, NodesError::NoNode) => {
+            lease.note_loss(LostReason::NodeRemoved).into()
+        }
+        Some(_) => TransactionError::Rejected { path, source },
+        None => TransactionError::Refused {
+            path,
+            index: index.saturating_sub(leases.len()),
+            source,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

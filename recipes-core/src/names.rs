@@ -1,0 +1,17 @@
+//! What stands in the store: paths, names, records, and their order. Pure.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `path` | the path of a lock; a key as a part of a path |
+//! | `node_name` | the name of a lock node: uuid, kind, sequence |
+//! | `order` | the contenders of a listing, in the order of the queue |
+//! | `record` | what a node's data says about its contender |
+//! | `token` | the fencing token |
+//! | `printable` | text of others, safe to print |
+
+pub(crate) mod node_name;
+pub(crate) mod order;
+pub(crate) mod path;
+pub(crate) mod printable;
+pub(crate) mod record;
+pub(crate) mod token;

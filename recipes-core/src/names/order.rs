@@ -1,0 +1,196 @@
+//! The order of the children of a lock directory, exactly Curator's.
+
+use std::cmp::Ordering;
+
+use crate::names::node_name::LockKind;
+
+/// How many digits a server appends to a name, as long as its counter is not negative.
+const SEQUENCE_DIGITS: usize = 10;
+
+/// A child and its sort key, read from its name once.
+///
+/// Ordered as Curator's `LockInternalsSorter` does for this kind of lock: by key, as Java strings.
+/// Equal keys are legitimate only for a writer and its own downgraded reader. Curator keeps the
+/// server's order there; we put the writer first, then go by name. Only ranks of one kind of lock
+/// may be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rank<'a> {
+    /// The text after the last marker, or the whole name if there is none.
+    key: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Rank<'a> {
+    pub(crate) fn new(kind: LockKind, name: &'a str) -> Self {
+        let key = key(kind, name);
+        Self { key, name }
+    }
+}
+
+impl Ord for Rank<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_key = compare_as_java(self.key, other.key);
+        by_key
+            .then_with(|| is_writer(other.name).cmp(&is_writer(self.name)))
+            .then_with(|| self.name.cmp(other.name))
+    }
+}
+
+impl PartialOrd for Rank<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Whether a child makes readers wait.
+pub(crate) fn is_writer(name: &str) -> bool {
+    name.contains(LockKind::Write.marker())
+}
+
+/// Whether a child sorts ahead of every contender that joins from now on.
+pub(crate) fn precedes_newcomers(kind: LockKind, name: &str) -> bool {
+    // Newcomers' keys start with a digit, and ':' is the character after '9'.
+    compare_as_java(key(kind, name), ":") == Ordering::Less
+}
+
+/// Puts children in the order in which they are admitted.
+pub(crate) fn sort(kind: LockKind, children: &mut [String]) {
+    children.sort_by(|a, b| Rank::new(kind, a).cmp(&Rank::new(kind, b)));
+}
+
+fn key(kind: LockKind, name: &str) -> &str {
+    if let Some(sequence) = sequence_of_ours(kind, name) {
+        return sequence;
+    }
+    let behind = |name, kind: LockKind| behind_last(name, kind.marker());
+    match kind {
+        LockKind::Mutex => behind(name, LockKind::Mutex),
+        LockKind::Read | LockKind::Write => behind(behind(name, LockKind::Read), LockKind::Write),
+    }
+}
+
+/// The key of a name as Curator and we make it, found without a search: ten digits after a dash and
+/// a marker of this kind of lock.
+///
+/// No marker ends in a digit, so that marker is the last one. The dash keeps a `__READ__` before it
+/// from reaching into a `__WRIT__`.
+fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
+    let (rest, sequence) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
+    let ends_in = |kind: LockKind| {
+        let rest = rest.strip_suffix(kind.marker());
+        rest.is_some_and(|rest| rest.ends_with('-'))
+    };
+    let is_ours = match kind {
+        LockKind::Mutex => ends_in(LockKind::Mutex),
+        LockKind::Read | LockKind::Write => ends_in(LockKind::Read) || ends_in(LockKind::Write),
+    };
+    (is_ours && sequence.bytes().all(|it| it.is_ascii_digit())).then_some(sequence)
+}
+
+fn behind_last<'a>(name: &'a str, marker: &str) -> &'a str {
+    name.rsplit_once(marker).map_or(name, |(_, text)| text)
+}
+
+/// `String.compareTo`: by UTF-16 code unit, which differs from UTF-8 order beyond U+FFFF.
+fn compare_as_java(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() && b.is_ascii() {
+        a.cmp(b)
+    } else {
+        a.encode_utf16().cmp(b.encode_utf16())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted<const N: usize>(kind: LockKind, names: [&str; N]) -> Vec<String> {
+        let mut names = names.map(String::from).to_vec();
+        sort(kind, &mut names);
+        names
+    }
+
+    #[test]
+    fn contenders_are_ordered_by_sequence_not_by_uuid() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-lock-0000000002", "_c_b-lock-0000000000"]
+            ),
+            ["_c_b-lock-0000000000", "_c_a-lock-0000000002"]
+        );
+    }
+
+    #[test]
+    fn foreign_children_take_part_with_their_whole_name() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["zforeign", "_c_a-lock-0000000002", "-foreign"]
+            ),
+            ["-foreign", "_c_a-lock-0000000002", "zforeign"]
+        );
+    }
+
+    #[test]
+    fn wrapped_sequences_come_first_as_in_curator() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-lock-2147483647", "_c_b-lock--2147483648"]
+            ),
+            ["_c_b-lock--2147483648", "_c_a-lock-2147483647"]
+        );
+    }
+
+    #[test]
+    fn readers_and_writers_share_one_order_and_a_tie_puts_the_writer_first() {
+        assert_eq!(
+            sorted(
+                LockKind::Read,
+                [
+                    "_c_c-__READ__0000000001",
+                    "_c_a-__READ__0000000000",
+                    "_c_b-__WRIT__0000000000"
+                ]
+            ),
+            [
+                "_c_b-__WRIT__0000000000",
+                "_c_a-__READ__0000000000",
+                "_c_c-__READ__0000000001"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_mutex_orders_read_write_nodes_behind_its_own() {
+        assert_eq!(
+            sorted(
+                LockKind::Mutex,
+                ["_c_a-__READ__0000000000", "_c_b-lock-0000000009"]
+            ),
+            ["_c_b-lock-0000000009", "_c_a-__READ__0000000000"]
+        );
+    }
+
+    #[test]
+    fn names_beyond_the_basic_plane_are_compared_as_java_does() {
+        // U+1F600 is D83D DE00 in UTF-16, which sorts before U+FF5E. In UTF-8 it sorts after it.
+        assert_eq!(
+            sorted(LockKind::Mutex, ["\u{ff5e}", "\u{1f600}"]),
+            ["\u{1f600}", "\u{ff5e}"]
+        );
+    }
+
+    #[test]
+    fn what_sorts_behind_the_digits_does_not_precede_newcomers() {
+        for (name, want) in [
+            ("_c_a-lock-0000000000", true),
+            ("-foreign", true),
+            ("zforeign", false),
+            ("", true),
+        ] {
+            assert_eq!(precedes_newcomers(LockKind::Mutex, name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Deletes the nodes that attempts and guards leave behind, until they are gone.
+//!
+//! The session owns the queue. A dropped future, a timeout, an error and a dropped guard all hand
+//! their nodes over and are done. The queue pursues a node until the ensemble reports that it is
+//! gone, or refuses to delete it. It does so through reconnects and into the next session, because
+//! an ensemble that was down may still list nodes of a session that this process has given up.
+//!
+//! An outage can leave many nodes of ended sessions and many creates of unknown outcome. `sweep`
+//! searches for all of them together.
+//!
+//! Write transactions are the ensemble's bottleneck. One awaited release at a time is sent
+//! immediately, on its own. Releases that arrive while it is in flight go through the queue and
+//! share a transaction.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tracing::{debug, warn};
+use uuid::Uuid;
+
+use crate::log::CLEANUP;
+use crate::session::core::Phase;
+use crate::session::epoch::Epoch;
+use crate::store::nodes::{NodeOp, Nodes, NodesError, Reply};
+use crate::store::retry::Backoff;
+use crate::telemetry::PendingCleanup;
+
+mod deletion;
+mod group;
+mod sweep;
+
+pub(crate) use deletion::Deletion;
+use group::Group;
+use sweep::sweep;
+
+/// While this many batches of releases are in flight, only full ones are sent. A lower limit makes
+/// batches larger, a higher one sends releases sooner.
+const GROUPS_MAX: usize = 3;
+
+/// Capacity that the lists of jobs keep after a burst.
+const KEPT_MAX: usize = 32;
+
+/// How the deletion of a node ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Deleted {
+    /// We deleted it, or a deletion of ours whose reply was lost did.
+    ByUs,
+    /// It was gone before we tried.
+    BySomebody,
+    /// It goes, or went, with its session.
+    WithSession,
+    /// The ensemble refused.
+    Refused(NodesError),
+}
+
+impl Deleted {
+    /// Interprets the answer to the first delete of a node; an error if it is not definite.
+    fn definitely(answer: Result<(), NodesError>) -> Result<Self, NodesError> {
+        match answer {
+            Ok(()) => Ok(Self::ByUs),
+            Err(NodesError::NoNode) => Ok(Self::BySomebody),
+            Err(error) if error.is_lasting() => Ok(Self::Refused(error)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What to delete.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// These nodes, in one transaction where possible.
+    Nodes(Vec<String>),
+    /// The nodes that creates of unknown outcome with this uuid may have made.
+    MadeWith { directory: String, uuid: Uuid },
+}
+
+struct Job {
+    target: Target,
+    /// The number of the epoch of the nodes.
+    made_in: u64,
+    tried: Tried,
+    done: Option<oneshot::Sender<Deleted>>,
+    _pending: Pending,
+    /// For the metrics, once it is more than a first try.
+    gauge: Option<PendingCleanup>,
+}
+
+impl Job {
+    fn paths(&self) -> &[String] {
+        match &self.target {
+            Target::Nodes(paths) => paths,
+            Target::MadeWith { .. } => &[],
+        }
+    }
+
+    /// Reports the outcome to its receiver, or to the log if there is none.
+    fn answer(&mut self, deleted: Deleted) {
+        let unheard = match self.done.take() {
+            Some(done) => done.send(deleted).err(),
+            None => Some(deleted),
+        };
+        match unheard {
+            Some(Deleted::Refused(error)) => {
+                warn!(target: CLEANUP, node = ?self.target, %error, "node cannot be deleted");
+            }
+            unheard => {
+                debug!(target: CLEANUP, node = ?self.target, ?unheard, "node cleaned up")
+            }
+        }
+    }
+
+    /// Reports that the node goes with its session. It may still be pursued, because an ensemble
+    /// that has not ended the session yet may list the node for a while.
+    fn gone_with_session(&mut self) {
+        self.answer(Deleted::WithSession);
+        self.tried = Tried::Perhaps;
+    }
+}
+
+/// Counts a job that is not over.
+struct Pending(Arc<watch::Sender<usize>>);
+
+impl Pending {
+    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|pending| *pending += 1);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.send_modify(|pending| *pending -= 1);
+    }
+}
+
+/// What was sent for a job.
+enum Tried {
+    /// Nothing, so it can share a transaction.
+    Nothing,
+    /// A delete of its one node is in flight.
+    Sent(Reply<'static, ()>),
+    /// A request of ours may have been carried out.
+    Perhaps,
+}
+
+/// A session's clean-up queue.
+#[derive(Clone)]
+pub(crate) struct Cleanup {
+    jobs: mpsc::UnboundedSender<Job>,
+    pending: Arc<watch::Sender<usize>>,
+    /// Held by the one release that has a request of its own.
+    alone: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Cleanup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cleanup")
+            .field("pending", &*self.pending.borrow())
+            .finish()
+    }
+}
+
+impl Cleanup {
+    /// Starts the queue of a session on the current runtime. It ends with the last handle.
+    pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        tokio::spawn(work(queue, phase));
+        Self {
+            jobs,
+            pending: Arc::new(watch::Sender::new(0)),
+            alone: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Hands nodes over. The receiver gets the outcome and can be dropped.
+    pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
+        self.push(target, epoch.number, Tried::Perhaps)
+    }
+
+    /// The deletion of a node, not sent yet.
+    pub(crate) fn deletion(&self, path: &str, epoch: &Epoch) -> Deletion {
+        Deletion::new(self.clone(), path, epoch)
+    }
+
+    /// Completes when the queue is empty.
+    pub(crate) async fn drained(&self) {
+        // The sender is ours, so waiting does not fail.
+        drop(
+            self.pending
+                .subscribe()
+                .wait_for(|pending| *pending == 0)
+                .await,
+        );
+    }
+
+    fn push(&self, target: Target, made_in: u64, tried: Tried) -> oneshot::Receiver<Deleted> {
+        let (done, outcome) = oneshot::channel();
+        let job = Job {
+            target,
+            made_in,
+            tried,
+            done: Some(done),
+            _pending: Pending::new(&self.pending),
+            gauge: None,
+        };
+        // If the queue is gone, so are the runtime and the session.
+        drop(self.jobs.send(job));
+        outcome
+    }
+}
+
+async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Phase>) {
+    let (mut arrived, mut waiting, mut strays) = (Vec::new(), VecDeque::new(), Vec::new());
+    let (mut groups, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let mut sweeping = FuturesUnordered::new();
+    let mut is_open = true;
+    while is_open || !groups.is_empty() || !running.is_empty() || !sweeping.is_empty() {
+        tokio::select! {
+            biased;
+            count = queue.recv_many(&mut arrived, usize::MAX), if is_open => is_open = count > 0,
+            Some(left) = groups.next(), if !groups.is_empty() => arrived.extend(left),
+            Some(stray) = running.next(), if !running.is_empty() => strays.extend(stray),
+            Some(left) = sweeping.next(), if !sweeping.is_empty() => strays.extend(left),
+        }
+        for job in arrived.drain(..) {
+            match job.tried {
+                Tried::Nothing => waiting.push_back(job),
+                Tried::Sent(_) | Tried::Perhaps => running.push(pursue(job, phase.clone())),
+            }
+        }
+        while let Some(group) = Group::take(&mut waiting, groups.len() >= GROUPS_MAX) {
+            groups.push(group.delete(phase.clone()));
+        }
+        // One at a time. Jobs that arrive meanwhile share the next sweep.
+        if sweeping.is_empty() && !strays.is_empty() {
+            sweeping.push(sweep(std::mem::take(&mut strays), phase.clone()));
+        }
+        // Frees the memory that thousands of jobs needed for a moment.
+        arrived.shrink_to(KEPT_MAX);
+        waiting.shrink_to(KEPT_MAX);
+    }
+}
+
+/// Deletes nodes that are known by name, while their session lives. Returns the job if its nodes
+/// must be searched for.
+async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> {
+    job.gauge.get_or_insert_with(PendingCleanup::new);
+    if let Tried::Sent(reply) = std::mem::replace(&mut job.tried, Tried::Perhaps) {
+        match Deleted::definitely(reply.await) {
+            Ok(deleted) => {
+                job.answer(deleted);
+                return None;
+            }
+            Err(NodesError::SessionEnded) => job.gone_with_session(),
+            Err(_) => {}
+        }
+    }
+    let mut backoff = Backoff::default();
+    loop {
+        let epoch = current_epoch(&mut phase).await;
+        let epoch = epoch.filter(|epoch| epoch.number == job.made_in);
+        let (Some(epoch), Target::Nodes(paths)) = (epoch, &job.target) else {
+            return Some(job);
+        };
+        let attempt = async {
+            let nodes = epoch.nodes()?;
+            delete_all(&*nodes, paths).await
+        };
+        let answer = while_serving(&mut phase, &epoch, attempt).await;
+        match answer {
+            None => {}
+            Some(Ok(())) => {
+                job.answer(Deleted::ByUs);
+                return None;
+            }
+            Some(Err(error)) if error.is_lasting() => {
+                job.answer(Deleted::Refused(error));
+                return None;
+            }
+            Some(Err(error)) => {
+                debug!(target: CLEANUP, node = ?job.target, %error, "clean-up will be tried again");
+            }
+        }
+        backoff.wait().await;
+    }
+}
+
+/// The epoch in which nodes can be deleted, once it is open; `None` if there will be none.
+async fn current_epoch(phase: &mut watch::Receiver<Phase>) -> Option<Arc<Epoch>> {
+    let settled = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
+    settled.await.ok()?.epoch()
+}
+
+/// Runs requests of an epoch; `None` if the epoch is over first. The end of the link does not
+/// count, because a session that is being closed can still delete nodes.
+async fn while_serving<T>(
+    phase: &mut watch::Receiver<Phase>,
+    epoch: &Epoch,
+    requests: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| !phase.serves(epoch)) => None,
+        answer = requests => Some(answer),
+    }
+}
+
+/// Deletes all in one transaction. A lasting error is a refusal: nothing was deleted.
+pub(crate) fn delete_together(
+    nodes: &dyn Nodes,
+    paths: impl IntoIterator<Item = String>,
+) -> impl Future<Output = Result<(), NodesError>> + Send {
+    let paths = paths.into_iter();
+    let deletes = paths.map(|path| NodeOp::Delete {
+        path,
+        version: None,
+    });
+    let deleted = nodes.multi(deletes.collect());
+    async move { deleted.await.map(drop).map_err(|error| error.source) }
+}
+
+/// Deletes all in one transaction, or one by one if that is refused.
+async fn delete_all(nodes: &dyn Nodes, paths: &[String]) -> Result<(), NodesError> {
+    if paths.len() > 1 {
+        match delete_together(nodes, paths.iter().cloned()).await {
+            Err(error) if error.is_lasting() => {}
+            answer => return answer,
+        }
+    }
+    let mut refused = Ok(());
+    for path in paths {
+        match nodes.delete(path).await {
+            Ok(()) | Err(NodesError::NoNode) => {}
+            Err(error) if error.is_lasting() => refused = Err(error),
+            Err(error) => return Err(error),
+        }
+    }
+    refused
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The deletion of one node, whose outcome can be awaited.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Cleanup, Deleted, Target, Tried};
+use crate::session::epoch::Epoch;
+use crate::store::nodes::{NodesError, Reply};
+
+/// The deletion of one node. If it is dropped before the outcome is known, the queue pursues the
+/// node.
+pub(crate) struct Deletion {
+    path: String,
+    made_in: u64,
+    way: Way,
+    cleanup: Cleanup,
+}
+
+/// Where the outcome comes from.
+enum Way {
+    /// No request is in flight whose answer would arrive here.
+    Unheard,
+    Sent {
+        reply: Reply<'static, ()>,
+        /// While this is kept, other deletions by [`Deletion::share`] are sent together.
+        _alone: Option<OwnedSemaphorePermit>,
+    },
+    /// The queue deletes the node.
+    Queued(oneshot::Receiver<Deleted>),
+    Over,
+}
+
+impl Deletion {
+    pub(super) fn new(cleanup: Cleanup, path: &str, epoch: &Epoch) -> Self {
+        Self {
+            path: path.to_owned(),
+            made_in: epoch.number,
+            way: Way::Unheard,
+            cleanup,
+        }
+    }
+
+    /// Sends the delete now, before any later request of the session.
+    pub(crate) fn send(&mut self, epoch: &Epoch) {
+        self.send_with(epoch, None);
+    }
+
+    /// Sends the delete now, or soon together with others if another deletion by `share` is in
+    /// flight.
+    pub(crate) fn share(&mut self, epoch: &Epoch) {
+        match Arc::clone(&self.cleanup.alone).try_acquire_owned() {
+            Ok(alone) => self.send_with(epoch, Some(alone)),
+            Err(_) => self.way = Way::Queued(self.hand_over(Tried::Nothing)),
+        }
+    }
+
+    fn send_with(&mut self, epoch: &Epoch, alone: Option<OwnedSemaphorePermit>) {
+        if let Ok(nodes) = epoch.nodes() {
+            self.way = Way::Sent {
+                reply: nodes.delete(&self.path),
+                _alone: alone,
+            };
+        }
+    }
+
+    /// Notes that the node was deleted in another way.
+    pub(crate) fn done(&mut self) {
+        self.way = Way::Over;
+    }
+
+    /// Waits for the outcome; `None` if it is not known by the deadline.
+    pub(crate) async fn finish(mut self, deadline: Instant) -> Option<Deleted> {
+        let reply = match &mut self.way {
+            Way::Sent { reply, .. } => reply,
+            Way::Queued(outcome) => return ended(outcome, deadline).await,
+            Way::Unheard | Way::Over => {
+                self.way = Way::Over;
+                return Some(Deleted::WithSession);
+            }
+        };
+        let answer = timeout_at(deadline, reply).await.ok()?;
+        self.way = Way::Unheard;
+        match Deleted::definitely(answer) {
+            Ok(deleted) => {
+                self.way = Way::Over;
+                Some(deleted)
+            }
+            // An ensemble that has not ended the session yet may list the node for a while, so the
+            // drop of `self` pursues it.
+            Err(NodesError::SessionEnded) => Some(Deleted::WithSession),
+            Err(_) => self.pursue(deadline).await,
+        }
+    }
+
+    /// Waits until the queue has deleted the node; `None` if it has not by the deadline. A request
+    /// of ours may have deleted the node already.
+    pub(crate) async fn pursue(mut self, deadline: Instant) -> Option<Deleted> {
+        let mut outcome = self.hand_over(Tried::Perhaps);
+        self.way = Way::Over;
+        ended(&mut outcome, deadline).await
+    }
+
+    fn hand_over(&mut self, tried: Tried) -> oneshot::Receiver<Deleted> {
+        let target = Target::Nodes(vec![std::mem::take(&mut self.path)]);
+        self.cleanup.push(target, self.made_in, tried)
+    }
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        let tried = match std::mem::replace(&mut self.way, Way::Over) {
+            Way::Unheard => Tried::Perhaps,
+            Way::Sent { reply, .. } => Tried::Sent(reply),
+            Way::Queued(_) | Way::Over => return,
+        };
+        drop(self.hand_over(tried));
+    }
+}
+
+async fn ended(outcome: &mut oneshot::Receiver<Deleted>, deadline: Instant) -> Option<Deleted> {
+    let outcome = timeout_at(deadline, outcome).await.ok()?;
+    Some(outcome.unwrap_or(Deleted::WithSession))
+}

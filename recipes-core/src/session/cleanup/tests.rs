@@ -1,0 +1,452 @@
+use std::task::Poll;
+
+use futures::poll;
+use tokio::time::Instant;
+
+use super::*;
+use crate::names::node_name;
+use crate::scripted::{Answer, Asked, MILLI, SECOND, Stage, failed, settle, unknown};
+use crate::store::nodes::{Connection, EndReason, NodeOpDone};
+
+fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
+fn cleanup(stage: &Stage) -> &Cleanup {
+    &stage.session.shared.cleanup
+}
+
+async fn deleting(stage: &Stage, path: &str) -> Answer<()> {
+    match stage.asked().await {
+        Asked::Delete(asked, answer) if asked == path => answer,
+        other => panic!("{other:?} instead of {path}"),
+    }
+}
+
+async fn deleting_together(
+    stage: &Stage,
+) -> (
+    usize,
+    Answer<Vec<NodeOpDone>, crate::store::nodes::MultiError>,
+) {
+    match stage.asked().await {
+        Asked::Multi(operations, answer) => (operations.len(), answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_refused_is_told_and_stops_none_of_the_others() {
+    for refused in ["/a/1", "/a/2", "/a/3"] {
+        let stage = Stage::new().await;
+        let all = paths(["/a/1", "/a/2", "/a/3"]);
+        let outcome = cleanup(&stage).delete(Target::Nodes(all.clone()), &stage.epoch);
+        let (count, together) = deleting_together(&stage).await;
+        assert_eq!(count, 3);
+        together.send(Err(failed(NodesError::NoAuth))).unwrap();
+        for path in &all {
+            let answer = match path == refused {
+                true => Err(NodesError::NoAuth),
+                false => Ok(()),
+            };
+            deleting(&stage, path).await.send(answer).unwrap();
+        }
+        let told = outcome.await.unwrap();
+        assert!(
+            matches!(told, Deleted::Refused(NodesError::NoAuth)),
+            "{told:?}"
+        );
+        assert!(stage.log().await.is_empty(), "refused for good");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_gone_stops_none_of_the_others() {
+    let stage = Stage::new().await;
+    let all = Target::Nodes(paths(["/a/1", "/a/2"]));
+    let outcome = cleanup(&stage).delete(all, &stage.epoch);
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_unknown_outcome_is_tried_again() {
+    let stage = Stage::new().await;
+    let one = Target::Nodes(paths(["/a/1"]));
+    let mut outcome = cleanup(&stage).delete(one, &stage.epoch);
+    for _ in 0..3 {
+        let again = Err(unknown());
+        deleting(&stage, "/a/1").await.send(again).unwrap();
+        settle().await;
+        assert!(outcome.try_recv().is_err());
+        // It is tried again after a pause.
+        assert!(stage.nodes.asked().is_none());
+        tokio::time::advance(SECOND).await;
+    }
+    let mut drained = std::pin::pin!(cleanup(&stage).drained());
+    assert!(poll!(drained.as_mut()).is_pending());
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    // Perhaps one of our requests deleted it.
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+    drained.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_goes_with_its_session_while_it_is_deleted() {
+    let stage = Stage::new().await;
+    let one = Target::Nodes(paths(["/a/1"]));
+    let outcome = cleanup(&stage).delete(one, &stage.epoch);
+    let _unanswered = deleting(&stage, "/a/1").await;
+    stage
+        .nodes
+        .connection_is(Connection::Ended(EndReason::Closed));
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
+    let stage = Stage::new().await;
+    let uuid = Uuid::from_u128(1);
+    let made = || Target::MadeWith {
+        directory: "/a".to_owned(),
+        uuid,
+    };
+    let mut outcome = cleanup(&stage).delete(made(), &stage.epoch);
+    let protection = node_name::protection(uuid);
+    let ours = format!("{protection}lock-0000000001");
+    let other = format!(
+        "{}lock-0000000002",
+        node_name::protection(Uuid::from_u128(2))
+    );
+    // A server that is cut off cannot commit, whatever it lists.
+    let (_, committed) = deleting_together(&stage).await;
+    committed.send(Err(failed(unknown()))).unwrap();
+    settle().await;
+    while let Some(Asked::List(_, listed)) = stage.nodes.asked() {
+        drop(listed.send(Ok(Vec::new())));
+    }
+    settle().await;
+    assert!(outcome.try_recv().is_err());
+    tokio::time::advance(SECOND).await;
+    let (_, committed) = deleting_together(&stage).await;
+    committed.send(Ok(vec![NodeOpDone::Checked])).unwrap();
+    let Asked::List(_, listed) = stage.asked().await else {
+        panic!("no list");
+    };
+    listed.send(Ok(vec![other, ours.clone()])).unwrap();
+    let path = format!("/a/{ours}");
+    deleting(&stage, &path).await.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+
+    // Without a directory there is no node.
+    let outcome = cleanup(&stage).delete(made(), &stage.epoch);
+    let (_, committed) = deleting_together(&stage).await;
+    committed.send(Err(failed(NodesError::NoNode))).unwrap();
+    let Asked::List(_, listed) = stage.asked().await else {
+        panic!("no list");
+    };
+    listed.send(Err(NodesError::NoNode)).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_more_than_so_many_directories_are_listed_at_a_time() {
+    const AT_A_TIME: usize = 256;
+    let stage = Stage::new().await;
+    let nodes = (0..=AT_A_TIME).map(|it| format!("/{it}/node"));
+    let of_old_epoch = Target::Nodes(nodes.collect());
+    let outcome = cleanup(&stage).push(of_old_epoch, 0, Tried::Perhaps);
+    for count in [AT_A_TIME, 1] {
+        settle().await;
+        let asked: Vec<_> = std::iter::from_fn(|| stage.nodes.asked()).collect();
+        assert_eq!(asked.len(), count);
+        for it in asked {
+            let Asked::List(_, listed) = it else {
+                panic!("no list");
+            };
+            listed.send(Ok(Vec::new())).unwrap();
+        }
+    }
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_answer_to_a_release_says_who_deleted_the_node() {
+    type Case = (Result<(), NodesError>, fn(&Deleted) -> bool);
+    let cases: [Case; 4] = [
+        (Ok(()), |it| matches!(it, Deleted::ByUs)),
+        (Err(NodesError::NoNode), |it| {
+            matches!(it, Deleted::BySomebody)
+        }),
+        (Err(NodesError::NoAuth), |it| {
+            matches!(it, Deleted::Refused(_))
+        }),
+        (Err(NodesError::SessionEnded), |it| {
+            matches!(it, Deleted::WithSession)
+        }),
+    ];
+    for (answer, is_it) in cases {
+        let stage = Stage::new().await;
+        let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+        deletion.send(&stage.epoch);
+        deleting(&stage, "/a/1").await.send(answer).unwrap();
+        let ended = deletion.finish(stage.epoch.deadline()).await.unwrap();
+        assert!(is_it(&ended), "{ended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_without_an_answer_goes_on_behind_its_deadline() {
+    let stage = Stage::new().await;
+    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+    deletion.send(&stage.epoch);
+    let unanswered = deleting(&stage, "/a/1").await;
+    let ended = deletion.finish(Instant::now() + 10 * MILLI).await;
+    assert!(ended.is_none());
+    unanswered.send(Err(unknown())).unwrap();
+    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
+    cleanup(&stage).drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_whose_answer_was_lost_is_asked_for_again() {
+    let stage = Stage::new().await;
+    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
+    deletion.send(&stage.epoch);
+    let lost = Err(unknown());
+    deleting(&stage, "/a/1").await.send(lost).unwrap();
+    let mut ended = std::pin::pin!(deletion.finish(stage.epoch.deadline()));
+    assert!(poll!(ended.as_mut()).is_pending());
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/1").await.send(gone).unwrap();
+    settle().await;
+    let ended = poll!(ended.as_mut());
+    assert!(
+        matches!(ended, Poll::Ready(Some(Deleted::ByUs))),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_that_is_dropped_or_was_never_sent_is_seen_to() {
+    let stage = Stage::new().await;
+    drop(cleanup(&stage).deletion("/a/1", &stage.epoch));
+    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
+    let mut deletion = cleanup(&stage).deletion("/a/2", &stage.epoch);
+    deletion.send(&stage.epoch);
+    drop(deletion);
+    let lost = Err(unknown());
+    deleting(&stage, "/a/2").await.send(lost).unwrap();
+    deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
+    // A node that was deleted in another way is not pursued.
+    let mut deletion = cleanup(&stage).deletion("/a/3", &stage.epoch);
+    deletion.done();
+    drop(deletion);
+    cleanup(&stage).drained().await;
+    assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
+    let stage = Stage::new().await;
+    let deletion = |path: &str| {
+        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
+        deletion.share(&stage.epoch);
+        deletion.finish(stage.epoch.deadline())
+    };
+    let first = tokio::spawn(deletion("/a/1"));
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
+    let alone = deleting(&stage, "/a/1").await;
+    let (count, together) = deleting_together(&stage).await;
+    assert_eq!(count, 2);
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    // Deleted one by one, each gets its own outcome.
+    let gone = Err(NodesError::NoNode);
+    deleting(&stage, "/a/2").await.send(gone).unwrap();
+    deleting(&stage, "/a/3").await.send(Ok(())).unwrap();
+    let [second, third] = others;
+    assert!(matches!(second.await.unwrap(), Some(Deleted::BySomebody)));
+    assert!(matches!(third.await.unwrap(), Some(Deleted::ByUs)));
+    alone.send(Ok(())).unwrap();
+    assert!(matches!(first.await.unwrap(), Some(Deleted::ByUs)));
+    // The next release has a request of its own again.
+    let next = tokio::spawn(deletion("/a/4"));
+    deleting(&stage, "/a/4").await.send(Ok(())).unwrap();
+    assert!(matches!(next.await.unwrap(), Some(Deleted::ByUs)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_of_unknown_outcome_is_pursued() {
+    let stage = Stage::new().await;
+    let deletion = |path: &str| {
+        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
+        deletion.share(&stage.epoch);
+        deletion.finish(stage.epoch.deadline())
+    };
+    let _first = tokio::spawn(deletion("/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(unknown()))).unwrap();
+    for path in ["/a/2", "/a/3"] {
+        let gone = Err(NodesError::NoNode);
+        deleting(&stage, path).await.send(gone).unwrap();
+    }
+    for other in others {
+        // The transaction deleted it, and its answer was lost.
+        assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
+    }
+}
+
+/// Expires the session and waits for the next one.
+async fn expire(stage: &Stage) {
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    let next = stage.session.open_epoch("/").await.unwrap();
+    assert_ne!(next.number, stage.epoch.number);
+}
+
+/// The ensemble may not have ended the session yet. Another contender may have held the lock by
+/// then, so nothing is reported as a regular release.
+#[tokio::test(start_paused = true)]
+async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
+    let listings = [
+        (Ok(&["1", "2"][..]), true),
+        (Ok(&["2"][..]), false),
+        // A node whose directory may not be listed may still be deletable.
+        (Err(NodesError::NoAuth), true),
+        (Err(NodesError::NoNode), false),
+    ];
+    for (listing, is_deleted) in listings {
+        let (stage, next) = Stage::with_next().await;
+        let one = Target::Nodes(paths(["/a/1"]));
+        let outcome = cleanup(&stage).delete(one, &stage.epoch);
+        let _unanswered = deleting(&stage, "/a/1").await;
+        expire(&stage).await;
+        tokio::time::advance(SECOND).await;
+        settle().await;
+        // It is searched for first: blind deletes of thousands of nodes cost a request each.
+        let Some(Asked::List(_, listed)) = next.asked() else {
+            panic!("no list");
+        };
+        let names = listing.map(|names| names.iter().map(|it| (*it).to_owned()).collect());
+        listed.send(names).unwrap();
+        settle().await;
+        let asked = next.asked();
+        assert_eq!(asked.is_some(), is_deleted, "{asked:?}");
+        if let Some(Asked::Delete(path, deleted)) = asked {
+            assert_eq!(path, "/a/1");
+            deleted.send(Ok(())).unwrap();
+        }
+        let told = outcome.await.unwrap();
+        assert!(matches!(told, Deleted::WithSession), "{told:?}");
+        cleanup(&stage).drained().await;
+        assert!(next.log().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
+    let (stage, next) = Stage::with_next().await;
+    let uuid = Uuid::from_u128(1);
+    expire(&stage).await;
+    let made = Target::MadeWith {
+        directory: "/a".to_owned(),
+        uuid,
+    };
+    let outcome = cleanup(&stage).delete(made, &stage.epoch);
+    settle().await;
+    // It goes with its session, whatever is in flight, so there is no commit.
+    let Some(Asked::List(_, listed)) = next.asked() else {
+        panic!("no list");
+    };
+    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
+    listed.send(Ok(vec![ours.clone()])).unwrap();
+    settle().await;
+    let Some(Asked::Delete(path, deleted)) = next.asked() else {
+        panic!("no delete");
+    };
+    assert_eq!(path, format!("/a/{ours}"));
+    deleted.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+/// Answers every request until there is none. All directories list these nodes.
+async fn serve_all(stage: &Stage, names: &[String]) -> Vec<String> {
+    let mut deleted = Vec::new();
+    loop {
+        settle().await;
+        match stage.nodes.asked() {
+            None => return deleted,
+            Some(Asked::List(_, listed)) => listed.send(Ok(names.to_vec())).unwrap(),
+            Some(Asked::Delete(path, answer)) => {
+                deleted.push(path);
+                answer.send(Ok(())).unwrap();
+            }
+            Some(Asked::Multi(operations, answer)) => {
+                deleted.extend(operations.iter().filter_map(|it| match it {
+                    NodeOp::Delete { path, .. } => Some(path.clone()),
+                    _ => None,
+                }));
+                answer.send(Ok(Vec::new())).unwrap();
+            }
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// More directories than are listed together. A node that is left would block its lock for as long
+/// as the session lives.
+#[tokio::test(start_paused = true)]
+async fn every_node_of_unknown_creates_is_found_in_every_directory() {
+    let stage = Stage::new().await;
+    let uuid = Uuid::from_u128(1);
+    let directories: Vec<_> = (0..70).map(|it| format!("/a{it}")).collect();
+    let outcomes: Vec<_> = directories
+        .iter()
+        .cloned()
+        .map(|directory| cleanup(&stage).delete(Target::MadeWith { directory, uuid }, &stage.epoch))
+        .collect();
+    // Two nodes: a create was sent again that had been carried out.
+    let names = [1, 2].map(|it| format!("{}lock-000000000{it}", node_name::protection(uuid)));
+    let mut deleted = serve_all(&stage, &names).await;
+    let paths = |directory| names.each_ref().map(|name| format!("{directory}/{name}"));
+    let mut all: Vec<_> = directories.iter().flat_map(paths).collect();
+    deleted.sort();
+    all.sort();
+    assert_eq!(deleted, all);
+    for outcome in outcomes {
+        assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
+    let count = Arc::new(watch::Sender::new(0));
+    let job = |made_in| Job {
+        target: Target::Nodes(paths(["/a/1"])),
+        made_in,
+        tried: Tried::Nothing,
+        done: None,
+        _pending: Pending::new(&count),
+        gauge: None,
+    };
+    let left = |made_in: &[u64], only_full| {
+        let mut waiting: VecDeque<_> = made_in.iter().map(|it| job(*it)).collect();
+        let group = Group::take(&mut waiting, only_full);
+        group.map(|_| waiting.len())
+    };
+    assert_eq!(left(&[], false), None);
+    assert_eq!(left(&[1, 1], false), Some(0));
+    assert_eq!(left(&[1, 1], true), None, "more may come");
+    assert_eq!(left(&[1; 40], true), Some(8));
+    // Nodes of the next session are not deleted with those of the one before.
+    assert_eq!(left(&[1, 1, 2], false), Some(1));
+    assert_eq!(left(&[1, 1, 2], true), Some(1));
+}

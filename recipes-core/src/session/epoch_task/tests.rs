@@ -1,0 +1,549 @@
+use std::pin::pin;
+
+use futures::{FutureExt, poll};
+
+use super::*;
+use crate::attempt::cleanup_guard::Stakes;
+use crate::error::LostReason;
+use crate::lock::lease::{GuardState, Lease};
+use crate::scripted::{
+    Answer, Asked, MILLI, Read, SECOND, Stage, T, Watched, is_beat, node, node_watch, settle,
+    unknown,
+};
+use crate::session::check_schedule::REFUSED_PAUSE;
+use crate::session::epoch::Contending;
+use crate::store::nodes::NodeOpDone;
+
+fn contend(stage: &Stage) -> Contending {
+    stage.epoch.contend(&Arc::new(Stakes::new(&[])))
+}
+
+/// The kinds of the requests that were sent, in order.
+async fn kinds(stage: &Stage) -> Vec<&'static str> {
+    settle().await;
+    let asked = std::iter::from_fn(|| stage.nodes.asked());
+    asked
+        .map(|asked| match asked {
+            Asked::Sync(answer) => {
+                drop(answer.send(Ok(())));
+                "sync"
+            }
+            Asked::Multi(operations, answer) if is_beat(&operations) => {
+                drop(answer.send(Ok(vec![NodeOpDone::Checked])));
+                "commit"
+            }
+            Asked::Read(..) => "read",
+            Asked::Watch(..) => "watch",
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+async fn watching(stage: &Stage) -> Answer<Watched> {
+    loop {
+        if let Asked::Watch(_, watch) = stage.asked().await {
+            return watch;
+        }
+    }
+}
+
+async fn reading(stage: &Stage) -> Answer<Read> {
+    loop {
+        if let Asked::Read(_, read) = stage.asked().await {
+            return read;
+        }
+    }
+}
+
+/// A watched lease, and the sender of its node's event.
+async fn watched(stage: &Stage, czxid: i64) -> (Lease, tokio::sync::oneshot::Sender<NodeEvent>) {
+    let lease = stage.lease(czxid);
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    let (event, watch) = node_watch();
+    let (data, stat) = node(czxid, b"");
+    let answer = watching(stage).await;
+    assert!(answer.send(Ok(Some((data, stat, watch)))).is_ok());
+    settle().await;
+    (lease, event)
+}
+
+fn is_lost(lease: &Lease) -> Option<LostReason> {
+    lease.lost().now_or_never().map(|lost| lost.reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn beats_come_each_sixth_of_the_timeout_and_each_third_is_committed() {
+    let stage = Stage::new().await;
+    let _contending = contend(&stage);
+    let mut beats = Vec::new();
+    for tick in 1..=240_u32 {
+        // The clock, in tenths of a second.
+        beats.extend(kinds(&stage).await.into_iter().map(|it| (tick - 1, it)));
+        tokio::time::advance(100 * MILLI).await;
+    }
+    let wanted: Vec<_> = (1..=11_u32)
+        .map(|it| (it * 20, if it % 3 == 0 { "commit" } else { "sync" }))
+        .collect();
+    assert_eq!(beats, wanted);
+    assert_eq!(stage.epoch.lapses(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_beats_for_nobody() {
+    let stage = Stage::new().await;
+    tokio::time::advance(T).await;
+    assert!(stage.log().await.is_empty());
+    let contending = contend(&stage);
+    // A new contender sends requests of its own.
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(T / 6 + MILLI).await;
+    assert_eq!(kinds(&stage).await, ["commit"]);
+    drop(contending);
+    tokio::time::advance(T).await;
+    // One heartbeat may have been planned while there was a contender.
+    settle().await;
+    tokio::time::advance(T).await;
+    assert!(kinds(&stage).await.len() <= 1);
+    tokio::time::advance(T).await;
+    assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_beat_is_under_way_at_a_time_and_one_that_failed_is_sent_again_soon() {
+    let stage = Stage::new().await;
+    let _contending = contend(&stage);
+    settle().await;
+    tokio::time::advance(T / 6).await;
+    let Asked::Sync(first) = stage.asked().await else {
+        panic!("no beat");
+    };
+    tokio::time::advance(SECOND).await;
+    assert!(stage.log().await.is_empty());
+    first.send(Err(unknown())).unwrap();
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(BEAT_PAUSE - 10 * MILLI).await;
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(11 * MILLI).await;
+    let Asked::Sync(second) = stage.asked().await else {
+        panic!("no beat");
+    };
+    second.send(Err(unknown())).unwrap();
+    settle().await;
+    // A new connection may be better, so there is no pause.
+    stage.nodes.reconnect();
+    assert_eq!(kinds(&stage).await, ["sync"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_beat_counts_from_its_sending() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let _contending = contend(&stage);
+    settle().await;
+    tokio::time::advance(T / 6).await;
+    let sent = Instant::now();
+    let beat = loop {
+        if let Asked::Sync(beat) = stage.asked().await {
+            break beat;
+        }
+    };
+    tokio::time::advance(3 * SECOND).await;
+    beat.send(Ok(())).unwrap();
+    settle().await;
+    assert_eq!(lease.valid_until(), Some(sent + T / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn holder_of_a_silent_ensemble_is_told_at_its_deadline() {
+    let stage = Stage::new().await;
+    let (lease, _event) = watched(&stage, 1).await;
+    let mut lost = pin!(lease.lost());
+    tokio::time::advance(T / 2 - OWN_WATCH_GRACE - MILLI).await;
+    settle().await;
+    assert!(poll!(lost.as_mut()).is_pending());
+    tokio::time::advance(2 * MILLI).await;
+    settle().await;
+    let told = lost.now_or_never();
+    assert_eq!(told.map(|it| it.reason), Some(LostReason::DeadlinePassed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_is_looked_at_behind_its_grace_and_watched_from_then_on() {
+    let stage = Stage::new().await;
+    let _lease = stage.lease(1);
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE - 10 * MILLI).await;
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(11 * MILLI).await;
+    let answer = watching(&stage).await;
+    let (_event, watch) = node_watch();
+    let (data, stat) = node(1, b"");
+    assert!(answer.send(Ok(Some((data, stat, watch)))).is_ok());
+    for _ in 0..60 {
+        assert!(
+            !kinds(&stage)
+                .await
+                .iter()
+                .any(|it| *it != "sync" && *it != "commit")
+        );
+        tokio::time::advance(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_that_is_released_in_its_grace_costs_no_watch() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    settle().await;
+    drop(lease.retire());
+    stage.log().await;
+    tokio::time::advance(OWN_WATCH_GRACE + MILLI).await;
+    assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_that_finds_another_node_or_none_loses_the_lock() {
+    for found in [None, Some(2)] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        settle().await;
+        tokio::time::advance(OWN_WATCH_GRACE).await;
+        let answer = watching(&stage).await;
+        let found = found.map(|czxid| {
+            let (data, stat) = node(czxid, b"");
+            (data, stat, node_watch().1)
+        });
+        assert!(answer.send(Ok(found)).is_ok());
+        settle().await;
+        assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_without_an_answer_is_repeated_soon_and_a_refused_one_late() {
+    for (error, pause) in [
+        (unknown(), OWN_WATCH_GRACE),
+        (NodesError::Throttled, OWN_WATCH_GRACE),
+        (NodesError::NoAuth, REFUSED_PAUSE),
+    ] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        settle().await;
+        tokio::time::advance(OWN_WATCH_GRACE).await;
+        for _ in 0..3 {
+            let answer = watching(&stage).await;
+            let case = error.to_string();
+            assert!(answer.send(Err(error.clone())).is_ok());
+            stage.beat_for(pause - 100 * MILLI).await;
+            let early = stage.log().await;
+            assert!(early.is_empty(), "{case}: {early:?}");
+            stage.beat_for(100 * MILLI + MILLI).await;
+        }
+        watching(&stage).await;
+        assert!(lease.check().is_ok(), "nothing was said about it");
+    }
+}
+
+/// Nodes of one lock may have different ACLs. One that may not be read does not keep the others from
+/// being verified after a reconnect.
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_lock_take_turns_if_one_may_not_be_read() {
+    let stage = Stage::new().await;
+    let (unreadable, readable) = (stage.lease(1), stage.lease(2));
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    let (of_first, of_second) = (watching(&stage).await, watching(&stage).await);
+    assert!(of_first.send(Err(NodesError::NoAuth)).is_ok());
+    settle().await;
+    let (_event, watch) = node_watch();
+    let (data, stat) = node(2, b"");
+    assert!(of_second.send(Ok(Some((data, stat, watch)))).is_ok());
+    settle().await;
+    stage.nodes.reconnect();
+    settle().await;
+    let again = watching(&stage).await;
+    assert!(again.send(Err(NodesError::NoAuth)).is_ok());
+    let early = stage.log().await;
+    let is_look = |it: &String| it.starts_with("Read(") || it.starts_with("Watch(");
+    assert!(!early.iter().any(is_look), "{early:?}");
+    let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
+    assert!(is_suspended(&unreadable) && is_suspended(&readable));
+    stage.beat_for(REFUSED_PAUSE + MILLI).await;
+    // It was watched before, so it is only read.
+    let of_second = reading(&stage).await;
+    of_second.send(Ok(Some(node(2, b"")))).unwrap();
+    settle().await;
+    assert_eq!(readable.state(), GuardState::Held);
+    assert!(is_suspended(&unreadable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_that_is_heard_of_loses_the_lock() {
+    let stage = Stage::new().await;
+    let (lease, event) = watched(&stage, 1).await;
+    let (other, _) = watched(&stage, 2).await;
+    event.send(NodeEvent::Deleted).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+    assert!(other.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_the_node_is_looked_at_and_watched_again() {
+    let stage = Stage::new().await;
+    let (lease, event) = watched(&stage, 1).await;
+    event.send(NodeEvent::Changed).unwrap();
+    let answer = watching(&stage).await;
+    // Until the answer, nothing vouches for the node.
+    assert!(!lease_is_vouched_for(&stage));
+    let (again, watch) = node_watch();
+    let (data, stat) = node(1, b"__REVOKE__");
+    assert!(answer.send(Ok(Some((data, stat, watch)))).is_ok());
+    settle().await;
+    assert!(lease.revocation_requested().now_or_never().is_some());
+    assert!(lease_is_vouched_for(&stage));
+    again.send(NodeEvent::Deleted).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+}
+
+fn lease_is_vouched_for(stage: &Stage) -> bool {
+    let lease = stage.epoch.leases().remove(0);
+    lease.care.vouches(stage.epoch.connection().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_a_watch_with_its_session_says_nothing_of_the_node() {
+    let stage = Stage::new().await;
+    let (lease, event) = watched(&stage, 1).await;
+    event.send(NodeEvent::SessionEnded).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), None);
+    let expired = Connection::Ended(EndReason::Expired);
+    stage.nodes.connection_is(expired);
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::SessionExpired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen() {
+    let stage = Stage::new().await;
+    let (first, _event) = watched(&stage, 1).await;
+    let (second, _event) = watched(&stage, 2).await;
+    stage.log().await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    settle().await;
+    assert_eq!(stage.epoch.link(), Link::Disconnected);
+    stage.nodes.connection_is(Connection::Connected);
+    settle().await;
+    assert!(matches!(stage.epoch.link(), Link::Connected(_)));
+    // The client sets existing watches again, so the nodes are only read.
+    let (of_first, of_second) = (reading(&stage).await, reading(&stage).await);
+    let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
+    assert!(is_suspended(&first) && is_suspended(&second));
+    of_first.send(Ok(Some(node(1, b"")))).unwrap();
+    settle().await;
+    assert_eq!(first.state(), GuardState::Held);
+    assert!(is_suspended(&second));
+    of_second.send(Ok(None)).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
+}
+
+/// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
+#[tokio::test(start_paused = true)]
+async fn client_is_told_of_each_new_connection() {
+    let stage = Stage::new().await;
+    settle().await;
+    let told = || *crate::sync::lock(&stage.nodes.reconnections);
+    assert_eq!(told(), 0);
+    for times in 1..=2 {
+        stage.nodes.connection_is(Connection::Disconnected);
+        settle().await;
+        assert_eq!(told(), times - 1);
+        stage.nodes.connection_is(Connection::Connected);
+        settle().await;
+        assert_eq!(told(), times);
+    }
+}
+
+/// The look was sent before the connection broke, and is answered when there is another.
+#[tokio::test(start_paused = true)]
+async fn late_look_of_the_connection_before_is_no_verification() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    let late = watching(&stage).await;
+    stage.nodes.reconnect();
+    settle().await;
+    let (_event, watch) = node_watch();
+    let (data, stat) = node(1, b"");
+    assert!(late.send(Ok(Some((data, stat, watch)))).is_ok());
+    settle().await;
+    assert!(matches!(lease.state(), GuardState::Suspended { .. }));
+    // The new connection has a look of its own.
+    let asked = loop {
+        match stage.asked().await {
+            Asked::Watch(_, answer) => break answer.send(Ok(Some(with_watch(1)))).is_ok(),
+            Asked::Read(_, answer) => break answer.send(Ok(Some(node(1, b"")))).is_ok(),
+            _ => {}
+        }
+    };
+    assert!(asked);
+    settle().await;
+    assert_eq!(lease.state(), GuardState::Held);
+}
+
+fn with_watch(
+    czxid: i64,
+) -> (
+    Vec<u8>,
+    crate::store::nodes::NodeStat,
+    crate::store::nodes::NodeWatch,
+) {
+    let (data, stat) = node(czxid, b"");
+    (data, stat, futures::future::pending().boxed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn lapse_that_a_beat_notices_ends_every_lease() {
+    let stage = Stage::new().await;
+    let (first, _event) = watched(&stage, 1).await;
+    let (second, _event) = watched(&stage, 2).await;
+    let (mut one, mut other) = (pin!(first.lost()), pin!(second.lost()));
+    tokio::time::advance(T / 6).await;
+    let beat = loop {
+        if let Asked::Sync(beat) = stage.asked().await {
+            break beat;
+        }
+    };
+    // The machine sleeps: no tokio timer has run out when the answer arrives.
+    stage.nodes.sleep(T / 2 - SECOND);
+    beat.send(Ok(())).unwrap();
+    settle().await;
+    let passed = Some(LostReason::DeadlinePassed);
+    assert_eq!(one.as_mut().now_or_never().map(|it| it.reason), passed);
+    assert_eq!(other.as_mut().now_or_never().map(|it| it.reason), passed);
+    assert_eq!(stage.epoch.lapses(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machine_that_slept_past_the_deadline_tells_its_holders() {
+    let stage = Stage::new().await;
+    let (lease, _event) = watched(&stage, 1).await;
+    let mut lost = pin!(lease.lost());
+    assert!(poll!(lost.as_mut()).is_pending());
+    stage.nodes.sleep(T / 2);
+    // Past the next timer, whichever it is.
+    tokio::time::advance(OWN_WATCH_GRACE + MILLI).await;
+    settle().await;
+    assert!(poll!(lost.as_mut()).is_ready());
+}
+
+/// Their paths are longer together than the watch budget.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_may_not_be_watched_are_looked_at_now_and_then() {
+    let stage = Stage::new().await;
+    let path = format!("/{}", "x".repeat(30 * 1024));
+    let lock = stage.lock(&path, 0);
+    let watched = stage.lease_of(&lock, 1, None);
+    let second = stage.lease_of(&lock, 2, None);
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    assert!(watching(&stage).await.send(Ok(Some(with_watch(1)))).is_ok());
+    let mut looks = 0;
+    for _ in 0..4 {
+        reading(&stage).await.send(Ok(Some(node(2, b"")))).unwrap();
+        looks += 1;
+        stage.beat_for(4 * SECOND).await;
+        let early = stage.log().await;
+        assert!(!early.iter().any(|it| it.starts_with("read")), "{looks}");
+        stage.beat_for(6 * SECOND).await;
+    }
+    // The next look finds that the unwatched node is gone.
+    reading(&stage).await.send(Ok(None)).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
+    assert!(watched.check().is_ok());
+}
+
+/// A waiter's watch passes to its lease if the budget allows.
+#[tokio::test(start_paused = true)]
+async fn watch_of_a_waiter_is_kept() {
+    let stage = Stage::new().await;
+    let lock = stage.lock("/a", 0);
+    let (event, watch) = node_watch();
+    let lease = stage.lease_of(&lock, 1, Some(OwnWatch::new(watch)));
+    stage.beat_for(20 * SECOND).await;
+    assert!(stage.log().await.is_empty());
+    event.send(NodeEvent::Deleted).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_of_a_waiter_without_room_is_looked_behind() {
+    let stage = Stage::new().await;
+    let lock = stage.lock(&format!("/{}", "x".repeat(50 * 1024)), 0);
+    let (_event, watch) = node_watch();
+    let lease = stage.lease_of(&lock, 1, Some(OwnWatch::new(watch)));
+    let answer = reading(&stage).await;
+    assert!(!lease_is_vouched_for(&stage), "nobody listens any more");
+    answer.send(Ok(None)).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_more_than_so_many_looks_are_under_way() {
+    let stage = Stage::new().await;
+    let lock = stage.lock("/a", 0);
+    let count = i64::try_from(LOOKS_MAX).unwrap() + 10;
+    let leases: Vec<_> = (0..count)
+        .map(|it| stage.lease_of(&lock, it, None))
+        .collect();
+    settle().await;
+    tokio::time::advance(OWN_WATCH_GRACE).await;
+    settle().await;
+    let mut asked: Vec<_> = std::iter::from_fn(|| stage.nodes.asked()).collect();
+    assert_eq!(asked.len(), LOOKS_MAX);
+    let Some(Asked::Watch(_, answer)) = asked.pop() else {
+        panic!("not a look");
+    };
+    assert!(answer.send(Err(NodesError::Throttled)).is_ok());
+    settle().await;
+    assert_eq!(std::iter::from_fn(|| stage.nodes.asked()).count(), 1);
+    drop(leases);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeper_that_is_gone_ends_its_leases() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    stage.session.close().await;
+    let closed = LostReason::SessionClosed;
+    assert_eq!(is_lost(&lease), Some(closed));
+    assert_eq!(stage.epoch.link(), Link::Ended(closed));
+    assert_eq!(lease.state(), GuardState::Lost(closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_forgot_ends_the_session() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    stage.epoch.note_forgot(Forgot { seen: 9, now: 5 });
+    settle().await;
+    assert!(is_lost(&lease).is_some());
+    let ended = stage.session.open_epoch("/a").await.unwrap_err();
+    let is_told = matches!(
+        ended,
+        crate::error::AcquireError::StoreForgot {
+            seen: 9,
+            now: 5,
+            ..
+        }
+    );
+    assert!(is_told, "{ended}");
+}

@@ -1,0 +1,214 @@
+//! The background task of a session. It opens ZooKeeper sessions one after the other, keeps the
+//! present one alive while it is needed, and notifies its leases when they are lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::error::LostReason;
+use crate::log::SESSION;
+use crate::session::cleanup::{Cleanup, Target};
+use crate::session::clock::{Clock, Moment};
+use crate::session::core::Phase;
+use crate::session::epoch::{Epoch, Forgot, Link, Origin};
+use crate::session::epoch_task::{EpochKeeper, Over, UNPOLLED_GRACE};
+use crate::session::witness::HighestNumber;
+use crate::store::backend::Backend;
+use crate::store::nodes::{EndReason, Nodes, NodesError};
+use crate::store::retry::Backoff;
+use crate::telemetry;
+
+/// If a session lives shorter than this, there is a pause before the next one. Each new session
+/// makes all contenders queue again and all clean-ups search again.
+const SHORT_LIVED: Duration = Duration::from_secs(1);
+
+pub(crate) struct Keeper {
+    backend: Arc<dyn Backend>,
+    phase: watch::Sender<Phase>,
+    /// True when the session is to be closed. The channel closes when the last handle is gone.
+    close: watch::Receiver<bool>,
+    cleanup: Cleanup,
+    close_patience: Duration,
+    clock: Clock,
+    highest: Arc<HighestNumber>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        phase: watch::Sender<Phase>,
+        close: watch::Receiver<bool>,
+        cleanup: Cleanup,
+        close_patience: Duration,
+    ) -> Self {
+        Self {
+            clock: Clock::new(&backend),
+            highest: Arc::default(),
+            backend,
+            phase,
+            close,
+            cleanup,
+            close_patience,
+        }
+    }
+
+    /// Serves the session until it is closed, unused or cannot be opened.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        for number in 1.. {
+            let opened = loop {
+                let sent = self.clock.now();
+                let opened = tokio::select! {
+                    biased;
+                    () = closed(&mut self.close) => break Err(Phase::Closed),
+                    opened = self.backend.connect() => opened,
+                };
+                match opened {
+                    Ok(nodes) => break Ok((nodes, sent)),
+                    Err(error) if error.is_transient() => {
+                        warn!(target: SESSION, %error, "no ZooKeeper session yet");
+                        backoff.wait().await;
+                    }
+                    Err(error) => break Err(Phase::Ended(error)),
+                }
+            };
+            let opened_at = Instant::now();
+            let end = match opened {
+                Ok((nodes, sent)) => self.serve(number, nodes, sent).await,
+                Err(phase) => Some(phase),
+            };
+            if let Some(phase) = end {
+                info!(target: SESSION, ?phase, "session over");
+                self.phase.send_replace(phase);
+                return;
+            }
+            self.phase.send_replace(Phase::Connecting);
+            if opened_at.elapsed() < SHORT_LIVED {
+                backoff.wait().await;
+            } else {
+                backoff = Backoff::default();
+            }
+        }
+    }
+
+    /// Serves one epoch; returns the last phase of the session if there is no next one.
+    async fn serve(&mut self, number: u64, nodes: Arc<dyn Nodes>, sent: Moment) -> Option<Phase> {
+        let (link_sender, link) = watch::channel(Link::Connected(1));
+        let origin = Origin {
+            clock: self.clock.clone(),
+            highest: Arc::clone(&self.highest),
+            is_quiet: !self.backend.reconnects(),
+        };
+        let epoch = Arc::new(Epoch::new(number, nodes, link, origin, sent));
+        // It stays open until this function closes it.
+        let nodes = epoch.nodes().ok()?;
+        info!(
+            target: SESSION,
+            epoch = number,
+            session = epoch.session_id,
+            "ZooKeeper session open"
+        );
+        self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
+        let mut watch = EpochKeeper::new(Arc::clone(&epoch), nodes, link_sender);
+        let over = tokio::select! {
+            biased;
+            () = closed(&mut self.close) => None,
+            over = watch.run() => Some(over),
+        };
+        let ended = match over {
+            None => None,
+            Some(Over::Session(reason)) => Some(reason),
+            Some(Over::Forgot(Forgot { seen, now })) => {
+                error!(
+                    target: SESSION,
+                    seen,
+                    now,
+                    "the store's transaction numbers went back, so it has lost data: this session \
+                     grants nothing more, as its fencing tokens would be too low"
+                );
+                watch.end(LostReason::SessionClosed);
+                drop(epoch.take_nodes());
+                return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
+            }
+        };
+        warn_if_expired(ended, number);
+        if let Some(reason) = ended {
+            telemetry::session_lost(reason);
+        }
+        match ended {
+            None => {
+                let was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
+                let over = watch.session_over();
+                self.drain(&epoch, over).await;
+                drop(epoch.take_nodes());
+                // Without a connection it cannot be closed, and the ensemble will expire it. A
+                // client that the service made stays open.
+                if was_connected && self.backend.reconnects() {
+                    watch.closed(self.close_patience).await;
+                }
+                return Some(Phase::Closed);
+            }
+            Some(EndReason::Expired) => {
+                watch.end(LostReason::SessionExpired);
+            }
+            Some(EndReason::Closed | EndReason::AuthFailed) => {
+                watch.end(LostReason::SessionClosed);
+            }
+        }
+        drop(epoch.take_nodes());
+        let is_last = ended != Some(EndReason::Expired) || !self.backend.reconnects();
+        is_last.then_some(Phase::Ended(NodesError::SessionEnded))
+    }
+
+    /// Lets the clean-up finish, so that no contender waits for the ensemble to end the session.
+    async fn drain(&self, epoch: &Arc<Epoch>, over: impl Future<Output = ()>) {
+        self.phase.send_replace(Phase::Closing(Arc::clone(epoch)));
+        let paths: Vec<_> = epoch
+            .leases()
+            .iter()
+            .map(|it| it.node_path.clone())
+            .collect();
+        if !paths.is_empty() {
+            drop(self.cleanup.delete(Target::Nodes(paths), epoch));
+        }
+        // Attempts notice the end and hand over their nodes, except those that are not polled.
+        let polled = async {
+            while !epoch.stakes().is_empty() {
+                tokio::time::sleep(UNPOLLED_GRACE / 20).await;
+            }
+        };
+        let unpolled = tokio::time::timeout(UNPOLLED_GRACE, polled).await.is_err();
+        if unpolled {
+            let stakes = epoch.stakes();
+            stakes
+                .iter()
+                .for_each(|it| it.delete_all(&self.cleanup, epoch));
+        }
+        tokio::select! {
+            biased;
+            () = self.cleanup.drained() => {}
+            () = over => {}
+            () = tokio::time::sleep(self.close_patience) => {
+                warn!(
+                    target: SESSION,
+                    "session closed before all lock nodes were deleted; they go with it"
+                );
+            }
+        }
+    }
+}
+
+fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
+    if ended == Some(EndReason::Expired) {
+        warn!(target: SESSION, epoch, "ZooKeeper session expired, its locks are lost");
+    }
+}
+
+/// Completes when the session is to be closed, or its last handle is gone.
+async fn closed(close: &mut watch::Receiver<bool>) {
+    // An error means that all handles are gone.
+    drop(close.wait_for(|asked| *asked).await);
+}

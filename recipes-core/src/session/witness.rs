@@ -1,0 +1,215 @@
+//! [`Nodes`] with a record of what every answer proves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::Notify;
+
+use crate::rules::evidence::{Evidence, Proof};
+use crate::session::clock::{Clock, Moment};
+use crate::store::nodes::{
+    Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
+    Nodes, NodesError, Reply,
+};
+use crate::sync::{Mutex, lock};
+
+/// The highest transaction number that a session has seen, over all its epochs.
+#[derive(Debug, Default)]
+pub(crate) struct HighestNumber(AtomicI64);
+
+impl HighestNumber {
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn see(&self, number: i64) {
+        self.0.fetch_max(number, Ordering::SeqCst);
+    }
+
+    fn see_created(&self, created: &Created) {
+        // Servers that do not return the number show it when the node is read.
+        self.see(created.czxid.unwrap_or_default());
+    }
+
+    fn see_stat(&self, stat: &NodeStat) {
+        self.see(stat.czxid.max(stat.mzxid).max(stat.pzxid));
+    }
+}
+
+/// What the answers of one ZooKeeper session prove.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) clock: Clock,
+    pub(crate) evidence: Mutex<Evidence>,
+    pub(crate) highest: Arc<HighestNumber>,
+    /// Notified when a lapse is noticed.
+    pub(crate) lapsed: Arc<Notify>,
+}
+
+impl Ledger {
+    fn note(&self, proof: Option<Proof>, sent: Moment) {
+        let Some(proof) = proof else {
+            return;
+        };
+        if lock(&self.evidence).note(proof, sent, self.clock.now()) {
+            self.lapsed.notify_one();
+        }
+    }
+}
+
+/// What the answer to a write proves. A refusal by the tree is committed as well, in its place
+/// among the transactions (`PrepRequestProcessor` makes it an error transaction). A refusal by a
+/// server that did not forward the request to the leader is not.
+fn proof_of_write(error: Option<&NodesError>) -> Option<Proof> {
+    match error {
+        None
+        | Some(
+            NodesError::NoNode
+            | NodesError::NodeExists
+            | NodesError::BadVersion
+            | NodesError::NoAuth,
+        ) => Some(Proof::Quorum),
+        Some(_) => None,
+    }
+}
+
+/// The operations of one session, with a record of what its answers prove. Every request of the
+/// session goes through it.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    nodes: Arc<dyn Nodes>,
+    ledger: Arc<Ledger>,
+}
+
+impl Witness {
+    pub(crate) fn new(nodes: Arc<dyn Nodes>, ledger: Arc<Ledger>) -> Self {
+        Self { nodes, ledger }
+    }
+
+    /// Sends a write and notes its answer: what it proves, and the numbers that it shows.
+    fn write<'a, T, E>(
+        &self,
+        send: impl FnOnce() -> BoxFuture<'a, Result<T, E>>,
+        source: impl Fn(&E) -> &NodesError + Send + 'a,
+        show: impl Fn(&HighestNumber, &T) + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, E>>
+    where
+        T: Send + 'a,
+        E: Send + 'a,
+    {
+        let ledger = Arc::clone(&self.ledger);
+        // Read before the request is sent.
+        let sent = ledger.clock.now();
+        let noted = send().inspect(move |answer| {
+            ledger.note(proof_of_write(answer.as_ref().err().map(&source)), sent);
+            if let Ok(answer) = answer {
+                show(&ledger.highest, answer);
+            }
+        });
+        noted.boxed()
+    }
+
+    /// Sends a read, which proves nothing, and notes the numbers that it shows.
+    fn read_with<'a, T: Send + 'a>(
+        &self,
+        reply: Reply<'a, T>,
+        stat: impl Fn(&T) -> Option<&NodeStat> + Send + 'a,
+    ) -> Reply<'a, T> {
+        let highest = Arc::clone(&self.ledger.highest);
+        let noted = reply.inspect(move |answer| {
+            if let Some(stat) = answer.as_ref().ok().and_then(&stat) {
+                highest.see_stat(stat);
+            }
+        });
+        noted.boxed()
+    }
+}
+
+impl Nodes for Witness {
+    fn session(&self) -> i64 {
+        self.nodes.session()
+    }
+
+    fn chroot_len(&self) -> usize {
+        self.nodes.chroot_len()
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        self.nodes.session_timeout()
+    }
+
+    fn connection(&self) -> BoxStream<'static, Connection> {
+        self.nodes.connection()
+    }
+
+    fn reconnected(&self) {
+        self.nodes.reconnected();
+    }
+
+    fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
+        self.write(
+            || self.nodes.create(node),
+            |error| error,
+            HighestNumber::see_created,
+        )
+    }
+
+    fn delete(&self, path: &str) -> Reply<'static, ()> {
+        self.write(|| self.nodes.delete(path), |error| error, |_, ()| {})
+    }
+
+    fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
+        self.nodes.list(path)
+    }
+
+    fn list_all(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        self.nodes.list_all(paths)
+    }
+
+    fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
+        self.read_with(self.nodes.read(path), |found| {
+            found.as_ref().map(|(_, stat)| stat)
+        })
+    }
+
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        self.read_with(self.nodes.stat(path), Option::as_ref)
+    }
+
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
+        self.read_with(self.nodes.watch(path), |found| {
+            found.as_ref().map(|(_, stat, _)| stat)
+        })
+    }
+
+    fn sync(&self, path: &str) -> Reply<'_, ()> {
+        let sent = self.ledger.clock.now();
+        let synced = self.nodes.sync(path);
+        synced
+            .inspect(move |answer| {
+                let proof = answer.is_ok().then_some(Proof::Leader);
+                self.ledger.note(proof, sent);
+            })
+            .boxed()
+    }
+
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        let show = |highest: &HighestNumber, done: &Vec<NodeOpDone>| {
+            for done in done {
+                match done {
+                    NodeOpDone::Created(created) => highest.see_created(created),
+                    NodeOpDone::Set(stat) => highest.see_stat(stat),
+                    NodeOpDone::Deleted | NodeOpDone::Checked => {}
+                }
+            }
+        };
+        self.write(|| self.nodes.multi(operations), |error| &error.source, show)
+    }
+}
+
+#[cfg(test)]
+mod tests;
