@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 
 /// The variable with the credentials.
-pub(crate) const AUTH_VARIABLE: &str = "ZKLOCK_AUTH";
+pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
 
 /// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
 #[derive(Debug, Parser)]
-#[command(name = "zklock", version, max_term_width = 100)]
+#[command(name = "lockctl", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) ensemble: EnsembleArguments,
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
     /// Log to standard error: error, warn, info, debug, trace, or by target, such as
     /// recipes_core=debug,zookeeper_client=info
-    #[arg(long, global = true, env = "ZKLOCK_LOG", value_name = "LEVEL")]
+    #[arg(long, global = true, env = "LOCKCTL_LOG", value_name = "LEVEL")]
     pub(crate) log: Option<Targets>,
     #[command(subcommand)]
     pub(crate) command: Task,
@@ -43,16 +43,16 @@ pub(crate) struct EnsembleArguments {
         long,
         short,
         global = true,
-        env = "ZKLOCK_CONNECT",
+        env = "LOCKCTL_CONNECT",
         value_name = "SERVERS"
     )]
     pub(crate) connect: Option<String>,
     /// How long the ensemble keeps the locks of a process that sends no heartbeats
-    #[arg(long, global = true, env = "ZKLOCK_SESSION_TIMEOUT", value_name = "DURATION",
+    #[arg(long, global = true, env = "LOCKCTL_SESSION_TIMEOUT", value_name = "DURATION",
         default_value = "12s", value_parser = session_timeout)]
     pub(crate) session_timeout: Duration,
     /// How long to wait for the ensemble's answer
-    #[arg(long, global = true, env = "ZKLOCK_CONNECT_TIMEOUT", value_name = "DURATION",
+    #[arg(long, global = true, env = "LOCKCTL_CONNECT_TIMEOUT", value_name = "DURATION",
         default_value = "15s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
     /// Credentials, such as digest:user:password; better passed in the environment, where other
@@ -77,17 +77,17 @@ pub(crate) struct EnsembleArguments {
 #[command(next_help_heading = "Ensemble")]
 pub(crate) struct TlsArguments {
     /// Encrypt connections; implied by the other TLS options
-    #[arg(long, global = true, env = "ZKLOCK_TLS")]
+    #[arg(long, global = true, env = "LOCKCTL_TLS")]
     pub(crate) tls: bool,
     /// Certificates of the authorities that sign the servers' certificates, as PEM; no others are
     /// trusted
-    #[arg(long, global = true, env = "ZKLOCK_TLS_CA", value_name = "FILE")]
+    #[arg(long, global = true, env = "LOCKCTL_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<std::path::PathBuf>,
     /// Certificate of this client, as PEM
-    #[arg(long, global = true, env = "ZKLOCK_TLS_CERT", value_name = "FILE")]
+    #[arg(long, global = true, env = "LOCKCTL_TLS_CERT", value_name = "FILE")]
     pub(crate) tls_cert: Option<std::path::PathBuf>,
     /// Private key of this client, as PEM
-    #[arg(long, global = true, env = "ZKLOCK_TLS_KEY", value_name = "FILE")]
+    #[arg(long, global = true, env = "LOCKCTL_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<std::path::PathBuf>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct RunArguments {
     /// What happens to the command when the lock is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// What happens to the command on a request to give the lock up, as by `zklock revoke`
+    /// What happens to the command on a request to give the lock up, as by `lockctl revoke`
     #[arg(long, value_enum, default_value_t = OnRevoke::Tell)]
     pub(crate) on_revoke: OnRevoke,
     /// What the lock is held for, shown to people who inspect it; up to 256 bytes
@@ -214,17 +214,17 @@ commands.";
 
 #[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\
-Ctrl-C reaches the command once. Ctrl-Z halts zklock too: after half the session timeout the lock is
-lost, and the command is killed when the job goes on.
+Ctrl-C reaches the command once. Ctrl-Z halts lockctl too: after half the session timeout the lock
+is lost, and the command is killed when the job goes on.
 
-The command finds ZKLOCK_PATHS and ZKLOCK_TOKENS in its environment, one a line in the same order. A
-store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
+The command finds LOCKCTL_PATHS and LOCKCTL_TOKENS in its environment, one a line in the same order.
+A store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
 
 Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 66 no such
 chroot; 69 no connection; 70 internal; 75 others had the lock all the time; 76 lost while the command
 ran, or about to; 77 no permission. 126 and 127: the command cannot be run, or is not found. A command
-that itself ends with one of these cannot be told from zklock by the code: let it use others. (zklock
-also says why, on stderr.)";
+that itself ends with one of these cannot be told from lockctl by the code: let it use others.
+(lockctl also says why, on stderr.)";
 
 /// How a lock is held.
 #[cfg(target_os = "linux")]
@@ -255,7 +255,7 @@ pub(crate) enum OnLost {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnRevoke {
-    /// It goes on; zklock reports the request on stderr
+    /// It goes on; lockctl reports the request on stderr
     Tell,
     /// SIGTERM; it may take as long as it needs
     Term,

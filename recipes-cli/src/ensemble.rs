@@ -28,7 +28,7 @@ pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes
 }
 
 fn servers(arguments: &EnsembleArguments) -> Result<&str, Failure> {
-    let message = "no servers: give --connect host:port or set ZKLOCK_CONNECT";
+    let message = "no servers: give --connect host:port or set LOCKCTL_CONNECT";
     let servers = arguments.connect.as_deref();
     servers.ok_or_else(|| Failure::new(code::USAGE, message))
 }
@@ -38,7 +38,7 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
         .session_timeout(arguments.session_timeout)
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
-        let refused = |what| Failure::new(code::USAGE, format!("--auth or ZKLOCK_AUTH: {what}"));
+        let refused = |what| Failure::new(code::USAGE, format!("--auth or LOCKCTL_AUTH: {what}"));
         let auth = arguments::auth(auth).map_err(refused)?;
         builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
     }

@@ -33,7 +33,7 @@ pub(crate) mod code {
     pub(crate) const SIGNAL: u8 = 128;
 }
 
-/// Why zklock ends without having done its task.
+/// Why lockctl ends without having done its task.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -81,7 +81,7 @@ impl fmt::Display for Failure {
 /// Prints a warning to standard error.
 pub(crate) fn warn(message: &str) {
     // If stderr cannot be written, there is no other place to report that.
-    drop(writeln!(io::stderr(), "zklock: {}", one_line(message)));
+    drop(writeln!(io::stderr(), "lockctl: {}", one_line(message)));
 }
 
 pub(crate) fn chain(error: &dyn Error) -> String {

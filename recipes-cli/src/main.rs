@@ -1,7 +1,7 @@
-//! `zklock`: runs commands under locks, and shows and repairs the locks of an ensemble.
+//! `lockctl`: runs commands under locks, and shows and repairs the locks of an ensemble.
 //!
-//! The executable has three roles. As `zklock` it is started by people. `run` starts it twice more,
-//! under other names: once as the supervisor of the command, once to become the command. `run`
+//! The executable has three roles. As `lockctl` it is started by people. `run` starts it twice
+//! more, under other names: once as the supervisor of the command, once to become the command. `run`
 //! relies on Linux to find all processes that a command has started, and exists only there.
 
 mod arguments;
@@ -80,7 +80,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         Task::Serve(asked) => Box::pin(serve::serve(on, &asked, json)).await,
         Task::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "zklock", &mut script);
+            clap_complete::generate(shell, &mut Arguments::command(), "lockctl", &mut script);
             output::write(&String::from_utf8_lossy(&script))
         }
         Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
@@ -108,7 +108,7 @@ async fn in_session(
     ensemble: &EnsembleArguments,
     task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let session = ensemble::connect(ensemble, "zklock").await?;
+    let session = ensemble::connect(ensemble, "lockctl").await?;
     let outcome = task(&session).await;
     session.close().await;
     outcome

@@ -3,11 +3,11 @@
 //! Three processes run, all of one executable:
 //!
 //! ```text
-//! zklock             has the session and the locks; passes signals on
+//! lockctl             has the session and the locks; passes signals on
 //!   │ socket: orders and deadlines down, the end up
-//! zklock-supervise   ends the command, and all that it has started, by the deadline
+//! lockctl-supervise   ends the command, and all that it has started, by the deadline
 //!   │
-//! zklock-exec        asks the kernel to be killed with the supervisor, and becomes the command
+//! lockctl-exec        asks the kernel to be killed with the supervisor, and becomes the command
 //! ```
 //!
 //! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
@@ -16,17 +16,17 @@
 //!
 //! | | the command and its descendants |
 //! |---|---|
-//! | `zklock` is killed | killed when the socket closes |
-//! | `zklock` is halted | ended by the last deadline that the supervisor got |
-//! | the supervisor is halted | killed with it by `zklock`, just after the loss |
-//! | the supervisor is killed | the command by the kernel, the others by `zklock`, before it releases |
+//! | `lockctl` is killed | killed when the socket closes |
+//! | `lockctl` is halted | ended by the last deadline that the supervisor got |
+//! | the supervisor is halted | killed with it by `lockctl`, just after the loss |
+//! | the supervisor is killed | the command by the kernel, the others by `lockctl`, before it releases |
 //! | both are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
 //!
-//! Descendants are found in `/proc`. Supervisor and `zklock` are *subreapers*, so a process that
+//! Descendants are found in `/proc`. Supervisor and `lockctl` are *subreapers*, so a process that
 //! leaves its process group, its session or its parent stays below them. A process with the
 //! privileges of another user can be found but not killed; a warning names it. A program that
-//! becomes `zklock` may have children, which are left alone. But if the supervisor is killed, what
+//! becomes `lockctl` may have children, which are left alone. But if the supervisor is killed, what
 //! they have started meanwhile and left behind is taken for the command's, because it has the same
 //! parent then.
 //!
@@ -35,7 +35,7 @@
 //! | `schedule` | when to do what; pure |
 //! | `tree` | the descendants of this process |
 //! | `wire` | the messages on the socket |
-//! | `supervised` | the supervisor, seen from `zklock` |
+//! | `supervised` | the supervisor, seen from `lockctl` |
 //! | `supervisor` | the supervisor |
 //! | `waiting` | connecting and waiting for the locks, within the time limit |
 //! | `verdict` | from the outcome to the exit code; pure |
@@ -215,7 +215,7 @@ fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
     let tokens = members.iter().map(|it| it.fencing_token.to_string());
     let tokens: Vec<_> = tokens.collect();
     [
-        ("ZKLOCK_PATHS", paths.join("\n")),
-        ("ZKLOCK_TOKENS", tokens.join("\n")),
+        ("LOCKCTL_PATHS", paths.join("\n")),
+        ("LOCKCTL_TOKENS", tokens.join("\n")),
     ]
 }

@@ -10,7 +10,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use crate::failure::{Failure, warn};
 
 /// The name under which the executable is started to become the command.
-pub(crate) const NAME: &str = "zklock-exec";
+pub(crate) const NAME: &str = "lockctl-exec";
 
 /// As in shells: the command cannot be run.
 const NOT_RUN: u8 = 126;

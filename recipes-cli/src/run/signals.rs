@@ -1,4 +1,4 @@
-//! Signals that `zklock` passes on to the command.
+//! Signals that `lockctl` passes on to the command.
 
 use std::fs::File;
 use std::future::poll_fn;

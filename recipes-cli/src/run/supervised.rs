@@ -62,7 +62,7 @@ impl Supervised {
         wire::hand_over(&ours, io::stdin().as_fd())?;
         let mut supervisor = Command::new(EXECUTABLE);
         supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
-        // The credentials are for zklock only, not for the command.
+        // The credentials are for lockctl only, not for the command.
         supervisor.env_remove(AUTH_VARIABLE);
         supervisor
             .args(command)

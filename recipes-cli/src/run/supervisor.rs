@@ -26,7 +26,7 @@ use crate::arguments::OnLost;
 use crate::failure::Failure;
 
 /// The name under which the executable is started as a supervisor.
-pub(crate) const NAME: &str = "zklock-supervise";
+pub(crate) const NAME: &str = "lockctl-supervise";
 
 /// How long processes that a command leaves behind have to end before they are killed.
 const REST_GRACE: Duration = Duration::from_secs(1);

@@ -64,8 +64,8 @@ type Identity = (i32, u64);
 
 /// Processes below this one that it must leave alone, with all that they start.
 ///
-/// A program that becomes `zklock` may have children, such as the one that a shell's `2> >(logger)`
-/// started.
+/// A program that becomes `lockctl` may have children, such as the one that a shell's
+/// `2> >(logger)` started.
 #[derive(Debug, Default)]
 pub(crate) struct Spared(BTreeSet<Identity>);
 

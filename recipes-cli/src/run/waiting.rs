@@ -13,7 +13,7 @@ use crate::failure::{Failure, code, warn};
 
 /// An ensemble that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// After this time, a warning says that zklock waits for the ensemble and not for the lock.
+/// After this time, a warning says that lockctl waits for the ensemble and not for the lock.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// The time that `--timeout` leaves.

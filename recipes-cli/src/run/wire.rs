@@ -1,4 +1,4 @@
-//! Messages between `zklock` and the supervisor: lines of JSON on a pair of sockets.
+//! Messages between `lockctl` and the supervisor: lines of JSON on a pair of sockets.
 //!
 //! The supervisor has one of the sockets as its standard input. The command's standard input comes
 //! over it first, as a descriptor.

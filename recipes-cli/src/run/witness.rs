@@ -1,9 +1,9 @@
-//! Whether a signal that `zklock` got was sent to all of its process group.
+//! Whether a signal that `lockctl` got was sent to all of its process group.
 //!
-//! Ctrl-C reaches a whole job of a shell: `zklock`, the supervisor and the command, which must not
-//! get it again. `kill -INT` of `zklock` alone reaches only `zklock`, and is meant for the command.
-//! The kernel signals a group at once. So the supervisor, which gets no other signals, is the
-//! witness.
+//! Ctrl-C reaches a whole job of a shell: `lockctl`, the supervisor and the command, which must not
+//! get it again. `kill -INT` of `lockctl` alone reaches only `lockctl`, and is meant for the
+//! command. The kernel signals a group at once. So the supervisor, which gets no other signals, is
+//! the witness.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Witness {
         self.seen.push_back((signal, now));
     }
 
-    /// `zklock` got the signal.
+    /// `lockctl` got the signal.
     pub(crate) fn ask(&mut self, signal: Signal, now: Instant) {
         self.asked.push_back((signal, now + NOTICED_WITHIN));
     }

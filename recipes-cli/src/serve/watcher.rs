@@ -120,7 +120,7 @@ impl<'a> Watcher<'a> {
     async fn connect(&mut self) -> Result<&Session, Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => ensemble::connect(self.ensemble, "zklock").await?,
+            None => ensemble::connect(self.ensemble, "lockctl").await?,
         };
         Ok(self.session.insert(session))
     }
