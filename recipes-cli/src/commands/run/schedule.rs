@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::arguments::OnLost;
+use crate::args::OnLost;
 
 /// When to do what; `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::Schedule;
-    use crate::arguments::OnLost;
+    use crate::args::OnLost;
 
     #[test]
     fn command_is_asked_before_it_is_killed_and_killed_before_the_loss() {

@@ -9,12 +9,12 @@ use recipes_core::{
 };
 use tokio::time::timeout;
 
-use crate::arguments::{BreakArguments, EnsembleArguments};
-use crate::ensemble;
-use crate::failure::{Failure, code, one_line, warn};
-use crate::output::print;
-use crate::text::who;
-use crate::view::{BrokenView, RevokedView, UnchangedView};
+use crate::args::{BreakArguments, EnsembleArguments};
+use crate::exit::{Failure, code, one_line, warn};
+use crate::output::json::{BrokenView, RevokedView, UnchangedView};
+use crate::output::print::print;
+use crate::output::table::who;
+use crate::session;
 
 /// Asks the holders of a lock, or the contender of one node, to give the lock up.
 pub(crate) async fn revoke(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ pub(crate) async fn break_lock(
             "not confirmed, nothing is deleted",
         ));
     }
-    let nodes = ensemble::nodes(ensemble).await?;
+    let nodes = session::nodes(ensemble).await?;
     let limit = ensemble.connect_timeout;
     let changes = Changes::of(&chosen, async |it| delete(&nodes, &it.path, limit).await).await;
     let view = BrokenView {

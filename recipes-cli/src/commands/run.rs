@@ -32,27 +32,27 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `schedule` | when to do what; pure |
-//! | `tree` | the descendants of this process |
-//! | `wire` | the messages on the socket |
-//! | `supervised` | the supervisor, seen from `lockctl` |
+//! | `acquire` | connecting and waiting for the locks, within the time limit |
+//! | `supervisor_handle` | the supervisor, seen from `lockctl` |
+//! | `wire` | what both sides share: names, the messages on the socket |
 //! | `supervisor` | the supervisor |
-//! | `waiting` | connecting and waiting for the locks, within the time limit |
-//! | `verdict` | from the outcome to the exit code; pure |
 //! | `execute` | how a process becomes the command |
+//! | `schedule` | when to do what; pure |
+//! | `process_tree` | the descendants of this process |
 //! | `signals` | signals that are passed on |
-//! | `witness` | whether the command has already got a signal; pure |
+//! | `signal_echo` | whether the command has already got a signal; pure |
+//! | `verdict` | from the outcome to the exit code; pure |
 
+mod acquire;
 mod execute;
+mod process_tree;
 mod schedule;
+mod signal_echo;
 mod signals;
-mod supervised;
 mod supervisor;
-mod tree;
+mod supervisor_handle;
 mod verdict;
-mod waiting;
 mod wire;
-mod witness;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -67,13 +67,13 @@ use recipes_multilock::{Member, MultiLock};
 
 use tokio::time::sleep;
 
-use crate::arguments::{EnsembleArguments, Mode, RunArguments};
-use crate::failure::{Failure, chain, code, warn};
+use crate::args::{EnsembleArguments, Mode, RunArguments};
+use crate::exit::{Failure, chain, code, warn};
 
+use acquire::TimeLimit;
 use signals::Signals;
-use supervised::Supervised;
+use supervisor_handle::Supervised;
 use verdict::{Outcome, verdict};
-use waiting::TimeLimit;
 use wire::Plan;
 
 pub(crate) use execute::{NAME as COMMAND, main as become_command};
@@ -99,7 +99,7 @@ pub(crate) async fn run(
     let session = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        session = waiting::connect(ensemble, &application, limit) => session?,
+        session = acquire::connect(ensemble, &application, limit) => session?,
     };
     let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
     let is_unanswered = session.health() != SessionHealth::Connected
@@ -162,7 +162,7 @@ async fn locked(
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        guard = waiting::acquire(session, &lock, limit) => guard?,
+        guard = acquire::acquire(session, &lock, limit) => guard?,
     };
     let outcome = command_under(&guard, arguments, signals).await;
     let released = guard.release().await;
@@ -188,8 +188,8 @@ async fn command_under(
     signals: &mut Signals,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
     let start = |error| Failure::system("start the command's supervisor", &error);
-    let spared = tree::Spared::all().map_err(start)?;
-    tree::adopt_orphans().map_err(start)?;
+    let spared = process_tree::Spared::all().map_err(start)?;
+    process_tree::adopt_orphans().map_err(start)?;
     let plan = Plan {
         on_lost: arguments.on_lost,
         own_group: !signals.have_terminal(),
@@ -202,7 +202,7 @@ async fn command_under(
     // A report means that nothing is left. If the supervisor was killed, its processes are ours
     // now.
     if end.is_none() {
-        tree::end_all(&spared).await;
+        process_tree::end_all(&spared).await;
     }
     let outcome = Outcome::of(end, is_lost_before, supervisor.map_err(start)?);
     Ok((outcome, lost))

@@ -17,13 +17,13 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::execute;
+use super::process_tree::{self, Spared};
+use super::signal_echo::Witness;
 use super::signals::{Signals, is_typed};
-use super::supervised::{EXECUTABLE, at};
-use super::tree::{self, Spared};
+use super::supervisor_handle::{EXECUTABLE, at};
 use super::wire::{self, End, Moment, Order, Plan};
-use super::witness::Witness;
-use crate::arguments::OnLost;
-use crate::failure::Failure;
+use crate::args::OnLost;
+use crate::exit::Failure;
 
 /// The name under which the executable is started as a supervisor.
 pub(crate) const NAME: &str = "lockctl-supervise";
@@ -49,7 +49,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
-    tree::adopt_orphans()?;
+    process_tree::adopt_orphans()?;
     let signals = Signals::listen()?;
     let children = signal(SignalKind::child())?;
     let socket: OwnedFd = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
@@ -132,13 +132,13 @@ impl Supervisor {
         while status.is_none() && !self.is_killed {
             let event = self.next_event().await;
             self.act(event);
-            status = status_of(leader, std::iter::from_fn(tree::reap));
+            status = status_of(leader, std::iter::from_fn(process_tree::reap));
         }
         let for_the_lock = self.is_asked || self.is_killed;
         if !self.is_killed {
             self.end_rest().await;
         }
-        let ended = tree::end_all(&Spared::default()).await;
+        let ended = process_tree::end_all(&Spared::default()).await;
         let status = status.or_else(|| status_of(leader, ended.into_iter()));
         End {
             code: status.and_then(WaitStatus::exit_status),
@@ -149,19 +149,19 @@ impl Supervisor {
 
     /// Gives the processes that the command has left behind some time to end by themselves.
     async fn end_rest(&mut self) {
-        if !tree::may_have_descendants() {
+        if !process_tree::may_have_descendants() {
             return;
         }
         ask();
         let killed_at = Instant::now() + REST_GRACE;
         // By then the last of them is a child of this process, so its end is an event.
-        while !self.is_killed && tree::may_have_descendants() {
+        while !self.is_killed && process_tree::may_have_descendants() {
             tokio::select! {
                 biased;
                 event = self.next_event() => self.act(event),
                 () = sleep_until(killed_at) => return,
             }
-            while tree::reap().is_some() {}
+            while process_tree::reap().is_some() {}
         }
     }
 
@@ -191,7 +191,7 @@ impl Supervisor {
             Event::Signal(signal) => self.witness.see(signal, Instant::now()),
             Event::WitnessDue => {
                 if let Some(signal) = self.witness.decide(Instant::now()) {
-                    tree::signal_all(signal);
+                    process_tree::signal_all(signal);
                 }
             }
         }
@@ -209,7 +209,7 @@ impl Supervisor {
                     Some(signal) if shares_group && is_typed(signal) => {
                         self.witness.ask(signal, Instant::now());
                     }
-                    Some(signal) => tree::signal_all(signal),
+                    Some(signal) => process_tree::signal_all(signal),
                     None => {}
                 }
             }
@@ -225,8 +225,8 @@ impl Supervisor {
 
 /// Requests the command and its descendants to end, even those that are halted.
 fn ask() {
-    tree::signal_all(Signal::TERM);
-    tree::signal_all(Signal::CONT);
+    process_tree::signal_all(Signal::TERM);
+    process_tree::signal_all(Signal::CONT);
 }
 
 fn status_of(leader: Pid, ended: impl Iterator<Item = (Pid, WaitStatus)>) -> Option<WaitStatus> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use recipes_core::{ConnectError, Nodes, Session, SessionBuilder};
 use tokio::time::timeout;
 
-use crate::arguments::{self, EnsembleArguments};
-use crate::failure::{Failure, code};
+use crate::args::{self, EnsembleArguments};
+use crate::exit::{Failure, code};
 
 /// Opens a session. Its nodes name `application` as their maker.
 pub(crate) async fn connect(
@@ -39,7 +39,7 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
         let refused = |what| Failure::new(code::USAGE, format!("--auth or LOCKCTL_AUTH: {what}"));
-        let auth = arguments::auth(auth).map_err(refused)?;
+        let auth = args::auth(auth).map_err(refused)?;
         builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
     }
     secured(builder, arguments)

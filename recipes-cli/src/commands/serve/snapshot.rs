@@ -7,8 +7,8 @@ use recipes_core::{Scan, WaitForGraph};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::failure::Failure;
-use crate::view::{DeadlocksView, LockView};
+use crate::exit::Failure;
+use crate::output::json::{DeadlocksView, LockView};
 
 /// Characters of a node's data that are shown. Locks have short data, but a node may hold a
 /// megabyte.

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use recipes_core::{Contender, Edge, Inspection, LockKind, Standing, WaitForGraph};
 
-use crate::failure::one_line;
-use crate::view::session;
+use crate::exit::one_line;
+use crate::output::json::session;
 
 /// Characters of a cell that are shown: enough for the usual host, application and purpose. A node
 /// may hold a megabyte; `--json` has all of it.

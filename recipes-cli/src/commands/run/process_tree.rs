@@ -10,7 +10,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
 };
 
-use crate::failure::warn;
+use crate::exit::warn;
 
 /// The first pause between checks whether a process that is not our child has ended. The kernel
 /// notifies only parents. It ends most processes within a millisecond.

@@ -7,12 +7,12 @@ use recipes_core::{Scan, Session};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::arguments::{EnsembleArguments, ServeArguments};
-use crate::ensemble;
-use crate::failure::{Failure, code, warn};
-use crate::serve::snapshot::Snapshot;
-use crate::show::now;
-use crate::view::unix_ms;
+use crate::args::{EnsembleArguments, ServeArguments};
+use crate::commands::serve::snapshot::Snapshot;
+use crate::commands::show::now;
+use crate::exit::{Failure, code, warn};
+use crate::output::json::unix_ms;
+use crate::session;
 
 /// The latest snapshot; `None` while there is no viewer.
 pub(crate) type Latest = Option<Arc<Snapshot>>;
@@ -120,7 +120,7 @@ impl<'a> Watcher<'a> {
     async fn connect(&mut self) -> Result<&Session, Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => ensemble::connect(self.ensemble, "lockctl").await?,
+            None => session::connect(self.ensemble, "lockctl").await?,
         };
         Ok(self.session.insert(session))
     }

@@ -10,7 +10,7 @@ use recipes_core::{
 };
 use serde::Serialize;
 
-use crate::failure::chain;
+use crate::exit::chain;
 
 /// One lock; the output of `inspect`.
 #[derive(Debug, Serialize)]

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::schedule::Schedule;
-use crate::arguments::OnLost;
-use crate::failure::code;
+use crate::args::OnLost;
+use crate::exit::code;
 
 /// The arguments of the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::arguments::{EnsembleArguments, ServeArguments};
-use crate::failure::{Failure, warn};
-use crate::output::print;
+use crate::args::{EnsembleArguments, ServeArguments};
+use crate::exit::{Failure, warn};
+use crate::output::print::print;
 use routes::Names;
 use watcher::Watcher;
 

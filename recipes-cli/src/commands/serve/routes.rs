@@ -17,8 +17,8 @@ use futures::Stream;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::serve::snapshot::Snapshot;
-use crate::serve::watcher::{Latest, Viewers};
+use crate::commands::serve::snapshot::Snapshot;
+use crate::commands::serve::watcher::{Latest, Viewers};
 
 const PAGE: &str = include_str!("page.html");
 

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use crate::failure::{Failure, warn};
+use crate::exit::{Failure, warn};
 
 /// The name under which the executable is started to become the command.
 pub(crate) const NAME: &str = "lockctl-exec";

@@ -4,22 +4,24 @@ use std::time::SystemTime;
 
 use recipes_core::{Session, WaitForGraph};
 
-use crate::arguments::DeadlocksArguments;
-use crate::failure::{Failure, warn};
-use crate::output::{print, write};
-use crate::text;
-use crate::view::{DeadlocksView, ListView, LockView, UnreadableView};
+use crate::args::DeadlocksArguments;
+use crate::exit::{Failure, warn};
+use crate::output::json::{DeadlocksView, ListView, LockView, UnreadableView};
+use crate::output::print::{print, write};
+use crate::output::table;
 
 pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
     let scan = recipes_core::scan(session, root).await?;
     let view = ListView::from(&scan);
     warn_of(&view.unreadable);
-    print(as_json, &view, || text::list(&scan.locks, now()))
+    print(as_json, &view, || table::list(&scan.locks, now()))
 }
 
 pub(crate) async fn inspect(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
     let lock = recipes_core::inspect(session, path).await?;
-    print(as_json, &LockView::from(&lock), || text::lock(&lock, now()))
+    print(as_json, &LockView::from(&lock), || {
+        table::lock(&lock, now())
+    })
 }
 
 pub(crate) async fn deadlocks(
@@ -36,7 +38,7 @@ pub(crate) async fn deadlocks(
         return write(&graph.to_dot());
     }
     print(as_json, &view, || {
-        text::deadlocks(&graph, &cycles, &scan.locks)
+        table::deadlocks(&graph, &cycles, &scan.locks)
     })
 }
 

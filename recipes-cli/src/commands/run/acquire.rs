@@ -7,9 +7,9 @@ use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, S
 use recipes_multilock::MultiLock;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::arguments::EnsembleArguments;
-use crate::ensemble;
-use crate::failure::{Failure, code, warn};
+use crate::args::EnsembleArguments;
+use crate::exit::{Failure, code, warn};
+use crate::session;
 
 /// An ensemble that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub(crate) async fn connect(
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
-    let connecting = ensemble::connect(arguments, application);
+    let connecting = session::connect(arguments, application);
     let connect_string = arguments.connect.clone().unwrap_or_default();
     let silence = async {
         sleep(SILENT_MAX).await;
@@ -64,7 +64,7 @@ pub(crate) async fn connect(
             connect_string,
             waited,
         };
-        ensemble::hinted(error, arguments)
+        session::hinted(error, arguments)
     };
     let connected = beside(silence, timeout(waited, connecting)).await;
     connected.map_err(in_vain)?

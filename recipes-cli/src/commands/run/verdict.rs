@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use super::signal_code;
 use super::signals::PASSED_ON;
 use super::wire::End;
-use crate::failure::code;
+use crate::exit::code;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

@@ -20,8 +20,8 @@ use super::schedule::Schedule;
 use super::signals::Signals;
 use super::supervisor::NAME;
 use super::wire::{self, End, Order, Plan};
-use crate::arguments::{AUTH_VARIABLE, OnLost, OnRevoke};
-use crate::failure::warn;
+use crate::args::{AUTH_VARIABLE, OnLost, OnRevoke};
+use crate::exit::warn;
 
 /// This executable, even if its file was replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
