@@ -1,4 +1,4 @@
-//! The command line.
+//! The arguments of the command line, and its help.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Errors, each with one line of text and an exit code.
+//! How `lockctl` ends: errors, each with one line of text and an exit code.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Opens the session that the arguments describe.
+//! Opens the session that the command line describes.
 
 use std::sync::Arc;
 

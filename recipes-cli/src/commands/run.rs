@@ -72,12 +72,13 @@ use crate::exit::{Failure, chain, code, warn};
 
 use acquire::TimeLimit;
 use signals::Signals;
-use supervisor_handle::Supervised;
+use supervisor_handle::SupervisorHandle;
 use verdict::{Outcome, verdict};
 use wire::Plan;
 
-pub(crate) use execute::{NAME as COMMAND, main as become_command};
-pub(crate) use supervisor::{NAME as SUPERVISOR, main as supervise};
+pub(crate) use execute::main as become_command;
+pub(crate) use supervisor::main as supervise;
+pub(crate) use wire::{COMMAND, SUPERVISOR};
 
 /// How long closing the session may take on an ensemble that has not answered.
 const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
@@ -194,17 +195,17 @@ async fn command_under(
         on_lost: arguments.on_lost,
         own_group: !signals.have_terminal(),
     };
-    let supervised = Supervised::start(plan, &arguments.command, &environment(guard));
-    let mut supervised = supervised.map_err(start)?;
-    let (end, lost) = supervised.attend(guard, arguments.on_revoke, signals).await;
-    let is_lost_before = lost.is_some() && !supervised.may_have_started();
-    let supervisor = supervised.ended();
+    let supervisor = SupervisorHandle::start(plan, &arguments.command, &environment(guard));
+    let mut supervisor = supervisor.map_err(start)?;
+    let (end, lost) = supervisor.attend(guard, arguments.on_revoke, signals).await;
+    let is_lost_before = lost.is_some() && !supervisor.may_have_started();
+    let status = supervisor.ended();
     // A report means that nothing is left. If the supervisor was killed, its processes are ours
     // now.
     if end.is_none() {
         process_tree::end_all(&spared).await;
     }
-    let outcome = Outcome::of(end, is_lost_before, supervisor.map_err(start)?);
+    let outcome = Outcome::of(end, is_lost_before, status.map_err(start)?);
     Ok((outcome, lost))
 }
 

@@ -1,4 +1,4 @@
-//! The log, for finding faults.
+//! The log on standard error, for finding faults.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Output for people and scripts.
+//! Standard output, for people and scripts.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};

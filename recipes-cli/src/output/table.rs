@@ -1,4 +1,4 @@
-//! Text output: locks, queues and deadlocks as tables for people.
+//! Locks, queues and deadlocks as tables for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

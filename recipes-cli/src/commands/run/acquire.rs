@@ -1,4 +1,4 @@
-//! Connecting and waiting for the locks, within the time limit.
+//! `run` connects and waits for its locks, within the limit of `--timeout`.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How a process becomes the command.
+//! How the process that the supervisor starts becomes the command of the user.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,9 +8,6 @@ use std::process::{Command, ExitCode};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{Failure, warn};
-
-/// The name under which the executable is started to become the command.
-pub(crate) const NAME: &str = "lockctl-exec";
 
 /// As in shells: the command cannot be run.
 const NOT_RUN: u8 = 126;

@@ -1,4 +1,4 @@
-//! The processes below this one.
+//! The processes below this one, as `/proc` shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

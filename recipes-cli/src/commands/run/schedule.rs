@@ -1,4 +1,4 @@
-//! When a command must end if no more heartbeats are answered.
+//! When the command of `run` must end if no more heartbeats are answered.
 //!
 //! Times are parts of the session timeout T, from the last heartbeat that the ensemble answered:
 //!

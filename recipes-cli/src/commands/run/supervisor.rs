@@ -16,17 +16,12 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::execute;
 use super::process_tree::{self, Spared};
-use super::signal_echo::Witness;
+use super::signal_echo::SignalEcho;
 use super::signals::{Signals, is_typed};
-use super::supervisor_handle::{EXECUTABLE, at};
-use super::wire::{self, End, Moment, Order, Plan};
+use super::wire::{self, COMMAND, EXECUTABLE, End, Moment, Order, Plan, at};
 use crate::args::OnLost;
 use crate::exit::Failure;
-
-/// The name under which the executable is started as a supervisor.
-pub(crate) const NAME: &str = "lockctl-supervise";
 
 /// How long processes that a command leaves behind have to end before they are killed.
 const REST_GRACE: Duration = Duration::from_secs(1);
@@ -38,11 +33,11 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let supervised = runtime.and_then(|runtime| {
+    let outcome = runtime.and_then(|runtime| {
         let plan = serde_json::from_str(&plan.to_string_lossy())?;
         runtime.block_on(supervise(plan, arguments.collect()))
     });
-    match supervised {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => Failure::system("supervise the command", &error).report(),
     }
@@ -61,7 +56,7 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
         plan,
         children,
         signals,
-        witness: Witness::default(),
+        echo: SignalEcho::default(),
         orders: Some(BufReader::new(orders).lines()),
         ask_at: None,
         kill_at: None,
@@ -89,7 +84,7 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
 
 fn start(plan: Plan, command: Vec<OsString>, input: OwnedFd) -> io::Result<Pid> {
     let mut process = Command::new(EXECUTABLE);
-    process.arg0(execute::NAME);
+    process.arg0(COMMAND);
     process.arg(getpid().as_raw_nonzero().to_string());
     process.args(command).stdin(Stdio::from(input));
     if plan.own_group {
@@ -105,7 +100,7 @@ struct Supervisor {
     children: unix::Signal,
     /// In a job of a shell they reach the whole group, and are meant for the command.
     signals: Signals,
-    witness: Witness,
+    echo: SignalEcho,
     /// `None` once the other end is closed.
     orders: Option<Orders>,
     ask_at: Option<Instant>,
@@ -122,7 +117,7 @@ enum Event {
     KillAt,
     /// This process got the signal.
     Signal(Signal),
-    WitnessDue,
+    EchoDue,
 }
 
 impl Supervisor {
@@ -175,7 +170,7 @@ impl Supervisor {
             () = at(ask_at) => Event::AskAt,
             _ = self.children.recv() => Event::ChildEnded,
             signal = self.signals.next() => Event::Signal(signal),
-            () = at(self.witness.due()) => Event::WitnessDue,
+            () = at(self.echo.due()) => Event::EchoDue,
         }
     }
 
@@ -188,9 +183,9 @@ impl Supervisor {
                 ask();
             }
             Event::ChildEnded => {}
-            Event::Signal(signal) => self.witness.see(signal, Instant::now()),
-            Event::WitnessDue => {
-                if let Some(signal) = self.witness.decide(Instant::now()) {
+            Event::Signal(signal) => self.echo.note_seen(signal, Instant::now()),
+            Event::EchoDue => {
+                if let Some(signal) = self.echo.decide(Instant::now()) {
                     process_tree::signal_all(signal);
                 }
             }
@@ -207,7 +202,7 @@ impl Supervisor {
                 let shares_group = !self.plan.own_group;
                 match Signal::from_named_raw(number) {
                     Some(signal) if shares_group && is_typed(signal) => {
-                        self.witness.ask(signal, Instant::now());
+                        self.echo.note_ordered(signal, Instant::now());
                     }
                     Some(signal) => process_tree::signal_all(signal),
                     None => {}

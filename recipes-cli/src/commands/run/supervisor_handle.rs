@@ -14,17 +14,13 @@ use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::schedule::Schedule;
 use super::signals::Signals;
-use super::supervisor::NAME;
-use super::wire::{self, End, Order, Plan};
+use super::wire::{self, EXECUTABLE, End, Order, Plan, SUPERVISOR, at};
 use crate::args::{AUTH_VARIABLE, OnLost, OnRevoke};
 use crate::exit::warn;
-
-/// This executable, even if its file was replaced meanwhile.
-pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 
 /// The lease is checked again after this part of its remaining time. That is often enough that a
 /// heartbeat is passed on well before the deadlines that it moves.
@@ -42,7 +38,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// A supervisor that was started. It ends the command when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Supervised {
+pub(crate) struct SupervisorHandle {
     process: Child,
     plan: Plan,
     orders: OwnedWriteHalf,
@@ -51,7 +47,7 @@ pub(crate) struct Supervised {
     lease: Duration,
 }
 
-impl Supervised {
+impl SupervisorHandle {
     pub(crate) fn start(
         plan: Plan,
         command: &[OsString],
@@ -61,7 +57,9 @@ impl Supervised {
         // Sent before the spawn, because it would fail on a supervisor that has already ended.
         wire::hand_over(&ours, io::stdin().as_fd())?;
         let mut supervisor = Command::new(EXECUTABLE);
-        supervisor.arg0(NAME).arg(serde_json::to_string(&plan)?);
+        supervisor
+            .arg0(SUPERVISOR)
+            .arg(serde_json::to_string(&plan)?);
         // The credentials are for lockctl only, not for the command.
         supervisor.env_remove(AUTH_VARIABLE);
         supervisor
@@ -185,13 +183,5 @@ impl Supervised {
         } = self;
         drop((orders, reports));
         process.wait()
-    }
-}
-
-/// Completes at the moment; never for `None`.
-pub(crate) async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

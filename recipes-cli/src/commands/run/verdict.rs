@@ -1,4 +1,4 @@
-//! From the outcome of a command to an exit code, and a line of text if more is to be said.
+//! From the end of the command of `run` to an exit code, and a line of text if more is to be said.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

@@ -1,4 +1,5 @@
-//! Messages between `lockctl` and the supervisor: lines of JSON on a pair of sockets.
+//! What `lockctl` and the supervisor share: the names of the roles, and the messages between the
+//! two, which are lines of JSON on a pair of sockets.
 //!
 //! The supervisor has one of the sockets as its standard input. The command's standard input comes
 //! over it first, as a descriptor.
@@ -15,11 +16,18 @@ use rustix::net::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::schedule::Schedule;
 use crate::args::OnLost;
 use crate::exit::code;
+
+/// This executable, even if its file was replaced meanwhile.
+pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
+/// The name under which the executable is started as a supervisor.
+pub(crate) const SUPERVISOR: &str = "lockctl-supervise";
+/// The name under which the executable is started to become the command.
+pub(crate) const COMMAND: &str = "lockctl-exec";
 
 /// The arguments of the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -105,6 +113,14 @@ impl fmt::Display for End {
             (None, Some(signal)) => write!(f, "was ended by signal {signal}"),
             (None, None) => f.write_str("ended"),
         }
+    }
+}
+
+/// Completes at the moment; never for `None`.
+pub(crate) async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,5 @@
-//! The connections of browsers. Each has bounds, so that no browser keeps others out by sending or
-//! reading nothing.
+//! The connections of browsers to the live page. Each has bounds, so that no browser keeps others
+//! out by sending or reading nothing.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The routes: the page, and the events that keep it up to date.
+//! The routes of the live page: the page, and the events that keep it up to date.
 
 use std::convert::Infallible;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The locks at one time, and the news that a viewer has not got yet.
+//! All locks at one time, and the news that a viewer of the live page has not got yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

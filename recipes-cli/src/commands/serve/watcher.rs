@@ -1,4 +1,4 @@
-//! Scans the locks at an interval while the page has viewers: one scan for all of them.
+//! Scans the locks at an interval while the live page has viewers: one scan for all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
