@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::schedule::Schedule;
+use super::schedule::{Schedule, report_by};
 use super::signals::Signals;
 use super::wire::{self, EXECUTABLE, End, Order, Plan, SUPERVISOR, at};
 use crate::args::{AUTH_VARIABLE, OnLost, OnRevoke};
@@ -27,10 +27,6 @@ use crate::exit::warn;
 const LOOKS_PER_LEASE: u32 = 16;
 /// The shortest pause between two checks, for leases that are about to end.
 const LOOK_MIN: Duration = Duration::from_millis(5);
-/// After the loss, the supervisor has this part of a lease to report that all processes are gone.
-/// That is T/24 of the session timeout T. The ensemble lets the next contender in after T/20 at the
-/// earliest.
-const REPORTS_PER_LEASE: u32 = 12;
 /// An order that takes longer is not read: the supervisor is halted and its socket is full.
 const ORDER_MAX: Duration = Duration::from_millis(50);
 /// How long to sleep when nothing is due. Any length would do.
@@ -100,7 +96,7 @@ impl SupervisorHandle {
         let mut request = pin!(guard.revocation_requested());
         let mut is_asked = false;
         let mut lost = None;
-        let mut report_by = None;
+        let mut due = None;
         loop {
             let look_again = match self.follow(guard).await {
                 Ok(look_again) => look_again,
@@ -120,7 +116,7 @@ impl SupervisorHandle {
                         OnLost::Ignore if self.told.is_some() => {
                             warn(&format!("{error}; the command goes on without it"));
                         }
-                        _ => report_by = Some(Instant::now() + self.lease / REPORTS_PER_LEASE),
+                        _ => due = Some(report_by(Instant::now(), self.told, self.lease)),
                     }
                     lost = Some(error);
                     self.tell(Order::Lost).await.ok();
@@ -135,7 +131,7 @@ impl SupervisorHandle {
                 signal = signals.next() => {
                     self.tell(Order::Signal(signal.as_raw())).await.ok();
                 }
-                () = at(report_by) => {
+                () = at(due) => {
                     // This kills the command too, and leaves its descendants to us.
                     self.process.kill().ok();
                     return (None, lost);
