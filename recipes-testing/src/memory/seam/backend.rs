@@ -10,18 +10,18 @@ use tokio::time::timeout;
 use uuid::{Builder, Uuid};
 use zookeeper_client::AuthId;
 
-use super::error::MemoryError;
 use super::nodes::MemoryNodes;
-use super::shared::Shared;
+use crate::memory::error::MemoryError;
+use crate::memory::state::shared::Shared;
 
 /// Opens sessions that have certain identities.
-pub(super) struct MemoryBackend {
+pub(crate) struct MemoryBackend {
     shared: Arc<Shared>,
     identities: Arc<[AuthId]>,
 }
 
 impl MemoryBackend {
-    pub(super) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>) -> Self {
         Self { shared, identities }
     }
 

@@ -12,20 +12,20 @@ use recipes_core::{
 };
 use tokio::sync::watch;
 
-use super::call::{Answer, Call};
 use super::reply::PendingReply;
-use super::shared::Shared;
 use super::watch_future::WatchFuture;
+use crate::memory::state::request::{Answer, Call};
+use crate::memory::state::shared::Shared;
 
 /// The client of one session; dropping it closes the session.
-pub(super) struct MemoryNodes {
+pub(crate) struct MemoryNodes {
     shared: Arc<Shared>,
     session: i64,
     timeout: Option<Duration>,
 }
 
 impl MemoryNodes {
-    pub(super) fn new(shared: Arc<Shared>, session: i64, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, session: i64, timeout: Option<Duration>) -> Self {
         Self {
             shared,
             session,

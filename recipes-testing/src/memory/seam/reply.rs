@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::call::{Call, Outcome};
-use super::shared::Shared;
+use crate::memory::state::request::{Call, Outcome};
+use crate::memory::state::shared::Shared;
 
 /// Completes with the outcome of one request, which was sent when this was made. Dropping it
 /// forgets the reply.
 #[derive(Debug)]
-pub(super) struct PendingReply {
+pub(crate) struct PendingReply {
     shared: Arc<Shared>,
     session: i64,
     number: u64,
@@ -22,7 +22,7 @@ pub(super) struct PendingReply {
 }
 
 impl PendingReply {
-    pub(super) fn send(shared: Arc<Shared>, session: i64, call: Call) -> Self {
+    pub(crate) fn send(shared: Arc<Shared>, session: i64, call: Call) -> Self {
         let number = shared.with(|state| state.submit(session, call));
         let arrival = Arrival::default();
         Self {
@@ -69,10 +69,10 @@ impl Drop for PendingReply {
 
 /// Waits until a message is due.
 #[derive(Debug, Default)]
-pub(super) struct Arrival(Option<Pin<Box<Sleep>>>);
+pub(crate) struct Arrival(Option<Pin<Box<Sleep>>>);
 
 impl Arrival {
-    pub(super) fn poll(&mut self, due: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, due: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
         let Some(due) = due.filter(|due| *due > Instant::now()) else {
             return Poll::Ready(());
         };

@@ -7,18 +7,18 @@ use std::task::{Context, Poll, ready};
 use recipes_core::NodeEvent;
 
 use super::reply::Arrival;
-use super::shared::Shared;
+use crate::memory::state::shared::Shared;
 
 /// Completes with the event of one watch; dropping it removes the watch.
 #[derive(Debug)]
-pub(super) struct WatchFuture {
+pub(crate) struct WatchFuture {
     shared: Arc<Shared>,
     number: u64,
     arrival: Arrival,
 }
 
 impl WatchFuture {
-    pub(super) fn new(shared: Arc<Shared>, number: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
         Self {
             shared,
             number,

@@ -1,4 +1,4 @@
-//! What requests do.
+//! What requests do when they reach the server.
 
 use std::slice;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use recipes_core::{
 };
 use zookeeper_client::Permission;
 
-use super::access::Access;
-use super::call::{Answer, Call, Operation, Outcome, Request, failed, op_path};
-use super::error::MemoryError;
-use super::faults::Lost;
-use super::node_path::NodePath;
-use super::record::{Delivery, Flight, Stage};
-use super::state::State;
-use super::transaction::Transaction;
-use super::tree::Tree;
+use super::State;
+use super::request::{Answer, Call, Operation, Outcome, Request, failed, op_path};
+use super::session::{Delivery, Flight, Stage};
+use crate::memory::error::MemoryError;
+use crate::memory::faults::Lost;
+use crate::memory::tree::Tree;
+use crate::memory::tree::access::Access;
+use crate::memory::tree::node_path::NodePath;
+use crate::memory::tree::transaction::Transaction;
 
 impl State {
     /// Takes a request, and sends it at once if the session is connected. Returns its number.
-    pub(super) fn submit(&mut self, session: i64, call: Call) -> u64 {
+    pub(crate) fn submit(&mut self, session: i64, call: Call) -> u64 {
         let path = call.path().to_owned();
         self.requests.push(Request {
             session,
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// Carries out a request of a connected session, with the faults that are due.
-    pub(super) fn perform(&mut self, session: i64, number: u64, call: &Call) {
+    pub(crate) fn perform(&mut self, session: i64, number: u64, call: &Call) {
         if self.random.per_mille(self.faults.expiry_per_mille) && !self.is_behind(session) {
             self.end(session, EndReason::Expired);
             return;
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    pub(super) fn carry_out(&mut self, session: i64, call: &Call) -> Outcome {
+    pub(crate) fn carry_out(&mut self, session: i64, call: &Call) -> Outcome {
         let identities = self
             .sessions
             .get(&session)
@@ -112,7 +112,7 @@ impl State {
         outcome
     }
 
-    pub(super) fn create(
+    pub(crate) fn create(
         &mut self,
         session: i64,
         node: &NewNode,

@@ -6,10 +6,10 @@ use recipes_core::EndReason;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::call::Call;
-use super::error::MemoryError;
-use super::record::Stage;
-use super::state::State;
+use super::State;
+use super::request::Call;
+use super::session::Stage;
+use crate::memory::error::MemoryError;
 
 /// What arrives.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ enum Parcel {
 
 /// All requests in flight to the server, in the order of their arrival.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     last: u64,
     parcels: BTreeMap<(Instant, u64), (i64, Parcel)>,
 }
@@ -44,7 +44,7 @@ impl Arrivals {
 
 impl State {
     /// Sends a request of a connected session to the server.
-    pub(super) fn send(&mut self, session: i64, number: u64, call: Call) {
+    pub(crate) fn send(&mut self, session: i64, number: u64, call: Call) {
         let Some(due) = self.next_arrival(session) else {
             return self.perform(session, number, &call);
         };
@@ -57,7 +57,7 @@ impl State {
     }
 
     /// Sends the last message of a connected session: the client closes it.
-    pub(super) fn send_close(&mut self, session: i64) {
+    pub(crate) fn send_close(&mut self, session: i64) {
         match self.next_arrival(session) {
             None if self.is_behind(session) => {}
             None => self.end(session, EndReason::Closed),
@@ -69,7 +69,7 @@ impl State {
     }
 
     /// Lets everything arrive that is due by now.
-    pub(super) fn let_arrive(&mut self, now: Instant) {
+    pub(crate) fn let_arrive(&mut self, now: Instant) {
         // The loop ends: what is sent meanwhile is due later, or carried out immediately.
         while let Some((session, parcel)) = self.arrivals.take_due(now) {
             match parcel {
@@ -90,7 +90,7 @@ impl State {
 
     /// The connection breaks. Of the requests in flight, the first few still arrive and their
     /// replies are lost. The others never arrive.
-    pub(super) fn break_off(&mut self, session: i64) {
+    pub(crate) fn break_off(&mut self, session: i64) {
         self.arrivals.forget(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;

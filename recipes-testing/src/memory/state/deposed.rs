@@ -3,19 +3,19 @@
 use recipes_core::{Connection, EndReason};
 use tokio::time::Instant;
 
-use super::state::State;
-use super::tree::Tree;
+use super::State;
+use crate::memory::tree::Tree;
 
 /// What the deposed leader believes to be the latest state.
 #[derive(Clone, Debug)]
-pub(super) struct Deposed {
-    pub(super) tree: Tree,
-    pub(super) zxid: i64,
+pub(crate) struct Deposed {
+    pub(crate) tree: Tree,
+    pub(crate) zxid: i64,
 }
 
 impl State {
     /// Elects a new leader, while the old one keeps the connections of these sessions.
-    pub(super) fn depose(&mut self, staying: &[i64]) {
+    pub(crate) fn depose(&mut self, staying: &[i64]) {
         self.retire_deposed();
         if self.stopped {
             return;
@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Lets a session of the deposed leader connect to the new one. Returns whether it was one.
-    pub(super) fn move_over(&mut self, session: i64) -> bool {
+    pub(crate) fn move_over(&mut self, session: i64) -> bool {
         if !self.is_behind(session) {
             return false;
         }
@@ -61,7 +61,7 @@ impl State {
 
     /// Connects a session to the deposed leader, unless its client has seen something newer.
     /// Returns whether it did.
-    pub(super) fn go_back(&mut self, session: i64) -> bool {
+    pub(crate) fn go_back(&mut self, session: i64) -> bool {
         let newest = self.deposed.as_ref().map(|deposed| deposed.zxid);
         let knows = self.sessions.get(&session).map(|record| record.known);
         let told = self.watches.told(session, Instant::now());
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// The deposed leader notices, and its clients move to the new one.
-    pub(super) fn retire_deposed(&mut self) {
+    pub(crate) fn retire_deposed(&mut self) {
         let behind: Vec<i64> = self
             .sessions
             .iter()
@@ -98,7 +98,7 @@ impl State {
 
     /// The connection of a session to the deposed leader breaks. If the new leader has expired the
     /// session, its client is now notified.
-    pub(super) fn leave_deposed(&mut self, session: i64) {
+    pub(crate) fn leave_deposed(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    pub(super) fn is_behind(&self, session: i64) -> bool {
+    pub(crate) fn is_behind(&self, session: i64) -> bool {
         let record = self.sessions.get(&session);
         record.is_some_and(|record| record.behind)
     }
@@ -117,13 +117,13 @@ impl State {
     /// Whether a request of this session will never be answered. Either it needs a quorum, which
     /// its leader does not have, or it follows one that does: a server answers each session in
     /// order.
-    pub(super) fn is_stuck(&self, session: i64, is_write: bool) -> bool {
+    pub(crate) fn is_stuck(&self, session: i64, is_write: bool) -> bool {
         let record = self.sessions.get(&session);
         record.is_some_and(|record| record.behind && (is_write || !record.stuck().is_empty()))
     }
 
     /// The nodes that the server of a session shows.
-    pub(super) fn tree_of(&self, session: i64) -> &Tree {
+    pub(crate) fn tree_of(&self, session: i64) -> &Tree {
         match &self.deposed {
             Some(deposed) if self.is_behind(session) => &deposed.tree,
             _ => &self.tree,
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// The last transaction that the server of a session could have applied.
-    pub(super) fn zxid_of(&self, session: i64) -> i64 {
+    pub(crate) fn zxid_of(&self, session: i64) -> i64 {
         match &self.deposed {
             Some(deposed) if self.is_behind(session) => deposed.zxid,
             _ => self.zxid,

@@ -7,13 +7,13 @@ use std::task::{Poll, Waker};
 use recipes_core::NodesError;
 use tokio::time::Instant;
 
-use super::call::{Answer, Outcome, failed};
-use super::record::{Delivery, Stage};
-use super::state::State;
+use super::State;
+use super::request::{Answer, Outcome, failed};
+use super::session::{Delivery, Stage};
 
 impl State {
     /// Gives a request its outcome.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         session: i64,
         number: u64,
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Leaves a request without an answer until the connection ends.
-    pub(super) fn never_answer(&mut self, session: i64, number: u64) {
+    pub(crate) fn never_answer(&mut self, session: i64, number: u64) {
         let record = self.sessions.get_mut(&session);
         if let Some(flight) = record.and_then(|record| record.flights.get_mut(&number)) {
             flight.stage = Stage::Stuck;
@@ -48,12 +48,12 @@ impl State {
     }
 
     /// Fails a request on the client's side.
-    pub(super) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
+    pub(crate) fn fail(&mut self, session: i64, number: u64, error: impl Into<NodesError>) {
         self.answer(session, number, Err(failed(error)), Delivery::default());
     }
 
     /// When the reply to a request is due.
-    pub(super) fn poll_due(
+    pub(crate) fn poll_due(
         &mut self,
         session: i64,
         number: u64,
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Picks up a reply. Replies arrive in order, so all earlier ones have arrived as well.
-    pub(super) fn collect(&mut self, session: i64, number: u64) -> Outcome {
+    pub(crate) fn collect(&mut self, session: i64, number: u64) -> Outcome {
         let record = self.sessions.get_mut(&session);
         let flight = record.and_then(|record| {
             let flight = record.flights.remove(&number)?;
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// Forgets a reply that has no waiter any more.
-    pub(super) fn abandon(&mut self, session: i64, number: u64) {
+    pub(crate) fn abandon(&mut self, session: i64, number: u64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };

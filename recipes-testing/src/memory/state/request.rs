@@ -4,8 +4,8 @@ use recipes_core::{
     Created, Listing, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
 };
 
-use super::error::MemoryError;
-use super::node_path::NodePath;
+use crate::memory::error::MemoryError;
+use crate::memory::tree::node_path::NodePath;
 
 /// The kinds of request that a session makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ pub struct Request {
 
 /// A request, which is kept until the session is connected.
 #[derive(Clone, Debug)]
-pub(super) enum Call {
+pub(crate) enum Call {
     Create(NewNode),
     Delete(String),
     List(String),
@@ -57,7 +57,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    pub(super) fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self) -> Operation {
         match self {
             Self::Create(_) => Operation::Create,
             Self::Delete(_) => Operation::Delete,
@@ -71,7 +71,7 @@ impl Call {
         }
     }
 
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self {
             Self::Create(node) => &node.path,
             Self::Delete(path)
@@ -86,7 +86,7 @@ impl Call {
     }
 
     /// Whether it takes effect only if a quorum of servers agrees.
-    pub(super) fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Delete(_) | Self::Multi(_))
     }
 }
@@ -94,7 +94,7 @@ impl Call {
 impl Call {
     /// The answer that the client gives itself, connected or not. Bad input fails the whole
     /// request, whatever a server would answer to the rest of it.
-    pub(super) fn settled_by_client(&self) -> Option<Outcome> {
+    pub(crate) fn settled_by_client(&self) -> Option<Outcome> {
         if let Self::Multi(operations) = self {
             return match operations.as_slice() {
                 [] => Some(Ok(Answer::Done(Vec::new()))),
@@ -158,7 +158,7 @@ fn check_delete(path: &str) -> Result<(), MemoryError> {
     NodePath::parse(path).map(drop)
 }
 
-pub(super) fn op_path(operation: &NodeOp) -> &str {
+pub(crate) fn op_path(operation: &NodeOp) -> &str {
     match operation {
         NodeOp::Create(node) => &node.path,
         NodeOp::Delete { path, .. } | NodeOp::Set { path, .. } | NodeOp::Check { path, .. } => path,
@@ -167,7 +167,7 @@ pub(super) fn op_path(operation: &NodeOp) -> &str {
 
 /// A successful answer. It holds only the number of a watch: see the module's rule on drops.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Created(Created),
     Deleted,
     Names(Vec<String>),
@@ -180,9 +180,9 @@ pub(super) enum Answer {
 }
 
 /// The result of a request. Single requests use only the source of the error.
-pub(super) type Outcome = Result<Answer, MultiError>;
+pub(crate) type Outcome = Result<Answer, MultiError>;
 
-pub(super) fn failed(source: impl Into<NodesError>) -> MultiError {
+pub(crate) fn failed(source: impl Into<NodesError>) -> MultiError {
     MultiError {
         index: None,
         source: source.into(),

@@ -10,19 +10,19 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use zookeeper_client::AuthId;
 
-use super::call::{Call, Outcome};
+use super::request::{Call, Outcome};
 
 /// A request whose reply was not picked up yet.
 #[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) stage: Stage,
-    pub(super) waker: Option<Waker>,
+pub(crate) struct Flight {
+    pub(crate) stage: Stage,
+    pub(crate) waker: Option<Waker>,
     /// False once its future was dropped. The reply is then forgotten, but the request is not.
-    pub(super) wanted: bool,
+    pub(crate) wanted: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// It waits for the connection, and has no effect yet.
     Queued(Call),
     /// It is in flight to the server, and has no effect yet.
@@ -35,16 +35,16 @@ pub(super) enum Stage {
 
 /// A message of the server in flight to the client.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Delivery {
+pub(crate) struct Delivery {
     /// When it arrives; `None` means at once.
-    pub(super) due: Option<Instant>,
+    pub(crate) due: Option<Instant>,
     /// Last transaction that the sending replica had applied.
-    pub(super) zxid: i64,
+    pub(crate) zxid: i64,
 }
 
 /// Wakes the ensemble when the timeout of a session has passed.
 #[derive(Debug)]
-pub(super) struct Timer(pub(super) AbortHandle);
+pub(crate) struct Timer(pub(crate) AbortHandle);
 
 impl Drop for Timer {
     fn drop(&mut self) {
@@ -65,41 +65,41 @@ impl Drop for Timer {
 ///
 /// Left behind is a session whose connection leads to the deposed leader, `behind`.
 #[derive(Debug)]
-pub(super) struct SessionRecord {
-    pub(super) identities: Arc<[AuthId]>,
+pub(crate) struct SessionRecord {
+    pub(crate) identities: Arc<[AuthId]>,
     /// How the session ended, as its client sees it.
-    pub(super) ended: Option<EndReason>,
+    pub(crate) ended: Option<EndReason>,
     /// Whether the ensemble has ended the session.
-    pub(super) gone: bool,
-    pub(super) cut: bool,
+    pub(crate) gone: bool,
+    pub(crate) cut: bool,
     /// Whether the session is connected to the deposed leader.
-    pub(super) behind: bool,
+    pub(crate) behind: bool,
     /// Whether the client has dropped its last handle.
-    pub(super) hung_up: bool,
-    pub(super) connection: watch::Sender<Connection>,
-    pub(super) deadline: Option<Instant>,
-    pub(super) timer: Option<Timer>,
+    pub(crate) hung_up: bool,
+    pub(crate) connection: watch::Sender<Connection>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) timer: Option<Timer>,
     /// Last transaction that the replica of this connection has certainly applied. No read on this
     /// connection may be older.
-    pub(super) applied: i64,
+    pub(crate) applied: i64,
     /// Last transaction that an arrived message reports. The client connects to no replica that is
     /// older. It may connect to one that has not applied a write whose reply was lost.
-    pub(super) known: i64,
-    pub(super) flights: BTreeMap<u64, Flight>,
-    pub(super) last_flight: u64,
+    pub(crate) known: i64,
+    pub(crate) flights: BTreeMap<u64, Flight>,
+    pub(crate) last_flight: u64,
     /// Replies up to this request have arrived, whether they were picked up or not.
-    pub(super) arrived: u64,
+    pub(crate) arrived: u64,
     /// When the latest reply or event of this connection is due. None may overtake another.
-    pub(super) last_due: Option<Instant>,
+    pub(crate) last_due: Option<Instant>,
     /// When the latest event that watches had missed before this connection is due, or when the
     /// connection was made.
-    pub(super) caught_up: Instant,
+    pub(crate) caught_up: Instant,
     /// When the latest request in flight to the server is due.
-    pub(super) last_arrival: Option<Instant>,
+    pub(crate) last_arrival: Option<Instant>,
 }
 
 impl SessionRecord {
-    pub(super) fn new(identities: Arc<[AuthId]>, zxid: i64) -> Self {
+    pub(crate) fn new(identities: Arc<[AuthId]>, zxid: i64) -> Self {
         Self {
             identities,
             ended: None,
@@ -122,12 +122,12 @@ impl SessionRecord {
     }
 
     /// Whether no handle can refer to this session any more.
-    pub(super) fn is_forgotten(&self) -> bool {
+    pub(crate) fn is_forgotten(&self) -> bool {
         self.gone && self.hung_up && self.flights.is_empty()
     }
 
     /// Requests that wait for the connection, in the order of the calls.
-    pub(super) fn queued(&self) -> Vec<(u64, Call)> {
+    pub(crate) fn queued(&self) -> Vec<(u64, Call)> {
         let queued = |(number, flight): (&u64, &Flight)| match &flight.stage {
             Stage::Queued(call) => Some((*number, call.clone())),
             Stage::Sent(_) | Stage::Stuck | Stage::Answered(..) => None,
@@ -136,7 +136,7 @@ impl SessionRecord {
     }
 
     /// Requests in flight to the server, in the order of the calls.
-    pub(super) fn sent(&self) -> Vec<(u64, Call)> {
+    pub(crate) fn sent(&self) -> Vec<(u64, Call)> {
         let sent = |(number, flight): (&u64, &Flight)| match &flight.stage {
             Stage::Sent(call) => Some((*number, call.clone())),
             Stage::Queued(_) | Stage::Stuck | Stage::Answered(..) => None,
@@ -145,7 +145,7 @@ impl SessionRecord {
     }
 
     /// Requests that the deposed leader will never answer.
-    pub(super) fn stuck(&self) -> Vec<u64> {
+    pub(crate) fn stuck(&self) -> Vec<u64> {
         self.flights
             .iter()
             .filter(|(_, flight)| matches!(flight.stage, Stage::Stuck))
@@ -154,7 +154,7 @@ impl SessionRecord {
     }
 
     /// Requests whose reply is in flight.
-    pub(super) fn in_flight(&self) -> Vec<u64> {
+    pub(crate) fn in_flight(&self) -> Vec<u64> {
         self.flights
             .range(self.arrived + 1..)
             .filter(|(_, flight)| matches!(flight.stage, Stage::Answered(..)))

@@ -9,17 +9,17 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 use zookeeper_client::AuthId;
 
-use super::access::Access;
-use super::error::MemoryError;
-use super::node_path::NodePath;
-use super::record::{Delivery, SessionRecord, Timer};
-use super::state::{State, TERM};
-use super::tree::Tree;
+use super::session::{Delivery, SessionRecord, Timer};
 use super::watches::Fired;
+use super::{State, TERM};
+use crate::memory::error::MemoryError;
+use crate::memory::tree::Tree;
+use crate::memory::tree::access::Access;
+use crate::memory::tree::node_path::NodePath;
 
 impl State {
     /// Opens a session, unless the ensemble is stopped.
-    pub(super) fn open(&mut self, identities: Arc<[AuthId]>) -> Option<i64> {
+    pub(crate) fn open(&mut self, identities: Arc<[AuthId]>) -> Option<i64> {
         if self.stopped {
             return None;
         }
@@ -30,12 +30,12 @@ impl State {
         Some(self.last_session)
     }
 
-    pub(super) fn live_sessions(&self) -> Vec<i64> {
+    pub(crate) fn live_sessions(&self) -> Vec<i64> {
         let live = self.sessions.iter().filter(|(_, record)| !record.gone);
         live.map(|(session, _)| *session).collect()
     }
 
-    pub(super) fn is_live(&self, session: i64) -> bool {
+    pub(crate) fn is_live(&self, session: i64) -> bool {
         self.sessions
             .get(&session)
             .is_some_and(|record| !record.gone)
@@ -43,7 +43,7 @@ impl State {
 
     /// Ends a session in one transaction: requests fail, watches end, ephemeral nodes are deleted.
     /// The client does not learn of it while it is connected to the deposed leader.
-    pub(super) fn end(&mut self, session: i64, reason: EndReason) {
+    pub(crate) fn end(&mut self, session: i64, reason: EndReason) {
         if self.is_behind(session) {
             return self.remove(session);
         }
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Ends a session for its client. For the ensemble, it is disconnected.
-    pub(super) fn give_up(&mut self, session: i64, reason: EndReason) {
+    pub(crate) fn give_up(&mut self, session: i64, reason: EndReason) {
         self.break_off(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.behind = false;
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    pub(super) fn end_client(&mut self, session: i64, reason: EndReason) {
+    pub(crate) fn end_client(&mut self, session: i64, reason: EndReason) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Expires the sessions that have been disconnected for too long.
-    pub(super) fn expire_overdue(&mut self) {
+    pub(crate) fn expire_overdue(&mut self) {
         if self.session_timeout.is_none() {
             return;
         }
@@ -140,7 +140,7 @@ impl State {
     }
 
     /// Cuts one session off.
-    pub(super) fn cut(&mut self, session: i64) {
+    pub(crate) fn cut(&mut self, session: i64) {
         let was_connected = self.is_connected(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -156,7 +156,7 @@ impl State {
     }
 
     /// Lets one session connect again.
-    pub(super) fn mend(&mut self, session: i64) {
+    pub(crate) fn mend(&mut self, session: i64) {
         let was_connected = self.is_connected(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Stops the ensemble. No timeout is counted meanwhile.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.retire_deposed();
         let live = self.live_sessions();
         let connected = live.iter().filter(|session| self.is_connected(**session));
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// Starts the ensemble again, under a new leader that gives every session its full timeout.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         if !self.stopped {
             return;
         }
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// Starts the ensemble again, without data.
-    pub(super) fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         self.stop();
         for session in self.live_sessions() {
             if let Some(record) = self.sessions.get_mut(&session) {
@@ -218,7 +218,7 @@ impl State {
     }
 
     /// The connection breaks, and is back before the client can send another request.
-    pub(super) fn blip(&mut self, session: i64) {
+    pub(crate) fn blip(&mut self, session: i64) {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// The client drops its last handle, which closes the session as soon as it reaches the server.
-    pub(super) fn hang_up(&mut self, session: i64) {
+    pub(crate) fn hang_up(&mut self, session: i64) {
         let connected = self.is_connected(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.hung_up = true;
@@ -240,14 +240,14 @@ impl State {
         self.forget_if_done(session);
     }
 
-    pub(super) fn go_down(&mut self, session: i64) {
+    pub(crate) fn go_down(&mut self, session: i64) {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
         }
     }
 
-    pub(super) fn come_up(&mut self, session: i64) {
+    pub(crate) fn come_up(&mut self, session: i64) {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -276,7 +276,7 @@ impl State {
     // As the server's SetWatches: a node that was deleted and re-created has changed. The client
     // names its watches in the order of a hash map. Their events arrive in this order, before any
     // reply on this connection.
-    pub(super) fn set_watches_again(&mut self, session: i64) {
+    pub(crate) fn set_watches_again(&mut self, session: i64) {
         let mut told = Vec::new();
         for (number, path, since) in self.watches.armed_of(session) {
             let node = NodePath::parse(&path)
@@ -317,7 +317,7 @@ impl State {
         }
     }
 
-    pub(super) fn start_timeout(&mut self, session: i64) {
+    pub(crate) fn start_timeout(&mut self, session: i64) {
         let deadline = self
             .session_timeout
             .and_then(|after| Instant::now().checked_add(after));
@@ -343,7 +343,7 @@ impl State {
         record.timer = Some(Timer(runtime.spawn(expiry).abort_handle()));
     }
 
-    pub(super) fn forget_if_done(&mut self, session: i64) {
+    pub(crate) fn forget_if_done(&mut self, session: i64) {
         if self
             .sessions
             .get(&session)

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::builder::MemoryBuilder;
-use super::state::State;
+use super::State;
+use crate::memory::builder::MemoryBuilder;
 
 /// What all handles and futures of an ensemble share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     state: Mutex<State>,
     /// Whether sessions can be opened.
-    pub(super) running: watch::Sender<bool>,
+    pub(crate) running: watch::Sender<bool>,
 }
 
 impl Shared {
-    pub(super) fn new(options: &MemoryBuilder) -> Arc<Self> {
+    pub(crate) fn new(options: &MemoryBuilder) -> Arc<Self> {
         Arc::new_cyclic(|shared| Self {
             state: Mutex::new(State::new(options, shared.clone())),
             running: watch::Sender::new(true),
@@ -30,7 +30,7 @@ impl Shared {
     ///
     /// Wakers are used and dropped after the mutex is released, because an executor may poll or
     /// drop a future immediately.
-    pub(super) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.let_arrive(Instant::now());
         state.expire_overdue();

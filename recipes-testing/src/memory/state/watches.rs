@@ -6,13 +6,13 @@ use std::task::{Poll, Waker};
 use recipes_core::NodeEvent;
 use tokio::time::Instant;
 
-use super::record::Delivery;
+use super::session::Delivery;
 
 /// An event in flight to the client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fired {
-    pub(super) event: NodeEvent,
-    pub(super) delivery: Delivery,
+pub(crate) struct Fired {
+    pub(crate) event: NodeEvent,
+    pub(crate) delivery: Delivery,
 }
 
 #[derive(Debug)]
@@ -27,14 +27,14 @@ struct Watch {
 
 /// All watches of all sessions, by number.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(crate) struct Watches {
     last: u64,
     watches: BTreeMap<u64, Watch>,
     armed: BTreeMap<String, BTreeSet<u64>>,
 }
 
 impl Watches {
-    pub(super) fn add(&mut self, session: i64, path: &str, since: i64) -> u64 {
+    pub(crate) fn add(&mut self, session: i64, path: &str, since: i64) -> u64 {
         self.last += 1;
         let watch = Watch {
             session,
@@ -49,14 +49,14 @@ impl Watches {
     }
 
     /// Removes a watch; returns a waker to drop.
-    pub(super) fn remove(&mut self, number: u64) -> Option<Waker> {
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Waker> {
         let watch = self.watches.remove(&number)?;
         self.disarm(number, &watch.path);
         watch.waker
     }
 
     /// Armed watches of all sessions on a path: number and session, oldest first.
-    pub(super) fn armed_on(&self, path: &str) -> Vec<(u64, i64)> {
+    pub(crate) fn armed_on(&self, path: &str) -> Vec<(u64, i64)> {
         let numbers = self.armed.get(path).into_iter().flatten();
         numbers
             .filter_map(|n| Some((*n, self.watches.get(n)?.session)))
@@ -65,7 +65,7 @@ impl Watches {
 
     /// Armed watches of a session on all paths, oldest first: number, path, and the last change of
     /// the data when the watch was set.
-    pub(super) fn armed_of(&self, session: i64) -> Vec<(u64, String, i64)> {
+    pub(crate) fn armed_of(&self, session: i64) -> Vec<(u64, String, i64)> {
         self.watches
             .iter()
             .filter(|(_, watch)| watch.session == session && watch.fired.is_none())
@@ -73,12 +73,12 @@ impl Watches {
             .collect()
     }
 
-    pub(super) fn armed_count(&self) -> usize {
+    pub(crate) fn armed_count(&self) -> usize {
         self.armed.values().map(BTreeSet::len).sum()
     }
 
     /// Fires a watch. Returns a waker to wake.
-    pub(super) fn fire(&mut self, number: u64, fired: Fired) -> Option<Waker> {
+    pub(crate) fn fire(&mut self, number: u64, fired: Fired) -> Option<Waker> {
         let watch = self.watches.get_mut(&number)?;
         watch.fired = Some(fired);
         let (path, waker) = (watch.path.clone(), watch.waker.take());
@@ -88,7 +88,7 @@ impl Watches {
 
     /// Takes back the events of a session that have not arrived, so its watches are armed again.
     /// Returns the last transaction that the arrived events report.
-    pub(super) fn recall(&mut self, session: i64, now: Instant) -> i64 {
+    pub(crate) fn recall(&mut self, session: i64, now: Instant) -> i64 {
         let (mut again, mut known) = (Vec::new(), 0);
         for (number, watch) in &mut self.watches {
             let Some(fired) = watch.fired.filter(|_| watch.session == session) else {
@@ -108,7 +108,7 @@ impl Watches {
     }
 
     /// The last transaction that the arrived events of a session report.
-    pub(super) fn told(&self, session: i64, now: Instant) -> i64 {
+    pub(crate) fn told(&self, session: i64, now: Instant) -> i64 {
         let own = self.watches.values().filter(|it| it.session == session);
         let deliveries = own.filter_map(|watch| Some(watch.fired?.delivery));
         let arrived = deliveries.filter(|it| it.due.is_none_or(|due| due <= now));
@@ -116,7 +116,7 @@ impl Watches {
     }
 
     /// The event of a watch, if it has fired; and a waker to drop.
-    pub(super) fn poll(&mut self, number: u64, waker: &Waker) -> (Poll<Fired>, Option<Waker>) {
+    pub(crate) fn poll(&mut self, number: u64, waker: &Waker) -> (Poll<Fired>, Option<Waker>) {
         let Some(watch) = self.watches.get_mut(&number) else {
             let (event, delivery) = (NodeEvent::SessionEnded, Delivery::default());
             return (Poll::Ready(Fired { event, delivery }), None);
@@ -125,7 +125,7 @@ impl Watches {
         (watch.fired.map_or(Poll::Pending, Poll::Ready), old)
     }
 
-    pub(super) fn session_of(&self, number: u64) -> Option<i64> {
+    pub(crate) fn session_of(&self, number: u64) -> Option<i64> {
         self.watches.get(&number).map(|watch| watch.session)
     }
 

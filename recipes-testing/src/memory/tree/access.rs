@@ -5,11 +5,11 @@ use std::sync::Arc;
 use recipes_core::{Acl, NodesError};
 use zookeeper_client::{AuthId, Permission};
 
-use super::error::MemoryError;
+use crate::memory::error::MemoryError;
 
 /// On whose behalf a change is made.
 #[derive(Clone, Debug)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// The test itself: everything is allowed.
     Operator,
     /// A session with these identities.
@@ -17,7 +17,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    pub(super) fn require(&self, acl: &[Acl], permission: Permission) -> Result<(), NodesError> {
+    pub(crate) fn require(&self, acl: &[Acl], permission: Permission) -> Result<(), NodesError> {
         let Self::Session(identities) = self else {
             return Ok(());
         };
@@ -34,7 +34,7 @@ impl Access {
     }
 
     /// Replaces the creator (scheme `auth`) by the identities of the session, as the server does.
-    pub(super) fn resolve(&self, acl: &Arc<[Acl]>) -> Result<Arc<[Acl]>, MemoryError> {
+    pub(crate) fn resolve(&self, acl: &Arc<[Acl]>) -> Result<Arc<[Acl]>, MemoryError> {
         if acl.is_empty() {
             return Err(MemoryError::InvalidAcl);
         }
@@ -59,6 +59,6 @@ impl Access {
 }
 
 /// Everyone may do everything: the list of nodes that a test creates without a list.
-pub(super) fn open_acl() -> Arc<[Acl]> {
+pub(crate) fn open_acl() -> Arc<[Acl]> {
     Arc::from([Acl::new(Permission::ALL, AuthId::anyone())])
 }

@@ -9,23 +9,23 @@ const CHANGES_MAX: usize = 1024;
 
 /// A child came or went.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) zxid: i64,
-    pub(super) directory: NodePath,
-    pub(super) name: String,
-    pub(super) created: bool,
+pub(crate) struct Change {
+    pub(crate) zxid: i64,
+    pub(crate) directory: NodePath,
+    pub(crate) name: String,
+    pub(crate) created: bool,
 }
 
 /// Changes, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(crate) struct Lag {
     changes: VecDeque<Change>,
     /// States before this transaction cannot be shown.
     floor: i64,
 }
 
-impl History {
-    pub(super) fn record(&mut self, changes: Vec<Change>) {
+impl Lag {
+    pub(crate) fn record(&mut self, changes: Vec<Change>) {
         self.changes.extend(changes);
         while self.changes.len() > CHANGES_MAX {
             self.floor = self
@@ -37,7 +37,7 @@ impl History {
 
     /// The states of a directory, except the latest, that a replica may show once it has applied
     /// `floor`. Each is named by the last transaction that the replica has applied.
-    pub(super) fn views_since(&self, directory: &NodePath, floor: i64) -> Vec<i64> {
+    pub(crate) fn views_since(&self, directory: &NodePath, floor: i64) -> Vec<i64> {
         let floor = floor.max(self.floor);
         let newer: BTreeSet<i64> = self
             .changes
@@ -49,12 +49,12 @@ impl History {
     }
 
     /// Whether no child has come or gone after a transaction.
-    pub(super) fn is_latest(&self, zxid: i64) -> bool {
+    pub(crate) fn is_latest(&self, zxid: i64) -> bool {
         self.changes.back().is_none_or(|change| change.zxid <= zxid)
     }
 
     /// Undoes the changes of a directory after a transaction.
-    pub(super) fn rewind(&self, directory: &NodePath, zxid: i64, names: &mut BTreeSet<String>) {
+    pub(crate) fn rewind(&self, directory: &NodePath, zxid: i64, names: &mut BTreeSet<String>) {
         for change in self
             .changes
             .iter()

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-use super::error::MemoryError;
+use crate::memory::error::MemoryError;
 
 /// An absolute path; the root has neither parent nor name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodePath {
+pub(crate) struct NodePath {
     parent: String,
     name: String,
 }
 
 impl NodePath {
-    pub(super) fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self {
             parent: String::new(),
             name: String::new(),
         }
     }
 
-    pub(super) fn parse(path: &str) -> Result<Self, MemoryError> {
+    pub(crate) fn parse(path: &str) -> Result<Self, MemoryError> {
         if path == "/" {
             return Ok(Self::root());
         }
@@ -39,12 +39,12 @@ impl NodePath {
         })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The parent; `None` for the root.
-    pub(super) fn parent(&self) -> Option<Self> {
+    pub(crate) fn parent(&self) -> Option<Self> {
         match self.parent.rsplit_once('/') {
             None => None,
             Some(("", "")) => Some(Self::root()),
@@ -60,7 +60,7 @@ impl NodePath {
     }
 
     /// Where the children of this node start in a sorted map.
-    pub(super) fn first_child(&self) -> Self {
+    pub(crate) fn first_child(&self) -> Self {
         Self {
             parent: self.to_string(),
             name: String::new(),
@@ -68,14 +68,14 @@ impl NodePath {
     }
 
     /// The child of this name.
-    pub(super) fn child(&self, name: &str) -> Self {
+    pub(crate) fn child(&self, name: &str) -> Self {
         Self {
             parent: self.to_string(),
             name: name.to_owned(),
         }
     }
 
-    pub(super) fn is_sibling(&self, other: &Self) -> bool {
+    pub(crate) fn is_sibling(&self, other: &Self) -> bool {
         self.parent == other.parent
     }
 }
@@ -96,7 +96,7 @@ fn is_forbidden(c: char) -> bool {
 }
 
 /// Whether `path` is `prefix` or below it.
-pub(super) fn is_within(path: &str, prefix: &str) -> bool {
+pub(crate) fn is_within(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
