@@ -51,9 +51,9 @@ fn every_error_is_in_the_guide() {
 }
 
 #[test]
-fn every_exit_code_of_zklock_is_in_its_guide() {
-    let guide = read("docs/zklock.md");
-    let codes: Vec<_> = read("recipes-cli/src/failure.rs")
+fn every_exit_code_of_lockctl_is_in_its_guide() {
+    let guide = read("docs/lockctl.md");
+    let codes: Vec<_> = read("recipes-cli/src/exit.rs")
         .lines()
         .filter_map(|line| {
             let (_, code) = line.split_once(": u8 = ")?;

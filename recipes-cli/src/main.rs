@@ -1,29 +1,26 @@
-//! `zklock`: runs commands under locks, and shows and repairs the locks of an ensemble.
+//! `lockctl`: runs commands under locks, and shows and repairs the locks of an ensemble.
 //!
-//! The executable has three roles. As `zklock` it is started by people. `run` starts it twice more,
-//! under other names: once as the supervisor of the command, once to become the command. `run`
+//! The executable has three roles. As `lockctl` it is started by people. `run` starts it twice
+//! more, under other names: once as the supervisor of the command, once to become the command. `run`
 //! relies on Linux to find all processes that a command has started, and exists only there.
 
-mod arguments;
-mod change;
-mod ensemble;
-mod failure;
-mod log;
+mod args;
+mod commands;
+mod exit;
 mod output;
-#[cfg(target_os = "linux")]
-mod run;
-mod serve;
-mod show;
-mod text;
-mod view;
+mod session;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use recipes_core::Session;
 
-use arguments::{Arguments, EnsembleArguments, Task};
-use failure::{Failure, code};
+use args::{Arguments, EnsembleArguments, Task};
+#[cfg(target_os = "linux")]
+use commands::run;
+use commands::{revoke, serve, show};
+use exit::{Failure, code};
+use output::{log, print};
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
@@ -80,8 +77,8 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         Task::Serve(asked) => Box::pin(serve::serve(on, &asked, json)).await,
         Task::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "zklock", &mut script);
-            output::write(&String::from_utf8_lossy(&script))
+            clap_complete::generate(shell, &mut Arguments::command(), "lockctl", &mut script);
+            print::write(&String::from_utf8_lossy(&script))
         }
         Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
         Task::Inspect { path } => {
@@ -91,11 +88,11 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
             in_session(on, async |it| show::deadlocks(it, &asked, json).await).await
         }
         Task::Revoke { path } => {
-            in_session(on, async |it| change::revoke(it, &path, json).await).await
+            in_session(on, async |it| revoke::revoke(it, &path, json).await).await
         }
         Task::Break(asked) => {
             in_session(on, async |it| {
-                change::break_lock(it, on, &asked, json).await
+                revoke::break_lock(it, on, &asked, json).await
             })
             .await
         }
@@ -108,7 +105,7 @@ async fn in_session(
     ensemble: &EnsembleArguments,
     task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let session = ensemble::connect(ensemble, "zklock").await?;
+    let session = session::connect(ensemble, "lockctl").await?;
     let outcome = task(&session).await;
     session.close().await;
     outcome

@@ -45,6 +45,8 @@ mod oracle;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]
+mod pair_tests;
+#[cfg(test)]
 mod tests;
 mod wake;
 

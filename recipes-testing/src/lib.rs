@@ -8,6 +8,7 @@
 
 pub mod contract;
 pub mod history;
+mod jute;
 mod memory;
 mod peer;
 mod proxy;

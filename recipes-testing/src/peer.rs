@@ -1,7 +1,15 @@
 //! Real Curator in a JVM of its own, so that tests can contend with it.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `nodes` | nodes, as Curator's client reads and changes them |
+//! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
+//! | `process`, `wire` | the JVM, and the lines to and from it |
 
+mod contention;
 mod error;
 mod grants;
+mod nodes;
 mod process;
 mod wire;
 
@@ -9,8 +17,10 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+pub use contention::ReadWriteMix;
 pub use error::PeerError;
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
+pub use nodes::PeerStat;
 
 use process::{ANSWER_MAX, Process};
 use wire::{Command, Values};
@@ -45,30 +55,6 @@ const MAIN: &str = "main";
 pub struct CuratorPeer {
     process: Process,
     curator_version: String,
-}
-
-/// What the server knows of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerStat {
-    /// Transaction that created the node.
-    pub czxid: i64,
-    /// Session that the node is deleted with, 0 for none.
-    pub ephemeral_owner: i64,
-    /// Number of creations and deletions of children.
-    pub cversion: i32,
-}
-
-/// The load of [`CuratorPeer::contend_read_write`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadWriteMix {
-    /// Grants over all threads together.
-    pub rounds: u32,
-    /// Java threads, each with its own lock object.
-    pub threads: u16,
-    /// Share of the rounds that write, 0 to 100.
-    pub write_percent: u8,
-    /// Seed of the choice between reading and writing.
-    pub seed: u16,
 }
 
 #[expect(
@@ -290,140 +276,6 @@ impl CuratorPeer {
     pub async fn revoke(&self, client: &str, node: &str) -> Result<(), PeerError> {
         self.tell(Command::new(MAIN, "revoke").word(client).word(node))
             .await
-    }
-
-    /// Creates a node, and its parents, and returns its path.
-    ///
-    /// `mode` is a name of Java's `CreateMode` in either case, as in `ephemeral_sequential`.
-    pub async fn create(
-        &self,
-        client: &str,
-        path: &str,
-        mode: &str,
-        data: &[u8],
-    ) -> Result<String, PeerError> {
-        let create = Command::new(MAIN, "create")
-            .word(client)
-            .word(path)
-            .word(mode);
-        self.ask(create.word(data)).await?.text()
-    }
-
-    /// Reads the node's data.
-    pub async fn data(&self, client: &str, path: &str) -> Result<Vec<u8>, PeerError> {
-        self.ask(Command::new(MAIN, "get").word(client).word(path))
-            .await?
-            .bytes()
-    }
-
-    /// Replaces the node's data, whatever its version.
-    pub async fn set_data(&self, client: &str, path: &str, data: &[u8]) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "set").word(client).word(path).word(data))
-            .await
-    }
-
-    /// Deletes the node, whatever its version.
-    pub async fn delete(&self, client: &str, path: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "delete").word(client).word(path))
-            .await
-    }
-
-    /// Returns the names of the node's children, in no order.
-    pub async fn children(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
-        self.ask(Command::new(MAIN, "children").word(client).word(path))
-            .await?
-            .texts()
-    }
-
-    /// Waits until the node has exactly `count` children; false if it does not in time.
-    ///
-    /// A node that does not exist has none.
-    pub async fn await_children(
-        &self,
-        client: &str,
-        path: &str,
-        count: u32,
-        timeout: Duration,
-    ) -> Result<bool, PeerError> {
-        let children = Command::new(MAIN, "awaitchildren")
-            .word(client)
-            .word(path)
-            .number(count);
-        self.ask_within(children.number(millis(timeout)), timeout)
-            .await?
-            .parsed()
-    }
-
-    /// Returns what the server knows of the node, if it exists.
-    pub async fn stat(&self, client: &str, path: &str) -> Result<Option<PeerStat>, PeerError> {
-        let mut values = self
-            .ask(Command::new(MAIN, "stat").word(client).word(path))
-            .await?;
-        if values.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(PeerStat {
-            czxid: values.parsed()?,
-            ephemeral_owner: values.hexadecimal()?,
-            cversion: values.parsed()?,
-        }))
-    }
-
-    /// Returns the node's access list, each entry in the form `world:anyone:cdrwa`.
-    pub async fn acl(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
-        self.ask(Command::new(MAIN, "acl").word(client).word(path))
-            .await?
-            .texts()
-    }
-
-    /// Lets `threads` Java threads share `rounds` grants of the mutex at `path`.
-    ///
-    /// While it holds the lock, each thread reads the decimal number in the node `counter`, which
-    /// must exist, and writes it back plus one, without a version. Judge the grants with
-    /// [`check_grants`]. The command is sent by this call, as in [`CuratorPeer::acquire`]. An
-    /// acquire of over a minute is an error.
-    pub fn contend(
-        &self,
-        client: &str,
-        path: &str,
-        counter: &str,
-        rounds: u32,
-        threads: u16,
-    ) -> impl Future<Output = Result<Vec<Grant>, PeerError>> + Send + use<> {
-        let contend = Command::new(MAIN, "contend")
-            .word(client)
-            .word(path)
-            .word(counter);
-        let pending = self.process.send(contend.number(rounds).number(threads));
-        async move { grants::parse(&mut pending.values().await?) }
-    }
-
-    /// Lets Java threads read and write under the read-write lock at `path`.
-    ///
-    /// Writers raise the decimal number in each of the two `counters`. A reader or writer that
-    /// finds them different fails with `IllegalStateException`. Otherwise it works as
-    /// [`CuratorPeer::contend`].
-    pub fn contend_read_write(
-        &self,
-        client: &str,
-        path: &str,
-        counters: [&str; 2],
-        mix: ReadWriteMix,
-    ) -> impl Future<Output = Result<ReadWriteGrants, PeerError>> + Send + use<> {
-        let contend = Command::new(MAIN, "contendrw").word(client).word(path);
-        let contend = counters.iter().fold(contend, Command::word);
-        let contend = contend.number(mix.rounds).number(mix.threads);
-        let pending = self
-            .process
-            .send(contend.number(mix.write_percent).number(mix.seed));
-        async move {
-            let mut values = pending.values().await?;
-            let readers_max = values.parsed()?;
-            Ok(ReadWriteGrants {
-                readers_max,
-                grants: grants::parse(&mut values)?,
-            })
-        }
     }
 
     async fn ask(&self, command: Command) -> Result<Values, PeerError> {

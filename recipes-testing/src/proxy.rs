@@ -5,13 +5,12 @@
 //! | `rule` | which frame, and what happens to it |
 //! | `frame`, `journal` | what a frame is, and the log of all that passed |
 //! | `connection`, `pump` | two sockets, and one direction between them |
-//! | `splitter`, `message`, `jute` | from bytes to frames to their meaning; pure |
+//! | `splitter`, `message` | from bytes to frames to their meaning; pure |
 //! | `shared` | what the connections have in common |
 
 mod connection;
 mod frame;
 mod journal;
-mod jute;
 mod message;
 mod pump;
 mod rule;

@@ -7,7 +7,7 @@
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
 //! | `links` | the network between the servers of an ensemble |
-//! | `four_letter` | what a server reports about itself |
+//! | `reports`, `four_letter` | what a server reports about itself, and its log |
 //! | `raw_session`, `password` | how a session is ended from outside |
 
 mod builder;
@@ -24,6 +24,7 @@ mod password;
 pub(crate) mod ports;
 mod process;
 mod raw_session;
+mod reports;
 mod single;
 
 pub use builder::ServerBuilder;

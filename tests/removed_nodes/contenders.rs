@@ -203,7 +203,7 @@ pub(crate) enum Victims {
     Last,
     /// In this order, immediately one after the other.
     SecondAndFirst,
-    /// The nodes that `zklock break` deletes.
+    /// The nodes that `lockctl break` deletes.
     Held,
 }
 

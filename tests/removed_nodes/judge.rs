@@ -115,7 +115,7 @@ impl Judge {
         self.holders.remove(index.unwrap()).guard
     }
 
-    /// The nodes that `zklock break` deletes.
+    /// The nodes that `lockctl break` deletes.
     pub(crate) fn held_at(&self, path: &str) -> Vec<String> {
         let held = self.members_at(path).map(|(_, member)| member.node_path);
         held.collect()

@@ -1,6 +1,6 @@
 //! No grant on a node that was removed before its evidence was there.
 //!
-//! An operator may remove a lock node at any time, as `zklock break` does. Another contender is
+//! An operator may remove a lock node at any time, as `lockctl break` does. Another contender is
 //! then granted the lock. The contender of the removed node must not be: neither because of news
 //! about others that arrive before the news about its own node, nor by a local hand-off.
 

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use crate::family::Family;
-use crate::zklock::{PATIENCE, output, said, zklock};
+use crate::lockctl::{PATIENCE, lockctl, output, said};
 use crate::{LONG, PATH, mutex, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +26,7 @@ async fn code_of_the_command_is_passed_through() {
         assert_eq!(ran.stderr, b"", "{script}");
     }
     for (command, code) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
-        let ran = output(zklock(&connect, &["run", PATH, "--", command])).await;
+        let ran = output(lockctl(&connect, &["run", PATH, "--", command])).await;
         assert_eq!(ran.status.code(), Some(code));
         assert!(said(&ran).contains(command));
     }
@@ -38,7 +38,7 @@ async fn input_output_and_environment_are_the_commands() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     let family = Family::new();
-    let script = r#"cat; echo "$1"; echo "$ZKLOCK_PATHS"; echo "$ZKLOCK_TOKENS" >&2"#;
+    let script = r#"cat; echo "$1"; echo "$LOCKCTL_PATHS"; echo "$LOCKCTL_TOKENS" >&2"#;
     // Two locks, not in the order of their paths.
     let mut command = family.run(&connect, &["/locks/b", "/locks/a"], script);
     command.args(["name", "a word"]);
@@ -60,13 +60,13 @@ async fn input_output_and_environment_are_the_commands() {
 async fn credentials_are_not_the_commands() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
-    let mut command = zklock(&connect, &["run", PATH, "--", "env"]);
-    command.env("ZKLOCK_AUTH", "digest:nightly:secret");
+    let mut command = lockctl(&connect, &["run", PATH, "--", "env"]);
+    command.env("LOCKCTL_AUTH", "digest:nightly:secret");
     let ran = output(command).await;
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
     let environment = String::from_utf8(ran.stdout).unwrap();
     let has = |what: &str| environment.lines().any(|it| it.contains(what));
-    assert!(has("ZKLOCK_CONNECT=") && !has("ZKLOCK_AUTH") && !has("digest:nightly"));
+    assert!(has("LOCKCTL_CONNECT=") && !has("LOCKCTL_AUTH") && !has("digest:nightly"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,7 +161,7 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
             proxy.cut_all(Cut::Reset);
         }
         let ended = timeout(PATIENCE, run.wait_with_output()).await;
-        let ran = ended.expect("zklock does not end").unwrap();
+        let ran = ended.expect("lockctl does not end").unwrap();
         assert_eq!(ran.status.code(), Some(69), "{is_silent}: {ran:?}");
         assert!(
             said(&ran).contains("no answer from the ensemble"),
@@ -185,10 +185,10 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
 async fn missing_chroot_has_a_code_and_the_help_names_all() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string() + "/no/such/chroot";
-    let ran = output(zklock(&connect, &["run", PATH, "--", "true"])).await;
+    let ran = output(lockctl(&connect, &["run", PATH, "--", "true"])).await;
     assert_eq!(ran.status.code(), Some(66), "{ran:?}");
     said(&ran);
-    let help = output(zklock(&connect, &["run", "--help"])).await.stdout;
+    let help = output(lockctl(&connect, &["run", "--help"])).await.stdout;
     let help = String::from_utf8(help).unwrap();
     let (_, codes) = help.split_once("Exit codes:").unwrap();
     for code in [64, 66, 69, 70, 75, 76, 77, 126, 127, 128] {
@@ -211,15 +211,15 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         &["dance"],
     ];
     for arguments in refused {
-        let ran = output(zklock(connect, arguments)).await;
+        let ran = output(lockctl(connect, arguments)).await;
         assert_eq!(ran.status.code(), Some(64), "{arguments:?}: {ran:?}");
         assert!(!ran.stderr.is_empty());
     }
-    let mut without = zklock(connect, &["run", "/a", "--", "true"]);
-    without.env_remove("ZKLOCK_CONNECT");
+    let mut without = lockctl(connect, &["run", "/a", "--", "true"]);
+    without.env_remove("LOCKCTL_CONNECT");
     let ran = output(without).await;
     assert_eq!(ran.status.code(), Some(64));
-    assert!(said(&ran).contains("ZKLOCK_CONNECT"));
+    assert!(said(&ran).contains("LOCKCTL_CONNECT"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

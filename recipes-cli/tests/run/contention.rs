@@ -15,7 +15,7 @@ async fn two_hundred_commands_under_one_lock_never_overlap() {
     let connect = server(&ensemble).connect_string();
     let family = Family::new();
     let script = r#"
-        echo "in $ZKLOCK_TOKENS" >> journal; sleep 0.01; echo "out $ZKLOCK_TOKENS" >> journal
+        echo "in $LOCKCTL_TOKENS" >> journal; sleep 0.01; echo "out $LOCKCTL_TOKENS" >> journal
     "#;
     // Otherwise the first ones would give up while the machine starts the others.
     let arguments = [LONG, "--connect-timeout=5m", PATH];

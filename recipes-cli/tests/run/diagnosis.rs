@@ -9,8 +9,8 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
 use crate::family::Family;
+use crate::lockctl::{PATIENCE, lockctl, output};
 use crate::process::{ended, pid, signal};
-use crate::zklock::{PATIENCE, output, zklock};
 use crate::{LONG, PATH, mutex, server, start};
 
 /// Starts it, and returns its messages.
@@ -72,8 +72,8 @@ async fn what_happens_is_logged_where_that_is_asked_for() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     let run = |log: Option<&str>| {
-        let mut command = zklock(&connect, &["run", PATH, "--", "true"]);
-        command.envs(log.map(|it| ("ZKLOCK_LOG", it)));
+        let mut command = lockctl(&connect, &["run", PATH, "--", "true"]);
+        command.envs(log.map(|it| ("LOCKCTL_LOG", it)));
         output(command)
     };
     assert_eq!(run(None).await.stderr, b"");

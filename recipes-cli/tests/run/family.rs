@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::zklock::zklock;
+use crate::lockctl::lockctl;
 
 /// A shell with a child, a grandchild that ignores SIGTERM, and one that has left the process
 /// group, the session and its parent. Each records its process. The shell records its token first.
 pub(crate) const SCRIPT: &str = r#"
-echo "$ZKLOCK_TOKENS" > token
+echo "$LOCKCTL_TOKENS" > token
 sleep 1000 & echo "child $!" >> family
 sh -c 'trap "" TERM HUP; echo "stubborn $$" >> family; exec sleep 1000' &
 (setsid sh -c 'echo "daemon $$" >> family; exec sleep 1000' &)
@@ -47,15 +47,15 @@ impl Family {
         self.folder.path().join(name)
     }
 
-    /// `zklock run` of a script in this folder; the arguments are those before the `--`.
+    /// `lockctl run` of a script in this folder; the arguments are those before the `--`.
     pub(crate) fn run(&self, connect: &str, arguments: &[&str], script: &str) -> Command {
         let all: Vec<_> = [&["run"], arguments, &["--", "sh", "-c", script]].concat();
-        let mut command = zklock(connect, &all);
+        let mut command = lockctl(connect, &all);
         command.current_dir(self.folder.path());
         command
     }
 
-    /// `zklock run` of the family.
+    /// `lockctl run` of the family.
     pub(crate) fn command(&self, connect: &str, arguments: &[&str]) -> Command {
         self.run(connect, arguments, SCRIPT)
     }

@@ -1,4 +1,4 @@
-//! `zklock run` as a job of an interactive shell.
+//! `lockctl run` as a job of an interactive shell.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -13,8 +13,8 @@ use rustix::termios::tcgetpgrp;
 use tokio::process::{Child, Command};
 
 use crate::family::{Family, SCRIPT, alive, gone, is_halted};
+use crate::lockctl::set_environment;
 use crate::process::signal;
-use crate::zklock::set_environment;
 use crate::{LONG, PATH, SHORT, mutex, next_in_line, server, start, token};
 
 const CTRL_C: &str = "\u{3}";
@@ -43,7 +43,7 @@ impl Terminal {
         shell.args(["bash", "--norc", "--noprofile", "-i"]);
         set_environment(&mut shell, &server(ensemble).connect_string());
         shell
-            .env("zklock", env!("CARGO_BIN_EXE_zklock"))
+            .env("lockctl", env!("CARGO_BIN_EXE_lockctl"))
             .current_dir(family.path("."))
             .stdin(Stdio::from(line.try_clone().unwrap()))
             .stdout(Stdio::from(line.try_clone().unwrap()))
@@ -66,10 +66,10 @@ impl Terminal {
 
     fn start(&self, option: &str, script: &str) {
         std::fs::write(self.family.path("script"), script).unwrap();
-        self.type_in(&format!("$zklock run {option} {PATH} -- sh ./script\n"));
+        self.type_in(&format!("$lockctl run {option} {PATH} -- sh ./script\n"));
     }
 
-    /// Starts `zklock run` of a script. Returns when the script has created the file `ready`.
+    /// Starts `lockctl run` of a script. Returns when the script has created the file `ready`.
     async fn run(&self, ensemble: &TestEnsemble, script: &str) {
         self.start(LONG, script);
         self.written(ensemble, "ready", |_| true).await;
@@ -143,7 +143,7 @@ async fn ctrl_c_reaches_the_command_once_and_its_code_is_passed_through() {
     terminal.run(&ensemble, HEEDFUL).await;
     terminal.type_in(CTRL_C);
     terminal.written(&ensemble, "got", |it| it == "int\n").await;
-    // `zklock` passes signals on in order.
+    // `lockctl` passes signals on in order.
     let job = tcgetpgrp(&terminal.keys).unwrap();
     signal(job.as_raw_nonzero().get(), Signal::TERM);
     assert_eq!(terminal.code(&ensemble).await, 9);
@@ -163,7 +163,7 @@ async fn ctrl_c_ends_commands_that_do_not_heed_it_and_waits() {
 
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
-    terminal.type_in(&format!("$zklock run {PATH} -- touch ran\n"));
+    terminal.type_in(&format!("$lockctl run {PATH} -- touch ran\n"));
     ensemble.await_children(PATH, 2).await;
     terminal.type_in(CTRL_C);
     assert_eq!(terminal.code(&ensemble).await, 128 + 2);
@@ -183,7 +183,7 @@ async fn command_reads_from_the_terminal() {
     assert_eq!(terminal.family.read("line"), "a word\n");
 
     // A shell with jobs of its own. When it ends, the terminal is given back.
-    terminal.type_in(&format!("$zklock run {PATH} -- bash --norc -i\n"));
+    terminal.type_in(&format!("$lockctl run {PATH} -- bash --norc -i\n"));
     ensemble.await_children(PATH, 1).await;
     terminal.type_in("sh -c 'exit 7'; echo $? > inner; exit 4\n");
     assert_eq!(terminal.code(&ensemble).await, 4);

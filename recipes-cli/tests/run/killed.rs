@@ -1,4 +1,4 @@
-//! Kills of `zklock`'s own processes.
+//! Kills of `lockctl`'s own processes.
 
 use rustix::process::Signal;
 use tokio::time::Instant;
@@ -8,7 +8,7 @@ use crate::process::{ended, pid, signal};
 use crate::{LONG, PATH, SOON, next_in_line, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_goes_on_when_zklock_is_killed() {
+async fn nothing_goes_on_when_lockctl_is_killed() {
     let ensemble = start().await;
     let family = Family::new();
     let connect = server(&ensemble).connect_string();
@@ -42,7 +42,7 @@ async fn nothing_goes_on_when_the_supervisor_is_killed_and_then_the_lock_is_rele
 /// As `killall -9` does. The processes that the command has started go on then, as the manual
 /// states.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn command_itself_does_not_go_on_when_zklock_and_its_supervisor_are_killed_together() {
+async fn command_itself_does_not_go_on_when_lockctl_and_its_supervisor_are_killed_together() {
     let ensemble = start().await;
     let family = Family::new();
     let connect = server(&ensemble).connect_string();

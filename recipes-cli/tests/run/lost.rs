@@ -99,7 +99,7 @@ async fn command_that_is_asked_in_time_ends_in_good_order_before_the_lock_is_los
 }
 
 /// The server deletes the node and notifies the next contender and us in the same moment. No
-/// deadline can foresee that, so zklock can only be quick. The deadline of this session is far
+/// deadline can foresee that, so lockctl can only be quick. The deadline of this session is far
 /// away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_killed_at_once_when_its_session_is_ended_by_order() {
@@ -174,7 +174,7 @@ async fn command_is_killed_soon_when_its_node_is_deleted_while_the_supervisor_is
     assert_eq!(ended(&mut run).await, Some(76));
 }
 
-/// A family whose `zklock` is halted until another contender has the lock.
+/// A family whose `lockctl` is halted until another contender has the lock.
 struct Halted {
     ensemble: TestEnsemble,
     family: Family,
@@ -206,7 +206,7 @@ async fn about_to_be_halted() -> Halted {
 
 /// The supervisor has the last deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_runs_any_more_when_zklock_is_halted_until_the_next_one_has_the_lock() {
+async fn nothing_runs_any_more_when_lockctl_is_halted_until_the_next_one_has_the_lock() {
     let mut halted = about_to_be_halted().await;
     signal(pid(&halted.run), Signal::STOP);
     let granted = halted.next.await.unwrap();
@@ -220,7 +220,7 @@ async fn nothing_runs_any_more_when_zklock_is_halted_until_the_next_one_has_the_
 
 /// No process can act in time, so only the token protects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn command_is_killed_as_soon_as_zklock_and_its_supervisor_are_resumed() {
+async fn command_is_killed_as_soon_as_lockctl_and_its_supervisor_are_resumed() {
     let mut halted = about_to_be_halted().await;
     signal(pid(&halted.run), Signal::STOP);
     signal(halted.supervisor, Signal::STOP);

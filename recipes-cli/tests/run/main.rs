@@ -1,4 +1,4 @@
-//! `zklock run` on a real server.
+//! `lockctl run` on a real server.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -15,6 +15,8 @@ mod diagnosis;
 mod family;
 mod job;
 mod killed;
+#[path = "../common/lockctl.rs"]
+mod lockctl;
 mod lost;
 mod process;
 mod refused;
@@ -23,8 +25,6 @@ mod signals;
 mod spared;
 mod supervisor;
 mod unstarted;
-#[path = "../common/zklock.rs"]
-mod zklock;
 
 use std::time::Duration;
 

@@ -4,12 +4,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 
 /// Waits for its end, and returns the exit code.
 pub(crate) async fn ended(child: &mut Child) -> Option<i32> {
     let status = timeout(PATIENCE, child.wait()).await;
-    status.expect("zklock does not end").unwrap().code()
+    status.expect("lockctl does not end").unwrap().code()
 }
 
 pub(crate) fn signal(pid: i32, signal: Signal) {

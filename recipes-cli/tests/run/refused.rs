@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::family::{Family, alive, named};
+use crate::lockctl::{PATIENCE, said};
 use crate::process::{ended, pid, signal};
-use crate::zklock::{PATIENCE, said};
 use crate::{LONG, PATH, next_in_line, server, start};
 
 /// A system call with its first arguments.

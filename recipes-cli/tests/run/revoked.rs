@@ -6,8 +6,8 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::family::Family;
+use crate::lockctl::{lockctl, output};
 use crate::process::ended;
-use crate::zklock::{output, zklock};
 use crate::{LONG, PATH, mutex, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,11 +22,11 @@ async fn command_is_told_to_end_for_who_asks_where_that_is_wanted() {
         let mut run = run.stderr(Stdio::piped()).spawn().unwrap();
         let ready = async || family.path("ready").exists().then_some(());
         ensemble.until("the command", ready).await;
-        let asked = output(zklock(&connect, &["revoke", PATH])).await;
+        let asked = output(lockctl(&connect, &["revoke", PATH])).await;
         assert_eq!(asked.status.code(), Some(0), "{asked:?}");
         let mut said = BufReader::new(run.stderr.take().unwrap()).lines();
         let line = said.next_line().await.unwrap();
-        assert_eq!(line.as_deref(), Some("zklock: somebody asks for the lock"));
+        assert_eq!(line.as_deref(), Some("lockctl: somebody asks for the lock"));
         if on_revoke == "tell" {
             fs::write(family.path("done"), "").unwrap();
         }

@@ -1,4 +1,4 @@
-//! Signals to `zklock`.
+//! Signals to `lockctl`.
 
 use recipes_testing::{Direction, FaultProxy, Opcode};
 use rustix::process::Signal;
@@ -101,7 +101,7 @@ async fn signals_that_are_not_typed_reach_a_job_in_the_foreground() {
         // It gives the command a terminal of its own.
         let mut terminal = Command::new("script");
         terminal.args(["--quiet", "--return", "--command", &job, "/dev/null"]);
-        terminal.env("ZKLOCK_CONNECT", &connect);
+        terminal.env("LOCKCTL_CONNECT", &connect);
         terminal.current_dir(family.path(".")).kill_on_drop(true);
         terminal.stdin(std::process::Stdio::null());
         let mut terminal = terminal.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! A program that has children and becomes `zklock`.
+//! A program that has children and becomes `lockctl`.
 
 use rustix::process::Signal;
 use tokio::process::Command;
@@ -39,11 +39,11 @@ async fn what_ran_before_is_left_alone_with_what_it_starts() {
     let mut run = after(before, &family.run(&connect, &[LONG, PATH], script))
         .spawn()
         .unwrap();
-    let zklock = pid(&run);
+    let lockctl = pid(&run);
     let adopted = async || {
         let members = family.written();
         let orphan = members.iter().find(|it| it.name == "orphan")?;
-        (orphan.parent() == zklock).then_some(members)
+        (orphan.parent() == lockctl).then_some(members)
     };
     let members = ensemble.until("an orphan", adopted).await;
     std::fs::write(family.path("go"), "").unwrap();

@@ -24,15 +24,15 @@ struct Alone {
 }
 
 impl Alone {
-    /// Starts it as `zklock` does.
+    /// Starts it as `lockctl` does.
     fn start(family: &Family, on_lost: &str, own_group: bool, script: &str) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let plan = json!({"on_lost": on_lost, "own_group": own_group});
         // It handles all signals, even if these tests were started to ignore some.
         let mut command = Command::new("env");
-        let supervise = "exec -a zklock-supervise \"$@\"";
+        let supervise = "exec -a lockctl-supervise \"$@\"";
         command.args(["--default-signal", "bash", "-c", supervise, "-"]);
-        command.args([env!("CARGO_BIN_EXE_zklock"), &plan.to_string()]);
+        command.args([env!("CARGO_BIN_EXE_lockctl"), &plan.to_string()]);
         command.args(["env", "--default-signal", "sh", "-c", script]);
         command.current_dir(family.path(".")).kill_on_drop(true);
         command.stdin(Stdio::from(OwnedFd::from(theirs)));

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 use crate::{Served, connect, start};
 
 const CONNECTIONS_MAX: usize = 128;

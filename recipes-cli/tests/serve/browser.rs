@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 
 /// Messages use the descriptors 3 and 4, which a shell makes of its own two.
 const PIPED: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >&2"#;

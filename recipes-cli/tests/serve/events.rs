@@ -4,7 +4,7 @@ use recipes_core::{Session, SessionBuilder};
 use serde_json::{Value, json};
 
 use crate::http::Events;
-use crate::zklock::{output, zklock};
+use crate::lockctl::{lockctl, output};
 use crate::{Served, connect, deadlock, lock, start};
 
 /// Markup, and text that ends scripts and events.
@@ -38,7 +38,7 @@ async fn first_event_has_what_the_commands_print_and_later_ones_what_has_changed
         (&json!(true), &Value::Null)
     );
     let printed = async |task| -> Value {
-        let ran = output(zklock(&connect, &["--json", task])).await;
+        let ran = output(lockctl(&connect, &["--json", task])).await;
         serde_json::from_slice(&ran.stdout).unwrap()
     };
     assert_eq!(first["changed"], printed("ls").await["locks"]);

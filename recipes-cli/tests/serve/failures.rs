@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::http::Events;
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 use crate::{Served, connect, lock, start};
 
 const PATH: &str = "/locks/a";

@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 
 async fn send(address: &str, request: &str, host: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::time::{Instant, timeout};
 
 use crate::http::{Events, answer};
-use crate::zklock::{PATIENCE, output, said, zklock};
+use crate::lockctl::{PATIENCE, lockctl, output, said};
 use crate::{EVERY, Served, connect, lock, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn what_cannot_be_served_is_said_in_one_line() {
         (&["serve", "no-slash"][..], 64, "no-slash"),
         (&["serve", "--listen", &taken], 70, &taken),
     ] {
-        let ran = output(zklock("127.0.0.1:1", arguments)).await;
+        let ran = output(lockctl("127.0.0.1:1", arguments)).await;
         assert_eq!(ran.status.code(), Some(code), "{ran:?}");
         assert!(said(&ran).contains(names), "{ran:?}");
     }

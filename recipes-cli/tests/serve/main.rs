@@ -14,10 +14,10 @@ mod events;
 mod failures;
 mod http;
 mod lifecycle;
+#[path = "../common/lockctl.rs"]
+mod lockctl;
 mod mixed;
 mod page;
-#[path = "../common/zklock.rs"]
-mod zklock;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use zklock::{PATIENCE, zklock};
+use lockctl::{PATIENCE, lockctl};
 
 /// The pause between two scans.
 const EVERY: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ fn connect(ensemble: &TestEnsemble) -> String {
     server(ensemble).connect_string()
 }
 
-/// `zklock serve`, killed when it is dropped.
+/// `lockctl serve`, killed when it is dropped.
 struct Served {
     process: Child,
     address: String,
@@ -59,7 +59,7 @@ impl Served {
     async fn start(connect: &str, arguments: &[&str]) -> Self {
         let every = format!("{}ms", EVERY.as_millis());
         let all = [&["serve", "--every", &every], arguments].concat();
-        let mut command = zklock(connect, &all);
+        let mut command = lockctl(connect, &all);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());

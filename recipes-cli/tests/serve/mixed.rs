@@ -16,8 +16,8 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::browser::Browser;
 use crate::http::Events;
+use crate::lockctl::{PATIENCE, lockctl, output};
 use crate::page::{PATHS, QUEUES, button, serve};
-use crate::zklock::{PATIENCE, output, zklock};
 use crate::{Served, connect, start};
 
 const MUTEX: &str = "/locks/orders";
@@ -309,7 +309,7 @@ impl Viewers {
 
     async fn printed(&self, arguments: &[&str]) -> Value {
         let arguments = [&["--json"], arguments].concat();
-        let ran = output(zklock(&self.connect, &arguments)).await;
+        let ran = output(lockctl(&self.connect, &arguments)).await;
         serde_json::from_slice(&ran.stdout).unwrap()
     }
 

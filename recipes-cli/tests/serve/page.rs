@@ -13,7 +13,7 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::browser::Browser;
 use crate::events::HOSTILE;
-use crate::zklock::PATIENCE;
+use crate::lockctl::PATIENCE;
 use crate::{Served, connect, deadlock, lock, server, start};
 
 /// The page must be usable with this many locks.
@@ -158,7 +158,7 @@ async fn deadlock_is_drawn_and_marked_until_it_is_resolved() {
     browser.has(MARKED, json!(locks)).await;
     let paths = [&locks[..], &["/locks/bread"]].concat();
     browser.has(PATHS, json!(paths)).await;
-    let title = json!("⚠ deadlock · zklock");
+    let title = json!("⚠ deadlock · lockctl");
     browser.has("document.title", title).await;
     browser.has(ASTRAY, json!([])).await;
 
@@ -169,7 +169,7 @@ async fn deadlock_is_drawn_and_marked_until_it_is_resolved() {
     browser.has(LINES, json!([0, 1])).await;
     browser.has(&text("deadlocks"), json!("")).await;
     browser.has(MARKED, json!([])).await;
-    browser.has("document.title", json!("zklock")).await;
+    browser.has("document.title", json!("lockctl")).await;
     browser.close().await;
 }
 

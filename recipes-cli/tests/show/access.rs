@@ -4,7 +4,7 @@ use recipes_core::{Acl, Acls, AuthId, Permission, Session};
 use recipes_multilock::Member;
 use recipes_testing::TestEnsemble;
 
-use crate::zklock::{output, said, zklock};
+use crate::lockctl::{lockctl, output, said};
 use crate::{held, json, node_of, printed, server, start};
 
 const PATH: &str = "/locks/nightly";
@@ -25,15 +25,15 @@ fn read_only() -> [Acl; 2] {
 }
 
 async fn assert_refused(ensemble: &TestEnsemble, arguments: &[&str], names: &str) {
-    let ran = output(zklock(&server(ensemble).connect_string(), arguments)).await;
+    let ran = output(lockctl(&server(ensemble).connect_string(), arguments)).await;
     assert_eq!(ran.status.code(), Some(77), "{arguments:?}: {ran:?}");
     assert_eq!(ran.stdout, b"", "{arguments:?}: {ran:?}");
     assert!(said(&ran).contains(names), "{arguments:?}: {ran:?}");
 }
 
 async fn assert_code_with_password(ensemble: &TestEnsemble, arguments: &[&str], code: i32) {
-    let mut command = zklock(&server(ensemble).connect_string(), arguments);
-    command.env("ZKLOCK_AUTH", AUTH);
+    let mut command = lockctl(&server(ensemble).connect_string(), arguments);
+    command.env("LOCKCTL_AUTH", AUTH);
     let ran = output(command).await;
     assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {ran:?}");
 }
@@ -68,7 +68,7 @@ async fn what_may_not_be_listed_is_named_beside_what_may() {
     let session = owner(&ensemble, Acls::creator_all()).await;
     let _closed = held(&session, Member::mutex("/locks/closed")).await;
     for task in ["ls", "deadlocks"] {
-        let ran = output(zklock(&server(&ensemble).connect_string(), &[task])).await;
+        let ran = output(lockctl(&server(&ensemble).connect_string(), &[task])).await;
         assert_eq!(ran.status.code(), Some(0), "{task}: {ran:?}");
         assert!(said(&ran).contains("\"/locks/closed\""), "{task}: {ran:?}");
         let shown = json(&ensemble, &[task]).await;
@@ -144,7 +144,7 @@ async fn those_who_can_be_asked_are_asked_whoever_cannot() {
     let first = held(&closed, Member::read(PATH)).await;
     let asked = held(&open, Member::read(PATH)).await;
     let last = held(&closed, Member::read(PATH)).await;
-    let mut ran = output(zklock(
+    let mut ran = output(lockctl(
         &server(&ensemble).connect_string(),
         &["revoke", PATH],
     ))
@@ -158,7 +158,7 @@ async fn those_who_can_be_asked_are_asked_whoever_cannot() {
         assert!(failed.contains(&node_of(guard)), "{failed}");
     }
     asked.revocation_requested().await;
-    let ran = output(zklock(
+    let ran = output(lockctl(
         &server(&ensemble).connect_string(),
         &["--json", "revoke", PATH],
     ));

@@ -4,7 +4,7 @@ use recipes_multilock::Member;
 use recipes_testing::{Direction, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::process::Command;
 
-use crate::zklock::{output, said, zklock};
+use crate::lockctl::{lockctl, output, said};
 use crate::{held, server, start};
 
 const ALL: [&str; 5] = ["ls", "inspect", "revoke", "break", "deadlocks"];
@@ -14,7 +14,7 @@ fn command(connect: &str, task: &str, path: &str) -> Command {
     if task == "break" {
         arguments.push("--yes");
     }
-    zklock(connect, &arguments)
+    lockctl(connect, &arguments)
 }
 
 async fn assert_code(command: Command, code: i32, names: &str) {
@@ -60,7 +60,7 @@ async fn no_ensemble() {
     server.stop().await.unwrap();
     for task in ALL {
         let mut command = command(&connect, task, "/locks");
-        command.env("ZKLOCK_CONNECT_TIMEOUT", "300ms");
+        command.env("LOCKCTL_CONNECT_TIMEOUT", "300ms");
         assert_code(command, 69, &connect).await;
     }
 }
@@ -96,7 +96,7 @@ async fn node_that_vanishes_while_it_is_read() {
         } else {
             "/locks/a"
         };
-        let running = tokio::spawn(output(zklock(&proxy.connect_string(), &[task, root])));
+        let running = tokio::spawn(output(lockctl(&proxy.connect_string(), &[task, root])));
         gate.reached().await;
         guard.release().await.unwrap();
         gate.release();
@@ -113,7 +113,7 @@ async fn session_timeout_that_nobody_can_be_asked_for() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     for timeout in ["597h", "1000h", "2147483648ms"] {
-        let ran = output(zklock(&connect, &["--session-timeout", timeout, "ls"])).await;
+        let ran = output(lockctl(&connect, &["--session-timeout", timeout, "ls"])).await;
         assert_eq!(ran.status.code(), Some(64), "{ran:?}");
         let said = String::from_utf8(ran.stderr).unwrap();
         assert!(
@@ -121,7 +121,7 @@ async fn session_timeout_that_nobody_can_be_asked_for() {
             "{said}"
         );
     }
-    let ran = output(zklock(&connect, &["--session-timeout", "596h", "ls"])).await;
+    let ran = output(lockctl(&connect, &["--session-timeout", "596h", "ls"])).await;
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
 }
 
@@ -138,8 +138,8 @@ async fn certificates_are_never_passed_over() {
     for options in [&ca[..], &files] {
         for arguments in [[options, &["ls"]].concat(), [&["ls"], options].concat()] {
             for tls in [None, Some("true"), Some("false")] {
-                let mut command = zklock(&connect, &arguments);
-                command.envs(tls.map(|it| ("ZKLOCK_TLS", it)));
+                let mut command = lockctl(&connect, &arguments);
+                command.envs(tls.map(|it| ("LOCKCTL_TLS", it)));
                 assert_code(command, 64, "/no/").await;
             }
         }

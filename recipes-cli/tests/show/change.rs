@@ -8,7 +8,7 @@ use recipes_testing::{Direction, Fault, FaultProxy, Opcode};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::zklock::{output, said, zklock};
+use crate::lockctl::{lockctl, output, said};
 use crate::{held, json, node_of, printed, queued, server, start};
 
 const PATH: &str = "/locks/nightly";
@@ -69,7 +69,7 @@ async fn nothing_is_deleted_without_a_yes() {
     let guard = held(&session, Member::mutex(PATH)).await;
     let connect = server(&ensemble).connect_string();
     for (answer, code) in [("", 64), ("n\n", 64), ("what?\n", 64), ("y\n", 0)] {
-        let mut command = zklock(&connect, &["break", PATH]);
+        let mut command = lockctl(&connect, &["break", PATH]);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ async fn what_nobody_contends_by_is_left_as_it_is() {
     let config = format!("{PATH}/zconfig");
     ensemble.create(&config, b"limit=5").await;
     for arguments in [&["revoke", &config][..], &["break", "-y", &config]] {
-        let ran = output(zklock(&server(&ensemble).connect_string(), arguments)).await;
+        let ran = output(lockctl(&server(&ensemble).connect_string(), arguments)).await;
         assert_eq!(ran.status.code(), Some(66), "{ran:?}");
         assert_eq!(ran.stdout, b"", "{ran:?}");
         assert!(said(&ran).contains(&config), "{ran:?}");
@@ -121,7 +121,7 @@ async fn node_of_nobody_that_is_waited_for_is_not_asked_and_can_be_deleted() {
     let waits = queued(&ensemble, &session, Member::mutex(PATH), (PATH, 2)).await;
     let connect = server(&ensemble).connect_string();
     for path in [PATH, &stranger] {
-        let ran = output(zklock(&connect, &["revoke", path])).await;
+        let ran = output(lockctl(&connect, &["revoke", path])).await;
         assert_eq!(ran.status.code(), Some(66), "{ran:?}");
         assert!(said(&ran).contains(&stranger), "{ran:?}");
     }
@@ -151,10 +151,10 @@ async fn change_without_an_answer_is_told_in_time_and_as_what_it_is() {
             .unwrap();
         let changes = proxy.on(Direction::ToServer).opcode(opcode);
         let silence = changes.each().then(Fault::BlackHole);
-        let mut command = zklock(&proxy.connect_string(), arguments);
-        command.env("ZKLOCK_CONNECT_TIMEOUT", "1s");
+        let mut command = lockctl(&proxy.connect_string(), arguments);
+        command.env("LOCKCTL_CONNECT_TIMEOUT", "1s");
         // Without the deadline it would take as long as the client's timeout.
-        command.env("ZKLOCK_SESSION_TIMEOUT", "1h");
+        command.env("LOCKCTL_SESSION_TIMEOUT", "1h");
         let ran = output(command).await;
         assert_eq!(ran.status.code(), Some(69), "{arguments:?}: {ran:?}");
         let told = String::from_utf8(ran.stderr).unwrap();
@@ -180,8 +180,8 @@ async fn silence_about_the_directory_of_a_node_is_no_connection() {
     let lists = proxy.on(Direction::ToServer).opcode(Opcode::GetChildren);
     let silence = lists.nth(2).then(Fault::BlackHole);
     let node = node_of(&guard);
-    let mut command = zklock(&proxy.connect_string(), &["revoke", &node]);
-    command.env("ZKLOCK_CONNECT_TIMEOUT", "1s");
+    let mut command = lockctl(&proxy.connect_string(), &["revoke", &node]);
+    command.env("LOCKCTL_CONNECT_TIMEOUT", "1s");
     let ran = output(command).await;
     assert_eq!(ran.status.code(), Some(69), "{ran:?}");
     assert!(said(&ran).contains("no answer"), "{ran:?}");

@@ -3,7 +3,7 @@
 use recipes_core::{Acls, Session};
 use recipes_multilock::Member;
 
-use crate::zklock::{output, said, zklock};
+use crate::lockctl::{lockctl, output, said};
 use crate::{held, node_of, server, start};
 
 const PATH: &str = "/locks/nightly";
@@ -26,8 +26,8 @@ async fn nobody_gets_at_what_is_closed_without_the_password() {
         &["run", PATH, "--", "true"],
     ] {
         for auth in [None, Some("digest:orders:guess")] {
-            let mut command = zklock(&connect, task);
-            command.envs(auth.map(|it| ("ZKLOCK_AUTH", it)));
+            let mut command = lockctl(&connect, task);
+            command.envs(auth.map(|it| ("LOCKCTL_AUTH", it)));
             let ran = output(command).await;
             assert_eq!(ran.status.code(), Some(77), "{task:?}: {ran:?}");
             assert!(said(&ran).contains(PATH), "{task:?}: {ran:?}");
@@ -58,14 +58,14 @@ async fn credentials_come_from_a_flag_or_the_environment() {
         for task in [&["ls", PATH][..], &["inspect", PATH], &["deadlocks", PATH]] {
             let flag = flag.iter().flatten().copied();
             let arguments: Vec<_> = flag.chain(task.iter().copied()).collect();
-            let mut command = zklock(&connect, &arguments);
-            command.envs(variable.map(|it| ("ZKLOCK_AUTH", it)));
+            let mut command = lockctl(&connect, &arguments);
+            command.envs(variable.map(|it| ("LOCKCTL_AUTH", it)));
             let ran = output(command).await;
             assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {ran:?}");
         }
     }
     for task in [&["revoke", PATH][..], &["break", "--yes", PATH]] {
-        let ran = output(zklock(&connect, &[task, &["--auth", RIGHT]].concat())).await;
+        let ran = output(lockctl(&connect, &[task, &["--auth", RIGHT]].concat())).await;
         assert_eq!(ran.status.code(), Some(0), "{ran:?}");
         assert!(
             ran.stdout
@@ -73,7 +73,7 @@ async fn credentials_come_from_a_flag_or_the_environment() {
         );
     }
     guard.lost().await;
-    let ran = output(zklock(
+    let ran = output(lockctl(
         &connect,
         &["--auth", RIGHT, "run", PATH, "--", "true"],
     ))
@@ -85,14 +85,14 @@ async fn credentials_come_from_a_flag_or_the_environment() {
 async fn credentials_that_make_no_sense_are_refused_and_not_repeated() {
     for secret in ["hunter2", ":hunter2", ""] {
         // No server listens there, and no request is sent.
-        let by_flag = zklock("127.0.0.1:1", &["--auth", secret, "ls"]);
-        let mut by_environment = zklock("127.0.0.1:1", &["ls"]);
-        by_environment.env("ZKLOCK_AUTH", secret);
+        let by_flag = lockctl("127.0.0.1:1", &["--auth", secret, "ls"]);
+        let mut by_environment = lockctl("127.0.0.1:1", &["ls"]);
+        by_environment.env("LOCKCTL_AUTH", secret);
         for command in [by_flag, by_environment] {
             let ran = output(command).await;
             assert_eq!(ran.status.code(), Some(64), "{ran:?}");
             let said = said(&ran);
-            assert!(said.contains("ZKLOCK_AUTH"), "{said}");
+            assert!(said.contains("LOCKCTL_AUTH"), "{said}");
             assert!(!said.contains("hunter2"), "{said}");
         }
     }

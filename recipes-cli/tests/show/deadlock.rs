@@ -1,4 +1,4 @@
-//! Processes that wait for each other: two `zklock run`, and a JVM with Curator.
+//! Processes that wait for each other: two `lockctl run`, and a JVM with Curator.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::zklock::{PATIENCE, zklock};
+use crate::lockctl::{PATIENCE, lockctl};
 use crate::{json, printed, server, start};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ impl Deadlock {
         let run = |purpose, locks: [&str; 2]| {
             let options = ["run", "--session-timeout=4s", "--purpose", purpose];
             let all = [&options[..], &locks, &["--", "true"]].concat();
-            let mut command = zklock(&server(ensemble).connect_string(), &all);
+            let mut command = lockctl(&server(ensemble).connect_string(), &all);
             command.spawn().unwrap()
         };
         assert!(curator.acquire("t", "lc", None).await.unwrap());
@@ -93,7 +93,7 @@ impl Deadlock {
 
 async fn code(run: &mut Child) -> Option<i32> {
     let status = timeout(PATIENCE, run.wait()).await;
-    status.expect("zklock does not end").unwrap().code()
+    status.expect("lockctl does not end").unwrap().code()
 }
 
 /// Checks every output; `session` is Curator's.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::zklock::{PATIENCE, output, said, zklock};
+use crate::lockctl::{PATIENCE, lockctl, output, said};
 use crate::{held, json, node_of, printed, server, start};
 
 /// Commands that look below a root. Finding nothing is not an error for them.
@@ -22,7 +22,7 @@ fn command(connect: &str, task: &str, path: &str) -> Command {
         "run" => vec![task, path, "--", "true"],
         _ => vec![task, path],
     };
-    zklock(connect, &arguments)
+    lockctl(connect, &arguments)
 }
 
 async fn proxy(ensemble: &TestEnsemble) -> FaultProxy {
@@ -71,7 +71,7 @@ async fn ensemble_that_falls_silent() {
         let requests = proxy.on(Direction::ToServer);
         let _never = requests.opcode(Opcode::GetChildren).hold();
         let mut command = command(&proxy.connect_string(), task, "/locks/a");
-        command.env("ZKLOCK_CONNECT_TIMEOUT", "5s");
+        command.env("LOCKCTL_CONNECT_TIMEOUT", "5s");
         let ran = output(command).await;
         assert_eq!(ran.status.code(), Some(69), "{ran:?}");
         assert!(said(&ran).contains("/locks/a"), "{ran:?}");

@@ -6,7 +6,7 @@ use recipes_core::Owner;
 use recipes_multilock::Member;
 use serde_json::{Value, json};
 
-use crate::zklock::{output, said, zklock};
+use crate::lockctl::{lockctl, output, said};
 use crate::{held, json, lock, node_of, printed, queued, server, start};
 
 fn contenders(lock: &Value) -> Vec<(&str, &str, &str)> {
@@ -149,7 +149,7 @@ async fn what_a_command_holds_a_lock_for_is_shown_while_it_runs() {
     let connect = server(&ensemble).connect_string();
     let run = |path, purpose: &str| {
         let arguments = ["run", "--purpose", purpose, path, "--", "cat"];
-        let mut command = zklock(&connect, &arguments);
+        let mut command = lockctl(&connect, &arguments);
         command.stdin(Stdio::piped());
         command
     };
@@ -193,11 +193,11 @@ async fn what_a_command_holds_a_lock_for_is_shown_while_it_runs() {
 async fn completions_are_printed_without_an_ensemble() {
     for (shell, sign) in [
         ("bash", "complete"),
-        ("zsh", "#compdef zklock"),
+        ("zsh", "#compdef lockctl"),
         ("fish", "complete"),
     ] {
-        let mut command = zklock("", &["completions", shell]);
-        command.env_remove("ZKLOCK_CONNECT");
+        let mut command = lockctl("", &["completions", shell]);
+        command.env_remove("LOCKCTL_CONNECT");
         let ran = output(command).await;
         assert_eq!(ran.status.code(), Some(0));
         let script = String::from_utf8(ran.stdout).unwrap();

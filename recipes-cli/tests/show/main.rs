@@ -14,9 +14,9 @@ mod credentials;
 mod deadlock;
 mod gone;
 mod list;
+#[path = "../common/lockctl.rs"]
+mod lockctl;
 mod text_of_others;
-#[path = "../common/zklock.rs"]
-mod zklock;
 
 use recipes_core::{LockGuard, Session};
 use recipes_multilock::{Member, MultiLock};
@@ -24,7 +24,7 @@ use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use zklock::{output, zklock};
+use lockctl::{lockctl, output};
 
 async fn start() -> TestEnsemble {
     TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
@@ -61,7 +61,7 @@ async fn queued(
 /// The output of a command that must succeed.
 async fn printed(ensemble: &TestEnsemble, arguments: &[&str]) -> String {
     let connect = server(ensemble).connect_string();
-    let ran = output(zklock(&connect, arguments)).await;
+    let ran = output(lockctl(&connect, arguments)).await;
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {said}");
     String::from_utf8(ran.stdout).unwrap()

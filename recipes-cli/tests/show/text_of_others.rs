@@ -4,7 +4,7 @@ use recipes_core::{Session, is_text};
 use recipes_multilock::Member;
 use serde_json::json;
 
-use crate::zklock::{output, zklock};
+use crate::lockctl::{lockctl, output};
 use crate::{held, json, printed, queued, server, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +78,7 @@ async fn terminal_is_given_no_orders() {
     let cycles = &json(&ensemble, &["deadlocks"]).await["cycles"];
     assert_eq!(cycles.as_array().unwrap().len(), 1, "{cycles}");
     // It is not confirmed.
-    let ran = output(zklock(&server(&ensemble).connect_string(), &["break", a])).await;
+    let ran = output(lockctl(&server(&ensemble).connect_string(), &["break", a])).await;
     assert_eq!(ran.status.code(), Some(64), "{ran:?}");
     let asked = String::from_utf8(ran.stderr).unwrap();
     assert!(asked.contains("Delete them?"), "{asked}");

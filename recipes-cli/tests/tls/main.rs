@@ -1,4 +1,4 @@
-//! `zklock` on a server that encrypts.
+//! `lockctl` on a server that encrypts.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,15 +7,15 @@
 )]
 
 mod certificates;
-#[path = "../common/zklock.rs"]
-mod zklock;
+#[path = "../common/lockctl.rs"]
+mod lockctl;
 
 use recipes_multilock::{Member, MultiLock};
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use tokio::process::Command;
 
 use certificates::Certificates;
-use zklock::{output, said, zklock};
+use lockctl::{lockctl, output, said};
 
 /// On one port it accepts encrypted and plain connections. The plain ones are the tests' own.
 async fn start(certificates: &Certificates, client_auth: &str) -> ZooKeeperServer {
@@ -44,13 +44,13 @@ async fn start(certificates: &Certificates, client_auth: &str) -> ZooKeeperServe
 
 fn ls(server: &ZooKeeperServer, tls: &[&str]) -> Command {
     let arguments = [&["ls", "--connect-timeout=60s"], tls].concat();
-    zklock(&server.connect_string(), &arguments)
+    lockctl(&server.connect_string(), &arguments)
 }
 
 /// Gives up soon, because it cannot succeed.
 fn in_vain(server: &ZooKeeperServer, tls: &[&str]) -> Command {
     let arguments = [&["ls", "--connect-timeout=2s"], tls].concat();
-    zklock(&server.connect_string(), &arguments)
+    lockctl(&server.connect_string(), &arguments)
 }
 
 async fn assert_kept_out(server: &ZooKeeperServer, tls: &[&str]) {
@@ -76,8 +76,8 @@ async fn locks_are_listed_where_the_servers_are_trusted() {
 
     let mut by_environment = ls(server, &[]);
     by_environment
-        .env("ZKLOCK_TLS", "true")
-        .env("ZKLOCK_TLS_CA", &authority);
+        .env("LOCKCTL_TLS", "true")
+        .env("LOCKCTL_TLS_CA", &authority);
     let by_flags = ls(server, &["--tls", "--tls-ca", &authority]);
     let by_authority = ls(server, &["--tls-ca", &authority]);
     for trusting in [by_flags, by_authority, by_environment] {
@@ -102,15 +102,15 @@ async fn servers_that_ask_for_a_certificate_get_it() {
     let [certificate, key] = with(&certificates);
     let identity = ["--tls-cert", &certificate, "--tls-key", &key];
     let mut by_both = ls(&server, &[&trusting[..], &identity[..2]].concat());
-    by_both.env("ZKLOCK_TLS_KEY", &key);
+    by_both.env("LOCKCTL_TLS_KEY", &key);
     let mut by_environment = ls(&server, &[]);
     by_environment
-        .env("ZKLOCK_TLS_CA", &authority)
-        .env("ZKLOCK_TLS_CERT", &certificate)
-        .env("ZKLOCK_TLS_KEY", &key);
+        .env("LOCKCTL_TLS_CA", &authority)
+        .env("LOCKCTL_TLS_CERT", &certificate)
+        .env("LOCKCTL_TLS_KEY", &key);
     let by_flags = ls(&server, &[&trusting[..], &identity].concat());
     let around = [&identity[..2], &["ls"], &trusting, &identity[2..]].concat();
-    let around = zklock(&server.connect_string(), &around);
+    let around = lockctl(&server.connect_string(), &around);
     for known in [by_flags, by_environment, by_both, around] {
         let ran = output(known).await;
         assert_eq!(ran.status.code(), Some(0), "{ran:?}");
@@ -133,7 +133,7 @@ async fn files_that_are_no_certificates_are_told() {
     );
     let trusting = ["--tls", "--tls-ca", &authority];
     // No server listens there, and no request is sent.
-    let zklock = |tls: &[&str]| zklock("127.0.0.1:1", &[&["ls"], tls].concat());
+    let lockctl = |tls: &[&str]| lockctl("127.0.0.1:1", &[&["ls"], tls].concat());
     let swapped = ["--tls-cert", &key, "--tls-key", &certificate];
     for (arguments, names) in [
         (&["--tls"][..], "--tls-ca"),
@@ -141,18 +141,18 @@ async fn files_that_are_no_certificates_are_told() {
         (&["--tls", "--tls-ca", &key], &key),
         (&[&trusting[..], &swapped].concat(), &certificate),
     ] {
-        let ran = output(zklock(arguments)).await;
+        let ran = output(lockctl(arguments)).await;
         assert_eq!(ran.status.code(), Some(64), "{ran:?}");
         assert!(said(&ran).contains(names), "{ran:?}");
     }
     // One of two options that belong together.
     for arguments in [["--tls-cert", &certificate], ["--tls-key", &key]] {
-        let ran = output(zklock(&arguments)).await;
+        let ran = output(lockctl(&arguments)).await;
         assert_eq!(ran.status.code(), Some(64), "{arguments:?}: {ran:?}");
         let said = said(&ran);
         assert!(said.contains("--tls-cert and --tls-key"), "{said}");
     }
-    let mut in_vain = zklock(&["--tls-cert", &certificate, "--tls-key", &key]);
-    in_vain.env("ZKLOCK_TLS", "false");
+    let mut in_vain = lockctl(&["--tls-cert", &certificate, "--tls-key", &key]);
+    in_vain.env("LOCKCTL_TLS", "false");
     assert!(said(&output(in_vain).await).contains("--tls-ca"));
 }

@@ -3,18 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use recipes_core::{
-    Acl, Backend, EndReason, NewNode, NodeMode, NodeStat, NodesError, Session, SessionBuilder,
-};
+use recipes_core::{Backend, EndReason, Session, SessionBuilder};
 use zookeeper_client::AuthId;
 
-use super::access::{Access, open_acl};
-use super::backend::MemoryBackend;
 use super::builder::MemoryBuilder;
-use super::call::{Operation, Request};
 use super::faults::{Ambush, Faults, Lost};
-use super::node_path::NodePath;
-use super::shared::Shared;
+use super::seam::backend::MemoryBackend;
+use super::state::request::{Operation, Request};
+use super::state::shared::Shared;
 
 /// A ZooKeeper ensemble in this process, for tests: what `TestingServer` is to users of Curator.
 ///
@@ -186,182 +182,6 @@ impl MemoryEnsemble {
     pub fn restart(&self) {
         self.shared.with(|state| state.restart());
         self.shared.running.send_replace(true);
-    }
-}
-
-/// Nodes, as an operator sees and changes them.
-impl MemoryEnsemble {
-    /// Names of the children, sorted; empty if the node does not exist.
-    #[must_use]
-    pub fn children(&self, path: &str) -> Vec<String> {
-        let Ok(path) = NodePath::parse(path) else {
-            return Vec::new();
-        };
-        self.shared.with(|state| state.tree.children(&path))
-    }
-
-    /// Whether a node exists.
-    #[must_use]
-    pub fn exists(&self, path: &str) -> bool {
-        self.stat(path).is_some()
-    }
-
-    /// Data of a node.
-    #[must_use]
-    pub fn data(&self, path: &str) -> Option<Vec<u8>> {
-        let path = NodePath::parse(path).ok()?;
-        self.shared
-            .with(|state| state.tree.get(&path).map(|node| node.data.to_vec()))
-    }
-
-    /// What the ensemble knows about a node.
-    #[must_use]
-    pub fn stat(&self, path: &str) -> Option<NodeStat> {
-        let path = NodePath::parse(path).ok()?;
-        self.shared
-            .with(|state| state.tree.get(&path).map(|node| node.stat()))
-    }
-
-    /// Creates a persistent node that everyone may use, and its missing parents.
-    ///
-    /// # Errors
-    ///
-    /// `NodeExists`; `Refused` for an invalid path or a parent that is ephemeral. Parents that were
-    /// made stay.
-    pub fn create(&self, path: &str, data: &[u8]) -> Result<(), NodesError> {
-        self.create_with_acl(path, data, &open_acl())
-    }
-
-    /// Creates a persistent node with this access control list, and its missing parents, which
-    /// everyone may use.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create); also `Refused` if the list is empty or names the creator.
-    pub fn create_with_acl(&self, path: &str, data: &[u8], acl: &[Acl]) -> Result<(), NodesError> {
-        let leaf = NodePath::parse(path)?;
-        let mut missing = Vec::new();
-        let mut parent = leaf.parent();
-        // The loop ends at the root.
-        while let Some(path) = parent.filter(|path| !self.exists(&path.to_string())) {
-            missing.push(path.to_string());
-            parent = path.parent();
-        }
-        for path in missing.into_iter().rev() {
-            let made = self.create_one(
-                0,
-                &NewNode {
-                    path,
-                    data: Arc::from([]),
-                    acl: open_acl(),
-                    mode: NodeMode::Persistent,
-                },
-            );
-            // Another task may create it at the same time.
-            if !matches!(made, Ok(_) | Err(NodesError::NodeExists)) {
-                return made.map(drop);
-            }
-        }
-        let (path, data, acl) = (path.to_owned(), Arc::from(data), Arc::from(acl));
-        self.create_one(
-            0,
-            &NewNode {
-                path,
-                data,
-                acl,
-                mode: NodeMode::Persistent,
-            },
-        )
-        .map(drop)
-    }
-
-    /// Creates a node as if a session had done so. An ephemeral node is deleted with that session.
-    /// Returns the full path, with the sequence.
-    ///
-    /// # Errors
-    ///
-    /// `SessionEnded` if the session is not alive, `NoNode` without a parent, `NodeExists`,
-    /// `Unsupported` for a container where they are switched off, `Refused` otherwise.
-    #[doc(hidden)]
-    pub fn create_as(&self, session: i64, node: &NewNode) -> Result<String, NodesError> {
-        if !self.shared.with(|state| state.is_live(session)) {
-            return Err(NodesError::SessionEnded);
-        }
-        self.create_one(session, node)
-    }
-
-    /// Replaces the data of a node.
-    ///
-    /// # Errors
-    ///
-    /// `NoNode`; `Refused` for an invalid path.
-    pub fn set_data(&self, path: &str, data: &[u8]) -> Result<(), NodesError> {
-        let path = NodePath::parse(path)?;
-        self.shared.with(|state| {
-            state.transact(|tree, transaction| {
-                tree.set(transaction, &path, data, None, &Access::Operator)
-                    .map(drop)
-            })
-        })
-    }
-
-    /// Deletes a node.
-    ///
-    /// # Errors
-    ///
-    /// `NoNode`; `Refused` for a node with children or an invalid path.
-    pub fn delete(&self, path: &str) -> Result<(), NodesError> {
-        let path = NodePath::parse(path)?;
-        self.shared.with(|state| {
-            state.transact(|tree, transaction| {
-                tree.delete(transaction, &path, None, &Access::Operator)
-            })
-        })
-    }
-
-    /// Deletes the containers that are empty and have had a child, as a server does once a minute.
-    /// Returns their paths. A container that becomes empty through this is deleted the next time.
-    pub fn reap_containers(&self) -> Vec<String> {
-        self.shared.with(|state| {
-            let abandoned = state.tree.abandoned_containers();
-            let reap = |path: &NodePath| {
-                let deleted = state.transact(|tree, transaction| {
-                    tree.delete(transaction, path, None, &Access::Operator)
-                });
-                deleted.is_ok().then(|| path.to_string())
-            };
-            abandoned.iter().filter_map(reap).collect()
-        })
-    }
-
-    /// Sets the sequence that the next sequential child of a directory gets.
-    ///
-    /// # Errors
-    ///
-    /// `NoNode`; `Refused` for an invalid path.
-    pub fn set_sequence(&self, path: &str, next: i32) -> Result<(), NodesError> {
-        let path = NodePath::parse(path)?;
-        self.shared
-            .with(|state| state.tree.set_sequence(&path, next))
-    }
-
-    /// A readable dump of all nodes, parents first.
-    #[must_use]
-    pub fn tree(&self) -> String {
-        self.shared.with(|state| state.tree.dump())
-    }
-
-    /// The number of the last transaction.
-    #[must_use]
-    pub fn zxid(&self) -> i64 {
-        self.shared.with(|state| state.zxid)
-    }
-
-    fn create_one(&self, session: i64, node: &NewNode) -> Result<String, NodesError> {
-        let created = self
-            .shared
-            .with(|state| state.create(session, node, &Access::Operator));
-        created.map(|created| created.path)
     }
 }
 

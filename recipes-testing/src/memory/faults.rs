@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::call::Operation;
 use super::random::Random;
+use super::state::request::Operation;
 
 /// Where a request is lost when the connection breaks under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

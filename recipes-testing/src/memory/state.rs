@@ -1,4 +1,23 @@
-//! The state that the mutex protects, and how the tree changes.
+//! Everything that an ensemble knows, behind one mutex, and how it changes.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `shared` | the mutex, and what all handles share |
+//! | `request` | requests and their answers, as values |
+//! | `arrivals`, `apply`, `flights` | a request on its way to the server, what it does, its reply |
+//! | `session`, `sessions` | one session; how sessions begin, break and end |
+//! | `watches` | watches, set and fired |
+//! | `deposed` | a leader that was deposed and has not noticed |
+
+mod apply;
+mod arrivals;
+mod deposed;
+mod flights;
+pub(super) mod request;
+mod session;
+mod sessions;
+pub(super) mod shared;
+pub(super) mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -8,56 +27,56 @@ use std::time::Duration;
 use recipes_core::{NodeEvent, NodesError};
 use tokio::time::Instant;
 
-use super::arrivals::Arrivals;
 use super::builder::MemoryBuilder;
-use super::call::{Operation, Request};
-use super::deposed::Deposed;
 use super::faults::{Ambush, Faults};
-use super::node_path::is_within;
 use super::random::Random;
-use super::record::{Delivery, SessionRecord};
-use super::shared::Shared;
-use super::transaction::Transaction;
 use super::tree::Tree;
-use super::watches::{Fired, Watches};
+use super::tree::node_path::is_within;
+use super::tree::transaction::Transaction;
+use arrivals::Arrivals;
+use deposed::Deposed;
+use request::{Operation, Request};
+use session::{Delivery, SessionRecord};
+use shared::Shared;
+use watches::{Fired, Watches};
 
 /// A leader writes its term into the upper half of a transaction id.
-pub(super) const TERM: i64 = 1 << 32;
+pub(crate) const TERM: i64 = 1 << 32;
 
 /// Everything that an ensemble knows.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) shared: Weak<Shared>,
-    pub(super) tree: Tree,
-    pub(super) watches: Watches,
-    pub(super) sessions: BTreeMap<i64, SessionRecord>,
-    pub(super) arrivals: Arrivals,
+pub(crate) struct State {
+    pub(crate) shared: Weak<Shared>,
+    pub(crate) tree: Tree,
+    pub(crate) watches: Watches,
+    pub(crate) sessions: BTreeMap<i64, SessionRecord>,
+    pub(crate) arrivals: Arrivals,
     /// The previous leader, until it notices that it was deposed.
-    pub(super) deposed: Option<Deposed>,
-    pub(super) last_session: i64,
-    pub(super) zxid: i64,
-    pub(super) stopped: bool,
-    pub(super) session_timeout: Option<Duration>,
-    pub(super) containers: bool,
-    pub(super) stats_in_transactions: bool,
-    pub(super) random: Random,
-    pub(super) faults: Faults,
-    pub(super) ambushes: Vec<Ambush>,
-    pub(super) denied: Vec<(String, Operation)>,
-    pub(super) requests: Vec<Request>,
+    pub(crate) deposed: Option<Deposed>,
+    pub(crate) last_session: i64,
+    pub(crate) zxid: i64,
+    pub(crate) stopped: bool,
+    pub(crate) session_timeout: Option<Duration>,
+    pub(crate) containers: bool,
+    pub(crate) stats_in_transactions: bool,
+    pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    pub(crate) ambushes: Vec<Ambush>,
+    pub(crate) denied: Vec<(String, Operation)>,
+    pub(crate) requests: Vec<Request>,
     /// Wakers to wake after the mutex is released.
-    pub(super) wakers: Vec<Waker>,
+    pub(crate) wakers: Vec<Waker>,
     /// Wakers to drop after the mutex is released: the last waker of a task may drop its futures.
-    pub(super) retired: Vec<Waker>,
+    pub(crate) retired: Vec<Waker>,
     /// How long the machine of the clients has slept.
-    pub(super) suspended: Duration,
+    pub(crate) suspended: Duration,
     latency: Duration,
     start: Instant,
     start_ms: i64,
 }
 
 impl State {
-    pub(super) fn new(options: &MemoryBuilder, shared: Weak<Shared>) -> Self {
+    pub(crate) fn new(options: &MemoryBuilder, shared: Weak<Shared>) -> Self {
         Self {
             shared,
             tree: Tree::new(options.start_ms),
@@ -87,7 +106,7 @@ impl State {
 
     /// Carries out a transaction entirely or not at all. A refused one uses up its number, because
     /// the leader assigns the number before it checks the request.
-    pub(super) fn transact<T, E>(
+    pub(crate) fn transact<T, E>(
         &mut self,
         change: impl FnOnce(&mut Tree, &mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -109,12 +128,12 @@ impl State {
     }
 
     /// A new leader starts a new term.
-    pub(super) fn start_term(&mut self) {
+    pub(crate) fn start_term(&mut self) {
         self.zxid = (self.zxid / TERM + 1) * TERM;
     }
 
     /// Sends an event to a watch, after the replies that its session was sent before.
-    pub(super) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
+    pub(crate) fn fire(&mut self, number: u64, session: i64, event: NodeEvent) {
         self.note_applied(session, self.zxid_of(session));
         let delivery = self.next_delivery(session);
         self.wakers
@@ -122,7 +141,7 @@ impl State {
     }
 
     /// Sends an event to a watch that was set again, some time after the previous one.
-    pub(super) fn fire_again(&mut self, number: u64, session: i64, event: NodeEvent) {
+    pub(crate) fn fire_again(&mut self, number: u64, session: i64, event: NodeEvent) {
         self.note_applied(session, self.zxid_of(session));
         let pause = self.faults.watches_again_delay(&mut self.random);
         let delivery = self.next_delivery_after(session, pause);
@@ -131,7 +150,7 @@ impl State {
     }
 
     /// Schedules a reply or event for a session. It never arrives before the one sent last.
-    pub(super) fn next_delivery(&mut self, session: i64) -> Delivery {
+    pub(crate) fn next_delivery(&mut self, session: i64) -> Delivery {
         self.next_delivery_after(session, Duration::ZERO)
     }
 
@@ -157,25 +176,25 @@ impl State {
     }
 
     /// Notes that the replica of a session has applied a transaction.
-    pub(super) fn note_applied(&mut self, session: i64, zxid: i64) {
+    pub(crate) fn note_applied(&mut self, session: i64, zxid: i64) {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.applied = record.applied.max(zxid);
         }
     }
 
     /// Notes that the client of a session has been notified of a transaction.
-    pub(super) fn note_known(&mut self, session: i64, zxid: i64) {
+    pub(crate) fn note_known(&mut self, session: i64, zxid: i64) {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.known = record.known.max(zxid);
         }
     }
 
-    pub(super) fn is_connected(&self, session: i64) -> bool {
+    pub(crate) fn is_connected(&self, session: i64) -> bool {
         let live = |record: &SessionRecord| record.ended.is_none() && !record.cut;
         !self.stopped && self.sessions.get(&session).is_some_and(live)
     }
 
-    pub(super) fn refuse_denied(&self, path: &str, kind: Operation) -> Result<(), NodesError> {
+    pub(crate) fn refuse_denied(&self, path: &str, kind: Operation) -> Result<(), NodesError> {
         let denies =
             |(prefix, denied): &(String, Operation)| *denied == kind && is_within(path, prefix);
         if self.denied.iter().any(denies) {
@@ -195,7 +214,7 @@ impl State {
         }
     }
 
-    pub(super) fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         let elapsed = Instant::now().saturating_duration_since(self.start);
         self.start_ms
             .saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))

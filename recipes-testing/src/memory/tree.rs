@@ -1,4 +1,16 @@
-//! The znodes.
+//! The znodes, and how they change.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `node_path` | a path, checked and split |
+//! | `access` | who may do what to a node |
+//! | `transaction` | one change of the tree, until it is committed or undone |
+//! | `lag` | the latest changes of directories, which a lagging replica does not show |
+
+pub(super) mod access;
+mod lag;
+pub(super) mod node_path;
+pub(super) mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,15 +19,15 @@ use std::sync::Arc;
 use recipes_core::{Acl, Created, NewNode, NodeEvent, NodeMode, NodeStat, NodesError};
 use zookeeper_client::Permission;
 
-use super::access::{Access, open_acl};
 use super::error::MemoryError;
-use super::history::{Change, History};
-use super::node_path::NodePath;
-use super::transaction::Transaction;
+use access::{Access, open_acl};
+use lag::{Change, Lag};
+use node_path::NodePath;
+use transaction::Transaction;
 
 /// When a node is deleted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Persistent,
     Container,
     Ephemeral(i64),
@@ -23,9 +35,9 @@ pub(super) enum Kind {
 
 /// One znode.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) data: Arc<[u8]>,
-    pub(super) acl: Arc<[Acl]>,
+pub(crate) struct Node {
+    pub(crate) data: Arc<[u8]>,
+    pub(crate) acl: Arc<[Acl]>,
     kind: Kind,
     czxid: i64,
     mzxid: i64,
@@ -38,7 +50,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn stat(&self) -> NodeStat {
+    pub(crate) fn stat(&self) -> NodeStat {
         let owner = match self.kind {
             Kind::Ephemeral(session) => session,
             Kind::Persistent | Kind::Container => 0,
@@ -67,13 +79,13 @@ impl Node {
 
 /// All znodes, and their recent states.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: BTreeMap<NodePath, Node>,
-    history: History,
+    lag: Lag,
 }
 
 impl Tree {
-    pub(super) fn new(time_ms: i64) -> Self {
+    pub(crate) fn new(time_ms: i64) -> Self {
         let root = Node {
             data: Arc::from([]),
             acl: open_acl(),
@@ -88,16 +100,16 @@ impl Tree {
         };
         Self {
             nodes: BTreeMap::from([(NodePath::root(), root)]),
-            history: History::default(),
+            lag: Lag::default(),
         }
     }
 
-    pub(super) fn get(&self, path: &NodePath) -> Option<&Node> {
+    pub(crate) fn get(&self, path: &NodePath) -> Option<&Node> {
         self.nodes.get(path)
     }
 
     /// Names of the children, sorted.
-    pub(super) fn children(&self, path: &NodePath) -> Vec<String> {
+    pub(crate) fn children(&self, path: &NodePath) -> Vec<String> {
         let first = path.first_child();
         self.nodes
             .range(&first..)
@@ -108,31 +120,31 @@ impl Tree {
 
     /// The older states of some directories that a session that has seen `floor` may be shown. All
     /// the directories exist in each of them.
-    pub(super) fn older_views(&self, paths: &[NodePath], floor: i64) -> Vec<i64> {
+    pub(crate) fn older_views(&self, paths: &[NodePath], floor: i64) -> Vec<i64> {
         let directories = paths.iter().filter_map(|path| self.nodes.get(path));
         let floor = directories.fold(floor, |floor, directory| floor.max(directory.czxid));
         let views = paths
             .iter()
-            .flat_map(|path| self.history.views_since(path, floor));
+            .flat_map(|path| self.lag.views_since(path, floor));
         let views: BTreeSet<i64> = views.collect();
         views.into_iter().collect()
     }
 
     /// Names of the children, sorted, as shown by a replica that has applied `zxid` and nothing
     /// later.
-    pub(super) fn children_at(&self, path: &NodePath, zxid: i64) -> Vec<String> {
+    pub(crate) fn children_at(&self, path: &NodePath, zxid: i64) -> Vec<String> {
         let names = self.children(path);
-        if self.history.is_latest(zxid) {
+        if self.lag.is_latest(zxid) {
             return names;
         }
         let mut names: BTreeSet<String> = names.into_iter().collect();
-        self.history.rewind(path, zxid, &mut names);
+        self.lag.rewind(path, zxid, &mut names);
         names.into_iter().collect()
     }
 
     // Checks come in the order of the server's PrepRequestProcessor, so that a request with two
     // faults is refused for the same one.
-    pub(super) fn create(
+    pub(crate) fn create(
         &mut self,
         transaction: &mut Transaction,
         new: &NewNode,
@@ -198,7 +210,7 @@ impl Tree {
         Ok(created)
     }
 
-    pub(super) fn delete(
+    pub(crate) fn delete(
         &mut self,
         transaction: &mut Transaction,
         path: &NodePath,
@@ -236,7 +248,7 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         transaction: &mut Transaction,
         path: &NodePath,
@@ -258,7 +270,7 @@ impl Tree {
         Ok(stat)
     }
 
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         path: &NodePath,
         version: Option<i32>,
@@ -269,11 +281,11 @@ impl Tree {
         node.expect_version(version)
     }
 
-    pub(super) fn commit(&mut self, changes: Vec<Change>) {
-        self.history.record(changes);
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) {
+        self.lag.record(changes);
     }
 
-    pub(super) fn roll_back(&mut self, transaction: Transaction) {
+    pub(crate) fn roll_back(&mut self, transaction: Transaction) {
         for (path, before) in transaction.undo.into_iter().rev() {
             match before {
                 Some(node) => self.nodes.insert(path, node),
@@ -282,24 +294,24 @@ impl Tree {
         }
     }
 
-    pub(super) fn owned_by(&self, session: i64) -> Vec<NodePath> {
+    pub(crate) fn owned_by(&self, session: i64) -> Vec<NodePath> {
         self.paths_where(|node| node.kind == Kind::Ephemeral(session))
     }
 
     /// Containers that are empty and have had a child.
-    pub(super) fn abandoned_containers(&self) -> Vec<NodePath> {
+    pub(crate) fn abandoned_containers(&self) -> Vec<NodePath> {
         self.paths_where(|node| {
             node.kind == Kind::Container && node.children == 0 && node.created != 0
         })
     }
 
-    pub(super) fn set_sequence(&mut self, path: &NodePath, next: i32) -> Result<(), NodesError> {
+    pub(crate) fn set_sequence(&mut self, path: &NodePath, next: i32) -> Result<(), NodesError> {
         self.nodes.get_mut(path).ok_or(NodesError::NoNode)?.created = next;
         Ok(())
     }
 
     /// One line for each node, parents before their children.
-    pub(super) fn dump(&self) -> String {
+    pub(crate) fn dump(&self) -> String {
         let mut dump = String::new();
         let mut paths = vec![NodePath::root()];
         while let Some(path) = paths.pop() {

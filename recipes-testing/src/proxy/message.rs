@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::frame::{Direction, Opcode};
-use super::jute::Jute;
+use crate::jute::Jute;
 
 /// Numbers in replies that do not answer a numbered request.
 mod xid {
@@ -94,7 +94,7 @@ impl Conversation {
 fn notification(body: &mut Jute<'_>) -> Message {
     let mut message = Message::new(Opcode::Notification);
     let (_event, _state) = (body.int(), body.int());
-    message.paths.extend(body.string());
+    message.paths.extend(body.string_lossy());
     message
 }
 
@@ -135,7 +135,7 @@ fn read_operands(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Opt
             // Lists for data, existence and children; 105 adds two kinds of persistent watches.
             let lists = if number == 101 { 3 } else { 5 };
             for _ in 0..lists {
-                message.paths.extend(body.list(Jute::string)?);
+                message.paths.extend(body.list(Jute::string_lossy)?);
             }
             Some(())
         }
@@ -147,9 +147,9 @@ fn read_operands(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Opt
 fn read_operands_of_one(number: i32, body: &mut Jute<'_>, message: &mut Message) -> Option<()> {
     match number {
         1 | 15 | 19 | 21 => {
-            message.paths.push(body.string()?);
-            body.buffer()?;
-            body.list(|acl| Some((acl.int()?, acl.buffer()?, acl.buffer()?)))?;
+            message.paths.push(body.string_lossy()?);
+            body.buffer_or_empty()?;
+            body.list(|acl| Some((acl.int()?, acl.buffer_or_empty()?, acl.buffer_or_empty()?)))?;
             body.int()?;
             if number == 21 {
                 body.long()?;
@@ -157,20 +157,20 @@ fn read_operands_of_one(number: i32, body: &mut Jute<'_>, message: &mut Message)
         }
         // Delete and check name a version; removing, checking and adding watches, a type.
         2 | 13 | 17 | 18 | 106 => {
-            message.paths.push(body.string()?);
+            message.paths.push(body.string_lossy()?);
             body.int()?;
         }
         3 | 4 | 8 | 12 => {
-            message.paths.push(body.string()?);
+            message.paths.push(body.string_lossy()?);
             message.watch |= body.bool()?;
         }
         5 => {
-            message.paths.push(body.string()?);
-            body.buffer()?;
+            message.paths.push(body.string_lossy()?);
+            body.buffer_or_empty()?;
             body.int()?;
         }
         // Access control, sync, ephemerals, the number of all children: never in a transaction.
-        6 | 7 | 9 | 103 | 104 => message.paths.push(body.string()?),
+        6 | 7 | 9 | 103 | 104 => message.paths.push(body.string_lossy()?),
         _ => {}
     }
     Some(())

@@ -14,12 +14,10 @@ use zookeeper_client::Client;
 use super::builder::ServerBuilder;
 use super::config::Membership;
 use super::error::ServerError;
-use super::four_letter::{self, Mode, Silence};
 use super::home::Home;
 use super::installation::Installation;
 use super::process::Process;
 use super::raw_session::{self, Ended};
-use crate::txn_log::{LogError, TransactionLog};
 
 /// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
@@ -60,7 +58,7 @@ pub struct ZooKeeperServer {
     process: Mutex<Option<Process>>,
     /// Held while the process is started or ended.
     change: tokio::sync::Mutex<()>,
-    home: Home,
+    pub(super) home: Home,
     membership: Membership,
     java: PathBuf,
     arguments: Vec<OsString>,
@@ -218,68 +216,6 @@ impl ZooKeeperServer {
         self.signal("resume the server", Process::resume)
     }
 
-    /// Sends a four-letter word, such as `wchs` or `mntr`, and returns the reply.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError::TimedOut`] if there is no reply within 5 s, as when the server is paused;
-    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the connection fails.
-    pub async fn four_letter(&self, command: &str) -> Result<String, ServerError> {
-        if self.pid().is_none() {
-            return Err(self.not_running());
-        }
-        match four_letter::ask(self.port(), command).await {
-            Ok(reply) => Ok(reply),
-            Err(Silence::TimedOut) => {
-                Err(self.timed_out("reply to a four-letter word", four_letter::REPLY_MAX))
-            }
-            Err(Silence::Io(source)) => Err(ServerError::io("ask a four-letter word")(source)),
-        }
-    }
-
-    /// Returns the number of the last transaction, which rises with each write and each session.
-    ///
-    /// # Errors
-    ///
-    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
-    /// quorum.
-    pub async fn zxid(&self) -> Result<i64, ServerError> {
-        self.read("srvr", four_letter::zxid).await
-    }
-
-    /// Returns how many watches clients have set on this server.
-    ///
-    /// # Errors
-    ///
-    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
-    /// quorum.
-    pub async fn watch_count(&self) -> Result<usize, ServerError> {
-        self.read("wchs", four_letter::watch_count).await
-    }
-
-    /// Reads the server's own log of all that it has done. The server may be running or not.
-    ///
-    /// For a server that is alone, the log is the truth. Members of an ensemble also log what is
-    /// proposed to them. The last proposals of a leader that dies or is cut off stay in the logs of
-    /// the servers that received them, whether or not the next leader knows of them.
-    ///
-    /// # Errors
-    ///
-    /// [`LogError`], for example for a log of an unknown version.
-    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
-        TransactionLog::read(&self.home.log_folder())
-    }
-
-    /// Reads the log as [`transaction_log`](Self::transaction_log), but only what follows a
-    /// transaction.
-    ///
-    /// # Errors
-    ///
-    /// As [`transaction_log`](Self::transaction_log).
-    pub fn transaction_log_after(&self, zxid: i64) -> Result<TransactionLog, LogError> {
-        TransactionLog::read_after(&self.home.log_folder(), zxid)
-    }
-
     /// Ends a session as if it had expired, and returns after its ephemeral nodes are deleted.
     ///
     /// The id of a session is the `ephemeral_owner` of the nodes that it created.
@@ -314,11 +250,6 @@ impl ZooKeeperServer {
         self.running()
             .as_ref()
             .is_some_and(|process| !process.is_paused())
-    }
-
-    /// Returns the server's role, if it serves.
-    pub(super) async fn mode(&self) -> Option<Mode> {
-        four_letter::mode(&self.four_letter("srvr").await.ok()?)
     }
 
     /// Starts the process unless it runs.
@@ -384,20 +315,6 @@ impl ZooKeeperServer {
             .is_ok_and(|conf| conf.contains(&data))
     }
 
-    async fn read<T>(
-        &self,
-        command: &str,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, ServerError> {
-        let reply = self.four_letter(command).await?;
-        let (port, command) = (self.port(), command.to_owned());
-        parse(&reply).ok_or(ServerError::Reply {
-            port,
-            command,
-            reply,
-        })
-    }
-
     async fn end(
         &self,
         ask: impl FnOnce(&mut Process) -> io::Result<()>,
@@ -439,7 +356,7 @@ impl ZooKeeperServer {
         process
     }
 
-    fn not_running(&self) -> ServerError {
+    pub(super) fn not_running(&self) -> ServerError {
         ServerError::NotRunning { port: self.port() }
     }
 

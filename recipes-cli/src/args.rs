@@ -1,0 +1,347 @@
+//! The arguments of the command line, and its help.
+
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use clap::ValueEnum;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use recipes_core::SESSION_TIMEOUT_MAX;
+#[cfg(target_os = "linux")]
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::filter::Targets;
+
+/// The variable with the credentials.
+pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
+
+/// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
+#[derive(Debug, Parser)]
+#[command(name = "lockctl", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) ensemble: EnsembleArguments,
+    /// Print JSON; `run` itself prints nothing
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Log to standard error: error, warn, info, debug, trace, or by target, such as
+    /// lock_recipes=debug,zookeeper_client=info
+    #[arg(long, global = true, env = "LOCKCTL_LOG", value_name = "LEVEL")]
+    pub(crate) log: Option<Targets>,
+    #[command(subcommand)]
+    pub(crate) command: Task,
+}
+
+/// Where the locks are, and how to connect.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Ensemble")]
+pub(crate) struct EnsembleArguments {
+    /// Servers, and the node below which all paths are: host:port,host:port/chroot
+    #[arg(
+        long,
+        short,
+        global = true,
+        env = "LOCKCTL_CONNECT",
+        value_name = "SERVERS"
+    )]
+    pub(crate) connect: Option<String>,
+    /// How long the ensemble keeps the locks of a process that sends no heartbeats
+    #[arg(long, global = true, env = "LOCKCTL_SESSION_TIMEOUT", value_name = "DURATION",
+        default_value = "12s", value_parser = session_timeout)]
+    pub(crate) session_timeout: Duration,
+    /// How long to wait for the ensemble's answer
+    #[arg(long, global = true, env = "LOCKCTL_CONNECT_TIMEOUT", value_name = "DURATION",
+        default_value = "15s", value_parser = duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Credentials, such as digest:user:password; better passed in the environment, where other
+    /// users do not see them, and where `run` hides them from the command
+    // Parsed later, because clap prints a value that it refuses.
+    #[arg(
+        long,
+        global = true,
+        env = AUTH_VARIABLE,
+        hide_env_values = true,
+        value_name = "SCHEME:CREDENTIALS"
+    )]
+    pub(crate) auth: Option<String>,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
+}
+
+/// How connections are encrypted.
+#[cfg(feature = "tls")]
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Ensemble")]
+pub(crate) struct TlsArguments {
+    /// Encrypt connections; implied by the other TLS options
+    #[arg(long, global = true, env = "LOCKCTL_TLS")]
+    pub(crate) tls: bool,
+    /// Certificates of the authorities that sign the servers' certificates, as PEM; no others are
+    /// trusted
+    #[arg(long, global = true, env = "LOCKCTL_TLS_CA", value_name = "FILE")]
+    pub(crate) tls_ca: Option<std::path::PathBuf>,
+    /// Certificate of this client, as PEM
+    #[arg(long, global = true, env = "LOCKCTL_TLS_CERT", value_name = "FILE")]
+    pub(crate) tls_cert: Option<std::path::PathBuf>,
+    /// Private key of this client, as PEM
+    #[arg(long, global = true, env = "LOCKCTL_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<std::path::PathBuf>,
+}
+
+#[cfg(feature = "tls")]
+impl TlsArguments {
+    /// Whether connections are encrypted. Any TLS option turns encryption on.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        self.tls || files.iter().any(|it| it.is_some())
+    }
+}
+
+/// A scheme of ZooKeeper and its credentials.
+#[derive(Clone, Debug)]
+pub(crate) struct Auth {
+    pub(crate) scheme: String,
+    pub(crate) credentials: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Run a command while a lock is held
+    #[cfg(target_os = "linux")]
+    Run(RunArguments),
+    /// List the locks that are held or waited for
+    ///
+    /// AGE is the time since the first holder queued: ZooKeeper does not record when it was
+    /// granted.
+    Ls {
+        /// The node below which to look for locks
+        #[arg(default_value = "/")]
+        root: String,
+    },
+    /// Show who holds a lock, who waits, and for whom
+    Inspect {
+        /// Lock directory
+        path: String,
+    },
+    /// Ask the holders of a lock to give it up, as Curator's Revoker does
+    Revoke {
+        /// Lock directory, or one node of its queue
+        path: String,
+    },
+    /// Take a lock from its holders, by deleting their nodes
+    Break(BreakArguments),
+    /// Find contenders that wait for each other
+    Deadlocks(DeadlocksArguments),
+    /// Serve a live page of locks, queues and deadlocks
+    Serve(ServeArguments),
+    /// Print the completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[cfg(target_os = "linux")]
+#[derive(Args, Debug)]
+#[command(after_long_help = RUN_HELP)]
+pub(crate) struct RunArguments {
+    /// How the locks are held
+    #[arg(long, value_enum, default_value_t = Mode::Mutex)]
+    pub(crate) mode: Mode,
+    /// Give up after this time without the lock (such as 500ms, 30s, 5m), the time to connect
+    /// included; 0s takes only a free lock. Without it, wait as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What happens to the command when the lock is lost
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+    /// What happens to the command on a request to give the lock up, as by `lockctl revoke`
+    #[arg(long, value_enum, default_value_t = OnRevoke::Tell)]
+    pub(crate) on_revoke: OnRevoke,
+    /// What the lock is held for, shown to people who inspect it; up to 256 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) purpose: Option<String>,
+    /// Lock directories; several are held together or not at all
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BreakArguments {
+    /// Lock directory, or one node of its queue
+    pub(crate) path: String,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = DEADLOCKS_HELP)]
+pub(crate) struct DeadlocksArguments {
+    /// The node below which to look for locks
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
+    /// Print the graph of all waiting contenders, for Graphviz
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dot: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    /// The node below which to look for locks
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
+    /// The address of the page; everyone who can reach it may read the page
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// A host name that browsers may use for the page, in addition to localhost and IP addresses
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    /// How often to look at the locks while the page is open
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
+    pub(crate) every: Duration,
+}
+
+const DEADLOCKS_HELP: &str = "\
+Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
+commands.";
+
+#[cfg(target_os = "linux")]
+const RUN_HELP: &str = "\
+Ctrl-C reaches the command once. Ctrl-Z halts lockctl too: after half the session timeout the lock
+is lost, and the command is killed when the job goes on.
+
+The command finds LOCKCTL_PATHS and LOCKCTL_TOKENS in its environment, one a line in the same order.
+A store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
+
+Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 66 no such
+chroot; 69 no connection; 70 internal; 75 others had the lock all the time; 76 lost while the command
+ran, or about to; 77 no permission. 126 and 127: the command cannot be run, or is not found. A command
+that itself ends with one of these cannot be told from lockctl by the code: let it use others.
+(lockctl also says why, on stderr.)";
+
+/// How a lock is held.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Exclusively
+    Mutex,
+    /// Shared with other readers of a read/write lock
+    Read,
+    /// Exclusively, as the writer of a read/write lock
+    Write,
+}
+
+/// What happens to the command when the lock is lost.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnLost {
+    /// SIGTERM a sixth of the session timeout before the loss, SIGKILL just before it
+    Term,
+    /// SIGKILL at the loss
+    Kill,
+    /// It goes on without the lock; the exit code reports the loss
+    Ignore,
+}
+
+/// What happens to the command on a request to give the lock up.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnRevoke {
+    /// It goes on; lockctl reports the request on stderr
+    Tell,
+    /// SIGTERM; it may take as long as it needs
+    Term,
+}
+
+/// A number of seconds, or a number with a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let milliseconds = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        _ => return Err(format!("{unit:?} is no unit: ms, s, m and h are")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{digits:?} is no whole number"))?;
+    let milliseconds = number.checked_mul(milliseconds).ok_or("too long")?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+/// A session timeout that a client can request.
+fn session_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration(text)?;
+    match timeout > SESSION_TIMEOUT_MAX {
+        true => Err("too long: 596h can be asked for at most".to_owned()),
+        false => Ok(timeout),
+    }
+}
+
+/// A pause between requests.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    match interval.is_zero() {
+        true => Err("a pause is needed, such as 100ms".to_owned()),
+        false => Ok(interval),
+    }
+}
+
+pub(crate) fn auth(text: &str) -> Result<Auth, String> {
+    // The message does not repeat the value, which is a secret.
+    let parts = text
+        .split_once(':')
+        .filter(|(scheme, _)| !scheme.is_empty());
+    let (scheme, credentials) = parts.ok_or("a scheme, a colon and credentials are expected")?;
+    Ok(Auth {
+        scheme: scheme.to_owned(),
+        credentials: credentials.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory as _;
+
+    use super::{Arguments, duration, session_timeout};
+
+    #[test]
+    fn command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let read = ["0", "0s", "250ms", "30", "30s", "5m", "2h"].map(duration);
+        let expected = [0, 0, 250, 30_000, 30_000, 300_000, 7_200_000];
+        assert_eq!(read, expected.map(|it| Ok(Duration::from_millis(it))));
+        for wrong in ["", "s", "-1s", "1.5s", "3 s", "5d", "99999999999999999h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn session_timeouts_are_those_that_servers_can_be_asked_for() {
+        let longest = session_timeout("2147483647ms");
+        assert_eq!(longest, Ok(Duration::from_millis(2_147_483_647)));
+        assert!(session_timeout("596h").is_ok());
+        for wrong in ["2147483648ms", "597h", "1000h"] {
+            assert!(
+                session_timeout(wrong).unwrap_err().contains("596h"),
+                "{wrong}"
+            );
+        }
+    }
+}

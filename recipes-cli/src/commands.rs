@@ -1,0 +1,14 @@
+//! The commands: each opens a session or none, does its work, and prints the result.
+//!
+//! | file | commands |
+//! |---|---|
+//! | `show` | `ls`, `inspect`, `deadlocks`: they change nothing |
+//! | `revoke` | `revoke`, `break`: they take locks from their holders |
+//! | `run` | `run`: a command under locks |
+//! | `serve` | `serve`: the live page |
+
+pub(crate) mod revoke;
+#[cfg(target_os = "linux")]
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod show;

@@ -1,0 +1,222 @@
+//! Running a command while locks are held.
+//!
+//! Three processes run, all of one executable:
+//!
+//! ```text
+//! lockctl             has the session and the locks; passes signals on
+//!   │ socket: orders and deadlines down, the end up
+//! lockctl-supervise   ends the command, and all that it has started, by the deadline
+//!   │
+//! lockctl-exec        asks the kernel to be killed with the supervisor, and becomes the command
+//! ```
+//!
+//! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
+//! the machine, and each heartbeat that the ensemble answers moves the deadline on. So the command
+//! ends in time whatever happens to the process with the session:
+//!
+//! | | the command and its descendants |
+//! |---|---|
+//! | `lockctl` is killed | killed when the socket closes |
+//! | `lockctl` is halted | ended by the last deadline that the supervisor got |
+//! | the supervisor is halted | killed with it by `lockctl`, just after the loss |
+//! | the supervisor is killed | the command by the kernel, the others by `lockctl`, before it releases |
+//! | both are killed at once | the command by the kernel; **descendants of it go on** |
+//! | all are halted (a frozen container) | halted too; killed at the first moment after it |
+//!
+//! Descendants are found in `/proc`. Supervisor and `lockctl` are *subreapers*, so a process that
+//! leaves its process group, its session or its parent stays below them. A process with the
+//! privileges of another user can be found but not killed; a warning names it. A program that
+//! becomes `lockctl` may have children, which are left alone. But if the supervisor is killed, what
+//! they have started meanwhile and left behind is taken for the command's, because it has the same
+//! parent then.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `acquire` | connecting and waiting for the locks, within the time limit |
+//! | `supervisor_handle` | the supervisor, seen from `lockctl` |
+//! | `wire` | what both sides share: names, the messages on the socket |
+//! | `supervisor` | the supervisor |
+//! | `execute` | how a process becomes the command |
+//! | `schedule` | when to do what; pure |
+//! | `process_tree` | the descendants of this process |
+//! | `signals` | signals that are passed on |
+//! | `signal_echo` | whether the command has already got a signal; pure |
+//! | `verdict` | from the outcome to the exit code; pure |
+
+mod acquire;
+mod execute;
+mod process_tree;
+mod schedule;
+mod signal_echo;
+mod signals;
+mod supervisor;
+mod supervisor_handle;
+mod verdict;
+mod wire;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use recipes_core::{
+    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, SessionHealth,
+    validate_path,
+};
+use recipes_multilock::{Member, MultiLock};
+
+use tokio::time::sleep;
+
+use crate::args::{EnsembleArguments, Mode, RunArguments};
+use crate::exit::{Failure, chain, code, warn};
+
+use acquire::TimeLimit;
+use signals::Signals;
+use supervisor_handle::SupervisorHandle;
+use verdict::{Outcome, verdict};
+use wire::Plan;
+
+pub(crate) use execute::main as become_command;
+pub(crate) use supervisor::main as supervise;
+pub(crate) use wire::{COMMAND, SUPERVISOR};
+
+/// How long closing the session may take on an ensemble that has not answered.
+const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
+
+/// Waits for the locks, runs the command, and returns its exit code.
+pub(crate) async fn run(
+    ensemble: &EnsembleArguments,
+    arguments: &RunArguments,
+) -> Result<ExitCode, Failure> {
+    check(&arguments.paths)?;
+    let options = match &arguments.purpose {
+        Some(purpose) => LockOptions::new().purpose(purpose)?,
+        None => LockOptions::new(),
+    };
+    let listen = |error| Failure::system("listen to signals", &error);
+    let mut signals = Signals::listen().map_err(listen)?;
+    let limit = TimeLimit::starting_now(arguments.timeout);
+    let application = application(arguments);
+    let session = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        session = acquire::connect(ensemble, &application, limit) => session?,
+    };
+    let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
+    let is_unanswered = session.health() != SessionHealth::Connected
+        || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
+    // Signals that came earlier have been handled.
+    while signals.next().now_or_never().is_some() {}
+    // After a failure too. Otherwise others wait for our nodes until the session times out.
+    tokio::select! {
+        () = session.close() => {}
+        () = sleep(CLOSE_UNANSWERED_MAX), if is_unanswered => {}
+        _ = signals.next() => warn("the session is not closed; what is left of it goes when it times out"),
+    }
+    outcome
+}
+
+/// Refuses invalid paths before a session is opened.
+fn check(paths: &[String]) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        validate_path(path)?;
+        if !seen.insert(path) {
+            let path = path.clone();
+            return Err(ConfigError::DuplicateMember { path });
+        }
+    }
+    Ok(())
+}
+
+/// The name of the command, which nodes give as their maker.
+fn application(arguments: &RunArguments) -> String {
+    let command = arguments.command.first().map(std::path::Path::new);
+    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn interrupted(signal: rustix::process::Signal) -> Failure {
+    let number = signal.as_raw();
+    let message = format!("ended by signal {number} before the command was started");
+    Failure::new(signal_code(number), message)
+}
+
+fn signal_code(number: i32) -> u8 {
+    code::SIGNAL.saturating_add(u8::try_from(number).unwrap_or_default())
+}
+
+async fn locked(
+    session: &Session,
+    arguments: &RunArguments,
+    options: &LockOptions,
+    limit: TimeLimit,
+    signals: &mut Signals,
+) -> Result<ExitCode, Failure> {
+    let member = match arguments.mode {
+        Mode::Mutex => Member::mutex,
+        Mode::Read => Member::read,
+        Mode::Write => Member::write,
+    };
+    let members = arguments.paths.iter().map(member);
+    let lock = MultiLock::new(session, members.map(|it| it.options(options.clone())))?;
+    let guard = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        guard = acquire::acquire(session, &lock, limit) => guard?,
+    };
+    let outcome = command_under(&guard, arguments, signals).await;
+    let released = guard.release().await;
+    let (outcome, mut lost) = outcome?;
+    match released {
+        Ok(()) => {}
+        Err(ReleaseError::Lost(error)) => {
+            lost.get_or_insert(error);
+        }
+        Err(error) => warn(&chain(&error)),
+    }
+    let (code, message) = verdict(&outcome, lost.map(|it| it.to_string()));
+    if let Some(message) = message {
+        warn(&message);
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Runs the command. When it returns, no process that the command has started runs any more.
+async fn command_under(
+    guard: &LockGuard,
+    arguments: &RunArguments,
+    signals: &mut Signals,
+) -> Result<(Outcome, Option<LostError>), Failure> {
+    let start = |error| Failure::system("start the command's supervisor", &error);
+    let spared = process_tree::Spared::all().map_err(start)?;
+    process_tree::adopt_orphans().map_err(start)?;
+    let plan = Plan {
+        on_lost: arguments.on_lost,
+        own_group: !signals.have_terminal(),
+    };
+    let supervisor = SupervisorHandle::start(plan, &arguments.command, &environment(guard));
+    let mut supervisor = supervisor.map_err(start)?;
+    let (end, lost) = supervisor.attend(guard, arguments.on_revoke, signals).await;
+    let is_lost_before = lost.is_some() && !supervisor.may_have_started();
+    let status = supervisor.ended();
+    // A report means that nothing is left. If the supervisor was killed, its processes are ours
+    // now.
+    if end.is_none() {
+        process_tree::end_all(&spared).await;
+    }
+    let outcome = Outcome::of(end, is_lost_before, status.map_err(start)?);
+    Ok((outcome, lost))
+}
+
+/// The variables that describe the locks to the command. Paths have no line breaks.
+fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
+    let members = guard.members();
+    let paths: Vec<_> = members.iter().map(|it| it.path.clone()).collect();
+    let tokens = members.iter().map(|it| it.fencing_token.to_string());
+    let tokens: Vec<_> = tokens.collect();
+    [
+        ("LOCKCTL_PATHS", paths.join("\n")),
+        ("LOCKCTL_TOKENS", tokens.join("\n")),
+    ]
+}

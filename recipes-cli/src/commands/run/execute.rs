@@ -1,0 +1,36 @@
+//! How the process that the supervisor starts becomes the command of the user.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use crate::exit::{Failure, warn};
+
+/// As in shells: the command cannot be run.
+const NOT_RUN: u8 = 126;
+/// As in shells: there is no such command.
+const NOT_FOUND: u8 = 127;
+
+/// Becomes the command, which the kernel kills when its supervisor ends.
+///
+/// That setting stays with the process when it becomes another program, except for one that runs as
+/// another user.
+pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let supervisor = arguments.next().unwrap_or_default();
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return Failure::system("bind the command to its supervisor", &error.into()).report();
+    }
+    // The supervisor may have ended before.
+    let parent = getppid().map(|it| it.as_raw_nonzero().to_string());
+    if parent.as_deref() != supervisor.to_str() {
+        return ExitCode::from(NOT_RUN);
+    }
+    let program = arguments.next().unwrap_or_default();
+    let error = Command::new(&program).args(arguments).exec();
+    warn(&format!("cannot run {program:?}: {error}"));
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    ExitCode::from(if is_missing { NOT_FOUND } else { NOT_RUN })
+}

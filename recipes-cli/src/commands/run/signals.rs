@@ -1,0 +1,78 @@
+//! Signals that `lockctl` passes on to the command.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// The signals that request a process to end.
+pub(crate) const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    have_terminal: bool,
+}
+
+impl Signals {
+    /// Stops these signals from ending this process.
+    ///
+    /// A signal that the process was started to ignore (by `nohup`, or by a shell in the
+    /// background) stays ignored, here and in the command.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let mut streams = Vec::new();
+        for passed_on in PASSED_ON {
+            if ignored & bit(passed_on) == 0 {
+                let kind = SignalKind::from_raw(passed_on.as_raw());
+                streams.push((passed_on, signal(kind)?));
+            }
+        }
+        let have_terminal = File::open("/dev/tty").is_ok();
+        Ok(Self {
+            streams,
+            have_terminal,
+        })
+    }
+
+    /// Whether a terminal controls this process. If so, the command stays in its process group,
+    /// which is a job of a shell. Then it may read from the terminal, and Ctrl-C and Ctrl-Z reach
+    /// all of it.
+    pub(crate) fn have_terminal(&self) -> bool {
+        self.have_terminal
+    }
+
+    /// The next signal. Dropping the future loses no signal.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
+                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Whether a terminal sends the signal to all of a job, for Ctrl-C or Ctrl-\.
+pub(crate) fn is_typed(signal: Signal) -> bool {
+    matches!(signal, Signal::INT | Signal::QUIT)
+}
+
+fn bit(signal: Signal) -> u64 {
+    let place = u32::try_from(signal.as_raw() - 1).unwrap_or_default();
+    1_u64.checked_shl(place).unwrap_or_default()
+}
+
+/// The set of signals that this process ignores.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
+    line.and_then(|it| u64::from_str_radix(it.trim(), 16).ok())
+        .unwrap_or_default()
+}

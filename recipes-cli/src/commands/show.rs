@@ -1,0 +1,57 @@
+//! `ls`, `inspect` and `deadlocks`: they change nothing.
+
+use std::time::SystemTime;
+
+use recipes_core::{Session, WaitForGraph};
+
+use crate::args::DeadlocksArguments;
+use crate::exit::{Failure, warn};
+use crate::output::json::{DeadlocksView, ListView, LockView, UnreadableView};
+use crate::output::print::{print, write};
+use crate::output::table;
+
+pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
+    let scan = recipes_core::scan(session, root).await?;
+    let view = ListView::from(&scan);
+    warn_of(&view.unreadable);
+    print(as_json, &view, || table::list(&scan.locks, now()))
+}
+
+pub(crate) async fn inspect(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
+    let lock = recipes_core::inspect(session, path).await?;
+    print(as_json, &LockView::from(&lock), || {
+        table::lock(&lock, now())
+    })
+}
+
+pub(crate) async fn deadlocks(
+    session: &Session,
+    arguments: &DeadlocksArguments,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let scan = recipes_core::scan(session, &arguments.root).await?;
+    let graph = WaitForGraph::of(&scan.locks);
+    let cycles = graph.cycles();
+    let view = DeadlocksView::new(&graph, &cycles, &scan);
+    warn_of(&view.unreadable);
+    if arguments.dot {
+        return write(&graph.to_dot());
+    }
+    print(as_json, &view, || {
+        table::deadlocks(&graph, &cycles, &scan.locks)
+    })
+}
+
+fn warn_of(unreadable: &[UnreadableView]) {
+    for UnreadableView { path, error } in unreadable {
+        warn(&format!("what is below {path:?} is not shown: {error}"));
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "ages are for people; nothing is decided by them"
+)]
+pub(crate) fn now() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,194 @@
+//! How `lockctl` ends: errors, each with one line of text and an exit code.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use recipes_core::{
+    AcquireError, ConfigError, ConnectError, InspectError, NodesError, RevokeError,
+};
+
+/// Paths and answers may contain anything.
+pub(crate) use recipes_core::one_line;
+
+/// Exit codes, as in `sysexits.h` where it has one.
+pub(crate) mod code {
+    /// The command line is wrong.
+    pub(crate) const USAGE: u8 = 64;
+    /// No such path, or no lock there.
+    pub(crate) const NO_LOCK: u8 = 66;
+    /// No connection to the ensemble, or not any more.
+    pub(crate) const NO_CONNECTION: u8 = 69;
+    /// Another error, such as a refusal by the operating system.
+    pub(crate) const INTERNAL: u8 = 70;
+    pub(crate) const TIMED_OUT: u8 = 75;
+    /// The lock was lost while the command ran.
+    #[cfg(target_os = "linux")]
+    pub(crate) const LOST: u8 = 76;
+    /// The ensemble does not permit it.
+    pub(crate) const NO_PERMISSION: u8 = 77;
+    /// A signal ended it: the code is this plus its number, as in shells.
+    #[cfg(target_os = "linux")]
+    pub(crate) const SIGNAL: u8 = 128;
+}
+
+/// Why lockctl ends without having done its task.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// A refusal by the operating system.
+    pub(crate) fn system(what: &str, error: &io::Error) -> Self {
+        Self::new(code::INTERNAL, format!("cannot {what}: {error}"))
+    }
+
+    /// A refusal by the ensemble, or no answer.
+    pub(crate) fn refused(what: &str, error: &NodesError) -> Self {
+        Self::new(code_of(error), format!("{what}: {}", chain(error)))
+    }
+
+    /// An error with its sources, in one line.
+    fn of(code: u8, error: &dyn Error) -> Self {
+        Self::new(code, chain(error))
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn with(self, hint: &str) -> Self {
+        Self::new(self.code, format!("{}; {hint}", self.message))
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        warn(&self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Prints a warning to standard error.
+pub(crate) fn warn(message: &str) {
+    // If stderr cannot be written, there is no other place to report that.
+    drop(writeln!(io::stderr(), "lockctl: {}", one_line(message)));
+}
+
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        // Some errors repeat the text of their source.
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn code_of(error: &NodesError) -> u8 {
+    match error {
+        NodesError::NoNode => code::NO_LOCK,
+        NodesError::NoAuth => code::NO_PERMISSION,
+        NodesError::Unknown(_) | NodesError::Throttled | NodesError::SessionEnded => {
+            code::NO_CONNECTION
+        }
+        _ => code::INTERNAL,
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::of(code::USAGE, &error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match &error {
+            ConnectError::Config(_) => code::USAGE,
+            // The connect string is wrong, or a scheme refuses its credentials at once.
+            ConnectError::Refused { .. } => code::USAGE,
+            _ => code::NO_CONNECTION,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match &error {
+            AcquireError::TimedOut { .. } => code::TIMED_OUT,
+            AcquireError::SessionClosed { .. } | AcquireError::SessionEnded { .. } => {
+                code::NO_CONNECTION
+            }
+            AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
+            AcquireError::Refused { source, .. } => code_of(source),
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        let code = match &error {
+            InspectError::InvalidPath { .. } => code::USAGE,
+            InspectError::NoSuchNode { .. } | InspectError::NotALock { .. } => code::NO_LOCK,
+            InspectError::NotAuthorized { .. } => code::NO_PERMISSION,
+            InspectError::NoConnection { .. } => code::NO_CONNECTION,
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<RevokeError> for Failure {
+    fn from(error: RevokeError) -> Self {
+        let code = match &error {
+            RevokeError::SessionClosed { .. } | RevokeError::Unknown { .. } => code::NO_CONNECTION,
+            RevokeError::Failed { source, .. } => code_of(source),
+            _ => code::INTERNAL,
+        };
+        Self::of(code, &error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chain;
+
+    #[derive(Debug)]
+    struct Outer(std::num::ParseIntError);
+
+    impl std::fmt::Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("not read")
+        }
+    }
+
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn message_has_the_sources() {
+        let inner = "x".parse::<i32>().unwrap_err();
+        let text = chain(&Outer(inner));
+        assert_eq!(text, "not read: invalid digit found in string");
+    }
+}

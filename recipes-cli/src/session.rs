@@ -1,0 +1,121 @@
+//! Opens the session that the command line describes.
+
+use std::sync::Arc;
+
+use recipes_core::{ConnectError, Nodes, Session, SessionBuilder};
+use tokio::time::timeout;
+
+use crate::args::{self, EnsembleArguments};
+use crate::exit::{Failure, code};
+
+/// Opens a session. Its nodes name `application` as their maker.
+pub(crate) async fn connect(
+    arguments: &EnsembleArguments,
+    application: &str,
+) -> Result<Session, Failure> {
+    let builder = builder(arguments)?.application(application);
+    let session = builder.connect(servers(arguments)?).await;
+    session.map_err(|error| hinted(error, arguments))
+}
+
+/// The operations of a session of its own, for requests that no lock makes.
+pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes>, Failure> {
+    let backend = builder(arguments)?.backend(servers(arguments)?)?;
+    let nodes = timeout(arguments.connect_timeout, backend.connect()).await;
+    let silent = |_| Failure::new(code::NO_CONNECTION, "no ZooKeeper server answered");
+    let refused = |error| Failure::refused("no session", &error);
+    nodes.map_err(silent)?.map_err(refused)
+}
+
+fn servers(arguments: &EnsembleArguments) -> Result<&str, Failure> {
+    let message = "no servers: give --connect host:port or set LOCKCTL_CONNECT";
+    let servers = arguments.connect.as_deref();
+    servers.ok_or_else(|| Failure::new(code::USAGE, message))
+}
+
+fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
+    let mut builder = Session::builder()
+        .session_timeout(arguments.session_timeout)
+        .connect_timeout(arguments.connect_timeout);
+    if let Some(auth) = &arguments.auth {
+        let refused = |what| Failure::new(code::USAGE, format!("--auth or LOCKCTL_AUTH: {what}"));
+        let auth = args::auth(auth).map_err(refused)?;
+        builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
+    }
+    secured(builder, arguments)
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
+    error.into()
+}
+
+/// Adds a hint about TLS: a failed handshake looks like a server that does not answer.
+#[cfg(feature = "tls")]
+pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
+    let is_silence = matches!(error, ConnectError::TimedOut { .. });
+    let failure = Failure::from(error);
+    match is_silence && arguments.tls.is_asked_for() {
+        true => failure.with(
+            "over TLS: is that their secure port, are their certificates for these names and of \
+             the authorities in --tls-ca, do they ask for --tls-cert?",
+        ),
+        false => failure,
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unnecessary_wraps, reason = "certificates may be unreadable")]
+fn secured(builder: SessionBuilder, _: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
+    Ok(builder)
+}
+
+#[cfg(feature = "tls")]
+fn secured(
+    builder: SessionBuilder,
+    arguments: &EnsembleArguments,
+) -> Result<SessionBuilder, Failure> {
+    use zookeeper_client::TlsOptions;
+
+    let tls = &arguments.tls;
+    if !tls.is_asked_for() {
+        return Ok(builder);
+    }
+    let read = |path: &std::path::Path| {
+        let unreadable =
+            |error| Failure::new(code::USAGE, format!("cannot read {path:?}: {error}"));
+        std::fs::read_to_string(path).map_err(unreadable)
+    };
+    let mut options = TlsOptions::new();
+    if let Some(authorities) = &tls.tls_ca {
+        let refused = |error| unusable(&format!("authorities of {authorities:?}"), &error);
+        options = options.with_pem_ca(&read(authorities)?).map_err(refused)?;
+    }
+    // clap could require both, but would not accept one before and one after the command.
+    match (&tls.tls_cert, &tls.tls_key) {
+        (None, None) => {}
+        (Some(certificate), Some(key)) => {
+            let pair = format!("identity of {certificate:?} and {key:?}");
+            let refused = |error| unusable(&pair, &error);
+            options = options
+                .with_pem_identity(&read(certificate)?, &read(key)?)
+                .map_err(refused)?;
+        }
+        _ => {
+            let message = "--tls-cert and --tls-key are of use together only";
+            return Err(Failure::new(code::USAGE, message));
+        }
+    }
+    match tls.tls_ca {
+        Some(_) => Ok(builder.tls(options)),
+        None => Err(Failure::new(
+            code::USAGE,
+            "whom to trust? TLS takes --tls-ca",
+        )),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn unusable(what: &str, error: &zookeeper_client::Error) -> Failure {
+    Failure::new(code::USAGE, format!("cannot use the {what}: {error}"))
+}

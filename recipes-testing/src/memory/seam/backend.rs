@@ -1,0 +1,80 @@
+//! [`Backend`] of an ensemble.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use recipes_core::{Backend, Nodes, NodesError};
+use tokio::time::timeout;
+use uuid::{Builder, Uuid};
+use zookeeper_client::AuthId;
+
+use super::nodes::MemoryNodes;
+use crate::memory::error::MemoryError;
+use crate::memory::state::shared::Shared;
+
+/// Opens sessions that have certain identities.
+pub(crate) struct MemoryBackend {
+    shared: Arc<Shared>,
+    identities: Arc<[AuthId]>,
+}
+
+impl MemoryBackend {
+    pub(crate) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>) -> Self {
+        Self { shared, identities }
+    }
+
+    async fn open(&self) -> Result<Arc<dyn Nodes>, NodesError> {
+        let mut running = self.shared.running.subscribe();
+        // The loop ends when the ensemble runs. The sender exists as long as this backend.
+        loop {
+            let opened = self.shared.with(|state| {
+                let session = state.open(Arc::clone(&self.identities))?;
+                Some((session, state.session_timeout))
+            });
+            if let Some((session, timeout)) = opened {
+                return Ok(Arc::new(MemoryNodes::new(
+                    Arc::clone(&self.shared),
+                    session,
+                    timeout,
+                )));
+            }
+            if running.wait_for(|running| *running).await.is_err() {
+                return Err(MemoryError::Unreachable.into());
+            }
+        }
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        Box::pin(async move {
+            match self.shared.with(|state| state.session_timeout) {
+                None => self.open().await,
+                Some(limit) => match timeout(limit, self.open()).await {
+                    Ok(opened) => opened,
+                    Err(_) => Err(MemoryError::Unreachable.into()),
+                },
+            }
+        })
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        let bytes = self.shared.with(|state| state.random.bytes());
+        Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    // Never this machine's clock: two runs must see the same.
+    fn suspended(&self) -> Duration {
+        self.shared.with(|state| state.suspended)
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend")
+            .field("identities", &self.identities)
+            .finish_non_exhaustive()
+    }
+}

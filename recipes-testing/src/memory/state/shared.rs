@@ -1,0 +1,47 @@
+//! The one mutex, and what all handles share.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::State;
+use crate::memory::builder::MemoryBuilder;
+
+/// What all handles and futures of an ensemble share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Whether sessions can be opened.
+    pub(crate) running: watch::Sender<bool>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &MemoryBuilder) -> Arc<Self> {
+        Arc::new_cyclic(|shared| Self {
+            state: Mutex::new(State::new(options, shared.clone())),
+            running: watch::Sender::new(true),
+        })
+    }
+
+    /// Reads or changes the state. First, messages that are due arrive, and sessions past their
+    /// timeout expire.
+    ///
+    /// Wakers are used and dropped after the mutex is released, because an executor may poll or
+    /// drop a future immediately.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.let_arrive(Instant::now());
+        state.expire_overdue();
+        let result = change(&mut state);
+        let wakers = mem::take(&mut state.wakers);
+        let retired = mem::take(&mut state.retired);
+        drop(state);
+        drop(retired);
+        for waker in wakers {
+            waker.wake();
+        }
+        result
+    }
+}

@@ -1,0 +1,89 @@
+//! What a test can ask of one server: its reports and its log.
+
+use super::error::ServerError;
+use super::four_letter::{self, Mode, Silence};
+use super::single::ZooKeeperServer;
+use crate::txn_log::{LogError, TransactionLog};
+
+impl ZooKeeperServer {
+    /// Sends a four-letter word, such as `wchs` or `mntr`, and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::TimedOut`] if there is no reply within 5 s, as when the server is paused;
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the connection fails.
+    pub async fn four_letter(&self, command: &str) -> Result<String, ServerError> {
+        if self.pid().is_none() {
+            return Err(self.not_running());
+        }
+        match four_letter::ask(self.port(), command).await {
+            Ok(reply) => Ok(reply),
+            Err(Silence::TimedOut) => {
+                Err(self.timed_out("reply to a four-letter word", four_letter::REPLY_MAX))
+            }
+            Err(Silence::Io(source)) => Err(ServerError::io("ask a four-letter word")(source)),
+        }
+    }
+
+    /// Returns the number of the last transaction, which rises with each write and each session.
+    ///
+    /// # Errors
+    ///
+    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
+    /// quorum.
+    pub async fn zxid(&self) -> Result<i64, ServerError> {
+        self.read("srvr", four_letter::zxid).await
+    }
+
+    /// Returns how many watches clients have set on this server.
+    ///
+    /// # Errors
+    ///
+    /// As [`four_letter`](Self::four_letter), and [`ServerError::Reply`] if the server has no
+    /// quorum.
+    pub async fn watch_count(&self) -> Result<usize, ServerError> {
+        self.read("wchs", four_letter::watch_count).await
+    }
+
+    /// Reads the server's own log of all that it has done. The server may be running or not.
+    ///
+    /// For a server that is alone, the log is the truth. Members of an ensemble also log what is
+    /// proposed to them. The last proposals of a leader that dies or is cut off stay in the logs of
+    /// the servers that received them, whether or not the next leader knows of them.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError`], for example for a log of an unknown version.
+    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
+        TransactionLog::read(&self.home.log_folder())
+    }
+
+    /// Reads the log as [`transaction_log`](Self::transaction_log), but only what follows a
+    /// transaction.
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction_log`](Self::transaction_log).
+    pub fn transaction_log_after(&self, zxid: i64) -> Result<TransactionLog, LogError> {
+        TransactionLog::read_after(&self.home.log_folder(), zxid)
+    }
+
+    /// Returns the server's role, if it serves.
+    pub(super) async fn mode(&self) -> Option<Mode> {
+        four_letter::mode(&self.four_letter("srvr").await.ok()?)
+    }
+
+    async fn read<T>(
+        &self,
+        command: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ServerError> {
+        let reply = self.four_letter(command).await?;
+        let (port, command) = (self.port(), command.to_owned());
+        parse(&reply).ok_or(ServerError::Reply {
+            port,
+            command,
+            reply,
+        })
+    }
+}
