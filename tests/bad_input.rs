@@ -35,47 +35,57 @@ const BAD_PATHS: [&str; 17] = [
     "/zookeeper/quota",
 ];
 
-on_every_ensemble! {
-    async fn bad_paths_are_refused_by_name_and_nothing_is_sent(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        mutex_round(&session).await;
-        let before = ensemble.zxid().await;
-        for path in BAD_PATHS {
-            let mutex = InterProcessMutex::new(&session, path).map(drop);
-            let factory = LockFactory::new(&session, path).map(drop);
-            for refused in [mutex, factory] {
-                let refused = refused.unwrap_err();
-                let ConfigError::InvalidPath { path: named, reason } = &refused else {
-                    panic!("{refused}")
-                };
-                assert_eq!(named, path);
-                let text = refused.to_string();
-                assert!(text.contains(reason) && text.contains(&format!("{path:?}")), "{text}");
-            }
-        }
-        assert_eq!(ensemble.zxid().await, before);
-        if let TestEnsemble::Memory(ensemble) = &ensemble {
-            ensemble.reset_requests();
-            drop(InterProcessMutex::new(&session, "/zookeeper").unwrap_err());
-            drop(InterProcessMutex::new(&session, "/good").unwrap());
-            assert_eq!(ensemble.requests(), []);
-        }
-    }
+on_every_ensemble!(
+    bad_paths_are_refused_by_name_and_nothing_is_sent,
+    options_that_differ_from_the_live_ones_are_refused
+);
 
-    async fn options_that_differ_from_the_live_ones_are_refused(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let options = LockOptions::new().identity(*b"one").unwrap();
-        let first = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
-        let same = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
-        let refused = InterProcessMutex::new(&session, "/locks/a").unwrap_err();
-        assert!(matches!(&refused, ConfigError::OptionsDiffer { path } if path == "/locks/a"));
-        // A guard keeps them alive, too.
-        let held = first.acquire().await.unwrap();
-        drop((first, same));
-        assert!(InterProcessMutex::new(&session, "/locks/a").is_err());
-        held.release().await.unwrap();
-        assert!(InterProcessMutex::new(&session, "/locks/a").is_ok());
+async fn bad_paths_are_refused_by_name_and_nothing_is_sent(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    mutex_round(&session).await;
+    let before = ensemble.zxid().await;
+    for path in BAD_PATHS {
+        let mutex = InterProcessMutex::new(&session, path).map(drop);
+        let factory = LockFactory::new(&session, path).map(drop);
+        for refused in [mutex, factory] {
+            let refused = refused.unwrap_err();
+            let ConfigError::InvalidPath {
+                path: named,
+                reason,
+            } = &refused
+            else {
+                panic!("{refused}")
+            };
+            assert_eq!(named, path);
+            let text = refused.to_string();
+            assert!(
+                text.contains(reason) && text.contains(&format!("{path:?}")),
+                "{text}"
+            );
+        }
     }
+    assert_eq!(ensemble.zxid().await, before);
+    if let TestEnsemble::Memory(ensemble) = &ensemble {
+        ensemble.reset_requests();
+        drop(InterProcessMutex::new(&session, "/zookeeper").unwrap_err());
+        drop(InterProcessMutex::new(&session, "/good").unwrap());
+        assert_eq!(ensemble.requests(), []);
+    }
+}
+
+async fn options_that_differ_from_the_live_ones_are_refused(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let options = LockOptions::new().identity(*b"one").unwrap();
+    let first = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
+    let same = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
+    let refused = InterProcessMutex::new(&session, "/locks/a").unwrap_err();
+    assert!(matches!(&refused, ConfigError::OptionsDiffer { path } if path == "/locks/a"));
+    // A guard keeps them alive, too.
+    let held = first.acquire().await.unwrap();
+    drop((first, same));
+    assert!(InterProcessMutex::new(&session, "/locks/a").is_err());
+    held.release().await.unwrap();
+    assert!(InterProcessMutex::new(&session, "/locks/a").is_ok());
 }
 
 async fn mutex_round(session: &Session) {

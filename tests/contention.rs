@@ -54,27 +54,30 @@ async fn contend(lock: InterProcessMutex, judge: Arc<Mutex<Judge>>) {
     }
 }
 
-on_every_ensemble! {
-    async fn fifty_tasks_over_five_sessions_take_turns_in_the_order_of_their_nodes(
-        ensemble: TestEnsemble
-    ) {
-        let mut sessions: Vec<Session> = Vec::new();
-        for _ in 0..5 {
-            sessions.push(ensemble.session().await);
-        }
-        let judge = Arc::new(Mutex::new(Judge::default()));
-        let tasks = (0..TASKS).map(|n| {
-            let lock = InterProcessMutex::new(&sessions[n % 5], PATH).unwrap();
-            tokio::spawn(contend(lock, Arc::clone(&judge)))
-        });
-        join_all(tasks).await.into_iter().for_each(Result::unwrap);
+on_every_ensemble!(fifty_tasks_over_five_sessions_take_turns_in_the_order_of_their_nodes);
 
-        let visits = std::mem::take(&mut judge.lock().unwrap().visits);
-        assert_eq!(visits.len(), ROUNDS);
-        for (earlier, later) in visits.iter().zip(&visits[1..]) {
-            assert!(earlier.sequence < later.sequence, "{earlier:?}, then {later:?}");
-            assert!(earlier.token < later.token, "{earlier:?}, then {later:?}");
-        }
-        assert!(ensemble.children(PATH).await.is_empty());
+async fn fifty_tasks_over_five_sessions_take_turns_in_the_order_of_their_nodes(
+    ensemble: TestEnsemble,
+) {
+    let mut sessions: Vec<Session> = Vec::new();
+    for _ in 0..5 {
+        sessions.push(ensemble.session().await);
     }
+    let judge = Arc::new(Mutex::new(Judge::default()));
+    let tasks = (0..TASKS).map(|n| {
+        let lock = InterProcessMutex::new(&sessions[n % 5], PATH).unwrap();
+        tokio::spawn(contend(lock, Arc::clone(&judge)))
+    });
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+
+    let visits = std::mem::take(&mut judge.lock().unwrap().visits);
+    assert_eq!(visits.len(), ROUNDS);
+    for (earlier, later) in visits.iter().zip(&visits[1..]) {
+        assert!(
+            earlier.sequence < later.sequence,
+            "{earlier:?}, then {later:?}"
+        );
+        assert!(earlier.token < later.token, "{earlier:?}, then {later:?}");
+    }
+    assert!(ensemble.children(PATH).await.is_empty());
 }

@@ -120,58 +120,69 @@ async fn one_by_one(session: &Session, resources: &[usize]) -> LockGuard {
     LockGuard::join(guards).unwrap()
 }
 
-on_every_ensemble! {
-    async fn overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up(
-        ensemble: TestEnsemble
-    ) {
-        // They are created explicitly, so that they are not reaped when empty and the sequences go
-        // on.
-        for resource in 0..RESOURCES {
-            ensemble.create(&path(resource), b"").await;
-        }
-        let mut sessions = Vec::new();
-        for _ in 0..4 {
-            sessions.push(ensemble.session().await);
-        }
-        let ensemble = Arc::new(ensemble);
-        let judge = Arc::new(Mutex::new(Judge::default()));
-        let owners = (0..OWNERS).map(|owner| {
-            let session = sessions[owner % sessions.len()].clone();
-            tokio::spawn(contend(Arc::clone(&ensemble), session, owner, Arc::clone(&judge)))
-        });
-        let all = join_all(owners.collect::<Vec<_>>());
-        let done = tokio::time::timeout(PATIENCE, all).await;
-        let done = done.unwrap_or_else(|_| panic!("locked up: {:?}", judge.lock().unwrap().taken));
-        done.into_iter().for_each(Result::unwrap);
-        for resource in 0..RESOURCES {
-            let granted = &judge.lock().unwrap().granted[resource];
-            assert!(granted.windows(2).all(|pair| pair[0] < pair[1]), "not first come first served");
-        }
-        for resource in 0..RESOURCES {
-            ensemble.await_children(&path(resource), 0).await;
-        }
-    }
+on_every_ensemble!(
+    overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up,
+    sets_that_share_one_path_are_served_first_come_first_served
+);
 
-    /// Two sets that conflict on only one path are granted in the order of their nodes there.
-    async fn sets_that_share_one_path_are_served_first_come_first_served(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let shared = InterProcessMutex::new(&session, &path(0)).unwrap();
-        let held = shared.acquire().await.unwrap();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut owners = Vec::new();
-        for owner in 1..6 {
-            let members = [Member::mutex(path(0)), Member::mutex(path(owner))];
-            let set = MultiLock::new(&session, members).unwrap();
-            let order = Arc::clone(&order);
-            owners.push(tokio::spawn(async move {
-                let guard = set.acquire().await.unwrap();
-                order.lock().unwrap().push(owner);
-                guard.release().await.unwrap();
-            }));
-            ensemble.await_children(&path(0), owner + 1).await;
-        }
-        held.release().await.unwrap();
-        join_all(owners).await.into_iter().for_each(Result::unwrap);
-        assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5]);
+async fn overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up(
+    ensemble: TestEnsemble,
+) {
+    // They are created explicitly, so that they are not reaped when empty and the sequences go
+    // on.
+    for resource in 0..RESOURCES {
+        ensemble.create(&path(resource), b"").await;
     }
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(ensemble.session().await);
+    }
+    let ensemble = Arc::new(ensemble);
+    let judge = Arc::new(Mutex::new(Judge::default()));
+    let owners = (0..OWNERS).map(|owner| {
+        let session = sessions[owner % sessions.len()].clone();
+        tokio::spawn(contend(
+            Arc::clone(&ensemble),
+            session,
+            owner,
+            Arc::clone(&judge),
+        ))
+    });
+    let all = join_all(owners.collect::<Vec<_>>());
+    let done = tokio::time::timeout(PATIENCE, all).await;
+    let done = done.unwrap_or_else(|_| panic!("locked up: {:?}", judge.lock().unwrap().taken));
+    done.into_iter().for_each(Result::unwrap);
+    for resource in 0..RESOURCES {
+        let granted = &judge.lock().unwrap().granted[resource];
+        assert!(
+            granted.windows(2).all(|pair| pair[0] < pair[1]),
+            "not first come first served"
+        );
+    }
+    for resource in 0..RESOURCES {
+        ensemble.await_children(&path(resource), 0).await;
+    }
+}
+
+/// Two sets that conflict on only one path are granted in the order of their nodes there.
+async fn sets_that_share_one_path_are_served_first_come_first_served(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let shared = InterProcessMutex::new(&session, &path(0)).unwrap();
+    let held = shared.acquire().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut owners = Vec::new();
+    for owner in 1..6 {
+        let members = [Member::mutex(path(0)), Member::mutex(path(owner))];
+        let set = MultiLock::new(&session, members).unwrap();
+        let order = Arc::clone(&order);
+        owners.push(tokio::spawn(async move {
+            let guard = set.acquire().await.unwrap();
+            order.lock().unwrap().push(owner);
+            guard.release().await.unwrap();
+        }));
+        ensemble.await_children(&path(0), owner + 1).await;
+    }
+    held.release().await.unwrap();
+    join_all(owners).await.into_iter().for_each(Result::unwrap);
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5]);
 }

@@ -86,26 +86,26 @@ async fn contend(lock: InterProcessReadWriteLock, judge: Arc<Mutex<Judge>>, task
     }
 }
 
-on_every_ensemble! {
-    /// Curator `testBasic`.
-    async fn eight_sessions_with_one_write_in_ten(ensemble: TestEnsemble) {
-        let mut sessions = Vec::new();
-        for _ in 0..SESSIONS {
-            sessions.push(ensemble.session().await);
-        }
-        let judge = Arc::new(Mutex::new(Judge::default()));
-        let tasks = (0..TASKS).map(|task| {
-            let session = &sessions[usize::try_from(task % SESSIONS).unwrap()];
-            let lock = InterProcessReadWriteLock::new(session, PATH).unwrap();
-            tokio::spawn(contend(lock, Arc::clone(&judge), task))
-        });
-        join_all(tasks).await.into_iter().for_each(Result::unwrap);
-        {
-            let judge = judge.lock().unwrap();
-            assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
-            assert!(judge.readers_max > 1, "never two readers");
-            judge.check_order();
-        }
-        assert!(ensemble.children(PATH).await.is_empty());
+on_every_ensemble!(eight_sessions_with_one_write_in_ten);
+
+/// Curator `testBasic`.
+async fn eight_sessions_with_one_write_in_ten(ensemble: TestEnsemble) {
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(ensemble.session().await);
     }
+    let judge = Arc::new(Mutex::new(Judge::default()));
+    let tasks = (0..TASKS).map(|task| {
+        let session = &sessions[usize::try_from(task % SESSIONS).unwrap()];
+        let lock = InterProcessReadWriteLock::new(session, PATH).unwrap();
+        tokio::spawn(contend(lock, Arc::clone(&judge), task))
+    });
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    {
+        let judge = judge.lock().unwrap();
+        assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
+        assert!(judge.readers_max > 1, "never two readers");
+        judge.check_order();
+    }
+    assert!(ensemble.children(PATH).await.is_empty());
 }

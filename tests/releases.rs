@@ -61,97 +61,109 @@ fn node_of(guard: &MutexGuard) -> String {
     guard.members().remove(0).node_path
 }
 
-on_every_ensemble! {
-    async fn all_are_freed(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        for _ in 0..3 {
-            let held = held(&session).await;
-            for released in release(held).await {
-                released.unwrap();
-            }
-            await_free(&ensemble).await;
-        }
-    }
+on_every_ensemble!(
+    all_are_freed,
+    guards_that_are_dropped_free_theirs,
+    what_is_dropped_is_gone_for_whatever_the_session_asks_next,
+    releases_that_are_dropped_go_on,
+    node_that_somebody_removed_is_told_to_its_holder_alone,
+    release_that_nobody_polls_delays_no_other,
+    releases_are_finished_before_a_session_is_closed,
+    releases_of_a_session_that_expires_say_so
+);
 
-    async fn guards_that_are_dropped_free_theirs(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        drop(held(&session).await);
-        await_free(&ensemble).await;
-    }
-
-    async fn what_is_dropped_is_gone_for_whatever_the_session_asks_next(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let (first, second) = (mutex(&session, 0), mutex(&session, 1));
-        let set = MultiLock::new(&session, [0, 1].map(|it| Member::mutex(directory(it)))).unwrap();
-        for _ in 0..20 {
-            let held = (first.acquire().await.unwrap(), second.acquire().await.unwrap());
-            drop(held);
-            drop(second.try_acquire().await.unwrap().unwrap());
-            drop(set.try_acquire().await.unwrap().unwrap());
-            drop(set.try_acquire().await.unwrap().unwrap());
-            drop(first.try_acquire().await.unwrap().unwrap());
-        }
-    }
-
-    async fn releases_that_are_dropped_go_on(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        drop(sent(held(&session).await));
-        await_free(&ensemble).await;
-    }
-
-    async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
+async fn all_are_freed(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    for _ in 0..3 {
         let held = held(&session).await;
-        ensemble.delete(&node_of(held.get(ODD_ONE).unwrap())).await;
-        for (number, released) in release(held).await.into_iter().enumerate() {
-            match released {
-                Ok(()) => assert_ne!(number, ODD_ONE),
-                Err(ReleaseError::Lost(lost)) => {
-                    assert_eq!(number, ODD_ONE);
-                    assert_eq!(lost.reason, LostReason::NodeRemoved);
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        await_free(&ensemble).await;
-    }
-
-    async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let mut held = held(&session).await;
-        // The one that is sent alone, and one after it.
-        let unpolled = sent(held.drain(..2).collect());
         for released in release(held).await {
             released.unwrap();
         }
         await_free(&ensemble).await;
-        for released in join_all(unpolled).await {
-            released.unwrap();
-        }
     }
+}
 
-    async fn releases_are_finished_before_a_session_is_closed(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let released = sent(held(&session).await);
-        session.close().await;
-        for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
-            released.unwrap();
-        }
-        await_free(&ensemble).await;
-    }
+async fn guards_that_are_dropped_free_theirs(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    drop(held(&session).await);
+    await_free(&ensemble).await;
+}
 
-    async fn releases_of_a_session_that_expires_say_so(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = held(&session).await;
-        ensemble.expire(&session).await;
-        for released in release(held).await {
-            let Err(ReleaseError::Lost(lost)) = released else {
-                panic!("{released:?}");
-            };
-            assert_eq!(lost.reason, LostReason::SessionExpired);
-        }
-        await_free(&ensemble).await;
+async fn what_is_dropped_is_gone_for_whatever_the_session_asks_next(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let (first, second) = (mutex(&session, 0), mutex(&session, 1));
+    let set = MultiLock::new(&session, [0, 1].map(|it| Member::mutex(directory(it)))).unwrap();
+    for _ in 0..20 {
+        let held = (
+            first.acquire().await.unwrap(),
+            second.acquire().await.unwrap(),
+        );
+        drop(held);
+        drop(second.try_acquire().await.unwrap().unwrap());
+        drop(set.try_acquire().await.unwrap().unwrap());
+        drop(set.try_acquire().await.unwrap().unwrap());
+        drop(first.try_acquire().await.unwrap().unwrap());
     }
+}
+
+async fn releases_that_are_dropped_go_on(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    drop(sent(held(&session).await));
+    await_free(&ensemble).await;
+}
+
+async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = held(&session).await;
+    ensemble.delete(&node_of(held.get(ODD_ONE).unwrap())).await;
+    for (number, released) in release(held).await.into_iter().enumerate() {
+        match released {
+            Ok(()) => assert_ne!(number, ODD_ONE),
+            Err(ReleaseError::Lost(lost)) => {
+                assert_eq!(number, ODD_ONE);
+                assert_eq!(lost.reason, LostReason::NodeRemoved);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    await_free(&ensemble).await;
+}
+
+async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let mut held = held(&session).await;
+    // The one that is sent alone, and one after it.
+    let unpolled = sent(held.drain(..2).collect());
+    for released in release(held).await {
+        released.unwrap();
+    }
+    await_free(&ensemble).await;
+    for released in join_all(unpolled).await {
+        released.unwrap();
+    }
+}
+
+async fn releases_are_finished_before_a_session_is_closed(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let released = sent(held(&session).await);
+    session.close().await;
+    for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
+        released.unwrap();
+    }
+    await_free(&ensemble).await;
+}
+
+async fn releases_of_a_session_that_expires_say_so(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = held(&session).await;
+    ensemble.expire(&session).await;
+    for released in release(held).await {
+        let Err(ReleaseError::Lost(lost)) = released else {
+            panic!("{released:?}");
+        };
+        assert_eq!(lost.reason, LostReason::SessionExpired);
+    }
+    await_free(&ensemble).await;
 }
 
 mod in_memory {

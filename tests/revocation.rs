@@ -50,206 +50,242 @@ async fn last(lock: &InterProcessMutex) -> Participant {
     lock.participants().await.unwrap().pop().unwrap()
 }
 
-on_every_ensemble! {
-    async fn holder_that_is_asked_and_gives_way_lets_the_next_one_in(ensemble: TestEnsemble) {
-        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-        let held = mutex(&holding).acquire().await.unwrap();
-        let waiter = mutex(&waiting);
-        let participant = last(&waiter).await;
-        assert_eq!(participant.path, node(&held));
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
-        ensemble.await_children(PATH, 2).await;
-        assert!(participant.revoke(&waiting).await.unwrap());
-        assert_eq!(ensemble.read(&participant.path).await.unwrap().0, REQUEST);
-        told(&held).await;
-        // It was only requested.
-        assert!(held.is_valid() && !waiter.is_finished());
-        held.release().await.unwrap();
-        let granted = waiter.await.unwrap().unwrap();
-        assert!(granted.revocation_requested().now_or_never().is_none());
-        assert!(!participant.revoke(&waiting).await.unwrap(), "asked a node that is gone");
-        granted.release().await.unwrap();
-    }
+on_every_ensemble!(
+    holder_that_is_asked_and_gives_way_lets_the_next_one_in,
+    request_from_before_the_first_watch_is_told,
+    request_is_told_through_the_watch_and_so_is_the_next,
+    request_for_a_waiter_is_told_when_it_is_granted,
+    request_after_a_restart_of_the_server_is_told,
+    what_is_not_exactly_a_request_is_none,
+    nobody_is_told_after_a_release,
+    all_guards_of_a_hold_are_told,
+    set_is_asked_by_any_of_its_members,
+    reader_beside_its_writer_is_asked_by_its_own_node,
+    node_that_was_asked_for_is_not_handed_on,
+    request_reaches_whoever_the_node_was_handed_on_to
+);
 
-    async fn request_from_before_the_first_watch_is_told(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        ensemble.set(&node(&held), REQUEST).await;
-        told(&held).await;
-    }
+async fn holder_that_is_asked_and_gives_way_lets_the_next_one_in(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let waiter = mutex(&waiting);
+    let participant = last(&waiter).await;
+    assert_eq!(participant.path, node(&held));
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    ensemble.await_children(PATH, 2).await;
+    assert!(participant.revoke(&waiting).await.unwrap());
+    assert_eq!(ensemble.read(&participant.path).await.unwrap().0, REQUEST);
+    told(&held).await;
+    // It was only requested.
+    assert!(held.is_valid() && !waiter.is_finished());
+    held.release().await.unwrap();
+    let granted = waiter.await.unwrap().unwrap();
+    assert!(granted.revocation_requested().now_or_never().is_none());
+    assert!(
+        !participant.revoke(&waiting).await.unwrap(),
+        "asked a node that is gone"
+    );
+    granted.release().await.unwrap();
+}
 
-    async fn request_is_told_through_the_watch_and_so_is_the_next(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        watched(&ensemble, 1).await;
-        let mut first = pin!(held.revocation_requested());
-        assert!(poll!(first.as_mut()).is_pending());
-        ensemble.set(&node(&held), REQUEST).await;
-        timeout(PATIENCE, first).await.unwrap();
-        watched(&ensemble, 1).await;
-        ensemble.set(&node(&held), REQUEST).await;
-        watched(&ensemble, 1).await;
-        told(&held).await;
-        // Other data that is written over the request does not take it back.
-        ensemble.set(&node(&held), b"anything").await;
-        held.verify().await.unwrap();
-        told(&held).await;
-        held.release().await.unwrap();
-    }
+async fn request_from_before_the_first_watch_is_told(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    ensemble.set(&node(&held), REQUEST).await;
+    told(&held).await;
+}
 
-    async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble) {
-        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-        let held = mutex(&holding).acquire().await.unwrap();
-        let lock = mutex(&waiting);
-        let waiter = tokio::spawn({
-            let lock = lock.clone();
-            async move { lock.acquire().await }
-        });
-        ensemble.await_children(PATH, 2).await;
-        watched(&ensemble, 3).await;
-        assert!(last(&lock).await.revoke(&holding).await.unwrap());
-        // It reads and watches again. Its watch reports what is written then.
-        watched(&ensemble, 3).await;
-        ensemble.set(&last(&lock).await.path, b"anything").await;
-        watched(&ensemble, 3).await;
-        assert!(held.revocation_requested().now_or_never().is_none());
-        held.release().await.unwrap();
-        told(&waiter.await.unwrap().unwrap()).await;
-    }
+async fn request_is_told_through_the_watch_and_so_is_the_next(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    watched(&ensemble, 1).await;
+    let mut first = pin!(held.revocation_requested());
+    assert!(poll!(first.as_mut()).is_pending());
+    ensemble.set(&node(&held), REQUEST).await;
+    timeout(PATIENCE, first).await.unwrap();
+    watched(&ensemble, 1).await;
+    ensemble.set(&node(&held), REQUEST).await;
+    watched(&ensemble, 1).await;
+    told(&held).await;
+    // Other data that is written over the request does not take it back.
+    ensemble.set(&node(&held), b"anything").await;
+    held.verify().await.unwrap();
+    told(&held).await;
+    held.release().await.unwrap();
+}
 
-    async fn request_after_a_restart_of_the_server_is_told(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        watched(&ensemble, 1).await;
-        ensemble.stop().await;
-        ensemble.start_again().await;
-        ensemble.until("held again", async || {
+async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let lock = mutex(&waiting);
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await }
+    });
+    ensemble.await_children(PATH, 2).await;
+    watched(&ensemble, 3).await;
+    assert!(last(&lock).await.revoke(&holding).await.unwrap());
+    // It reads and watches again. Its watch reports what is written then.
+    watched(&ensemble, 3).await;
+    ensemble.set(&last(&lock).await.path, b"anything").await;
+    watched(&ensemble, 3).await;
+    assert!(held.revocation_requested().now_or_never().is_none());
+    held.release().await.unwrap();
+    told(&waiter.await.unwrap().unwrap()).await;
+}
+
+async fn request_after_a_restart_of_the_server_is_told(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    watched(&ensemble, 1).await;
+    ensemble.stop().await;
+    ensemble.start_again().await;
+    ensemble
+        .until("held again", async || {
             (held.state() == GuardState::Held).then_some(())
-        }).await;
-        let mut requested = pin!(held.revocation_requested());
-        assert!(poll!(requested.as_mut()).is_pending());
-        ensemble.set(&node(&held), REQUEST).await;
-        timeout(PATIENCE, requested).await.unwrap();
-    }
+        })
+        .await;
+    let mut requested = pin!(held.revocation_requested());
+    assert!(poll!(requested.as_mut()).is_pending());
+    ensemble.set(&node(&held), REQUEST).await;
+    timeout(PATIENCE, requested).await.unwrap();
+}
 
-    async fn what_is_not_exactly_a_request_is_none(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
+async fn what_is_not_exactly_a_request_is_none(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    watched(&ensemble, 1).await;
+    let mut requested = pin!(held.revocation_requested());
+    let others: [&[u8]; 6] = [
+        b"",
+        b"10.0.0.7",
+        b"__REVOKE__ ",
+        b"__REVOKE__\0",
+        b"__revoke__",
+        b"\x1f\x8b__REVOKE__",
+    ];
+    for other in others {
+        ensemble.set(&node(&held), other).await;
         watched(&ensemble, 1).await;
+        held.verify().await.unwrap();
+        assert!(poll!(requested.as_mut()).is_pending(), "{other:?}");
+    }
+    ensemble.set(&node(&held), REQUEST).await;
+    timeout(PATIENCE, requested).await.unwrap();
+}
+
+async fn nobody_is_told_after_a_release(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    let held = lock.acquire().await.unwrap();
+    let mut unpolled = pin!(held.revocation_requested());
+    ensemble.set(&node(&held), REQUEST).await;
+    told(&held).await;
+    held.release().await.unwrap();
+    assert!(poll!(unpolled.as_mut()).is_pending());
+    // The request does not concern the next hold.
+    let next = lock.acquire().await.unwrap();
+    let mut requested = pin!(next.revocation_requested());
+    assert!(poll!(requested.as_mut()).is_pending());
+    ensemble.set(&node(&next), REQUEST).await;
+    timeout(PATIENCE, requested).await.unwrap();
+    assert!(poll!(unpolled.as_mut()).is_pending());
+}
+
+async fn all_guards_of_a_hold_are_told(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let (lock, owner) = (mutex(&session), Owner::new());
+    let outer = lock.acquire_as(&owner).await.unwrap();
+    let inner = lock.acquire_as(&owner).await.unwrap();
+    let again = outer.reenter().unwrap();
+    ensemble.set(&node(&inner), REQUEST).await;
+    told(&outer).await;
+    drop(outer);
+    for guard in [&inner, &again] {
+        told(guard).await;
+        assert!(guard.is_valid());
+    }
+}
+
+async fn set_is_asked_by_any_of_its_members(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    for asked in 0..2 {
+        let set = MultiLock::new(&session, ["/set/a", "/set/b"].map(Member::mutex)).unwrap();
+        let held = set.acquire().await.unwrap();
         let mut requested = pin!(held.revocation_requested());
-        let others: [&[u8]; 6] = [b"", b"10.0.0.7", b"__REVOKE__ ", b"__REVOKE__\0", b"__revoke__",
-            b"\x1f\x8b__REVOKE__"];
-        for other in others {
-            ensemble.set(&node(&held), other).await;
-            watched(&ensemble, 1).await;
-            held.verify().await.unwrap();
-            assert!(poll!(requested.as_mut()).is_pending(), "{other:?}");
-        }
-        ensemble.set(&node(&held), REQUEST).await;
-        timeout(PATIENCE, requested).await.unwrap();
-    }
-
-    async fn nobody_is_told_after_a_release(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = mutex(&session);
-        let held = lock.acquire().await.unwrap();
-        let mut unpolled = pin!(held.revocation_requested());
-        ensemble.set(&node(&held), REQUEST).await;
-        told(&held).await;
-        held.release().await.unwrap();
-        assert!(poll!(unpolled.as_mut()).is_pending());
-        // The request does not concern the next hold.
-        let next = lock.acquire().await.unwrap();
-        let mut requested = pin!(next.revocation_requested());
         assert!(poll!(requested.as_mut()).is_pending());
-        ensemble.set(&node(&next), REQUEST).await;
+        ensemble
+            .set(&held.members()[asked].node_path, REQUEST)
+            .await;
         timeout(PATIENCE, requested).await.unwrap();
-        assert!(poll!(unpolled.as_mut()).is_pending());
-    }
-
-    async fn all_guards_of_a_hold_are_told(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let (lock, owner) = (mutex(&session), Owner::new());
-        let outer = lock.acquire_as(&owner).await.unwrap();
-        let inner = lock.acquire_as(&owner).await.unwrap();
-        let again = outer.reenter().unwrap();
-        ensemble.set(&node(&inner), REQUEST).await;
-        told(&outer).await;
-        drop(outer);
-        for guard in [&inner, &again] {
-            told(guard).await;
-            assert!(guard.is_valid());
-        }
-    }
-
-    async fn set_is_asked_by_any_of_its_members(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        for asked in 0..2 {
-            let set = MultiLock::new(&session, ["/set/a", "/set/b"].map(Member::mutex)).unwrap();
-            let held = set.acquire().await.unwrap();
-            let mut requested = pin!(held.revocation_requested());
-            assert!(poll!(requested.as_mut()).is_pending());
-            ensemble.set(&held.members()[asked].node_path, REQUEST).await;
-            timeout(PATIENCE, requested).await.unwrap();
-            held.release().await.unwrap();
-        }
-    }
-
-    async fn reader_beside_its_writer_is_asked_by_its_own_node(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
-        let writer = lock.write().await.unwrap();
-        let reader = writer.read().await.unwrap();
-        assert!(lock.read_participants().await.unwrap()[0].revoke(&session).await.unwrap());
-        told(&reader).await;
-        writer.verify().await.unwrap();
-        assert!(writer.revocation_requested().now_or_never().is_none());
-        assert!(lock.write_participants().await.unwrap()[0].revoke(&session).await.unwrap());
-        told(&writer).await;
-    }
-
-    async fn node_that_was_asked_for_is_not_handed_on(ensemble: TestEnsemble) {
-        let (ours, others) = (ensemble.session().await, ensemble.session().await);
-        let (lock, other) = (sharing_mutex(&ours), mutex(&others));
-        let held = lock.acquire().await.unwrap();
-        let mut local = Box::pin(lock.acquire());
-        assert!(poll!(local.as_mut()).is_pending());
-        let other = tokio::spawn(async move { other.acquire().await });
-        ensemble.await_children(PATH, 2).await;
-        ensemble.set(&node(&held), REQUEST).await;
-        told(&held).await;
         held.release().await.unwrap();
-        let granted = tokio::select! {
-            biased;
-            _ = local.as_mut() => panic!("handed on, over the head of the one who asked"),
-            granted = other => granted.unwrap().unwrap(),
-        };
-        granted.release().await.unwrap();
-        let next = local.await.unwrap();
-        assert_eq!(next.fencing_token().handoff(), 0);
-        assert!(next.revocation_requested().now_or_never().is_none());
-        next.release().await.unwrap();
     }
+}
 
-    async fn request_reaches_whoever_the_node_was_handed_on_to(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = sharing_mutex(&session);
-        for is_watched in [false, true] {
-            let first = lock.acquire().await.unwrap();
-            let mut released = pin!(first.revocation_requested());
-            let mut second = Box::pin(lock.acquire());
-            assert!(poll!(second.as_mut()).is_pending());
-            if is_watched {
-                watched(&ensemble, 1).await;
-            }
-            first.release().await.unwrap();
-            let second = second.await.unwrap();
-            assert_eq!(second.fencing_token().handoff(), 1);
-            ensemble.set(&node(&second), REQUEST).await;
-            told(&second).await;
-            assert!(poll!(released.as_mut()).is_pending());
-            second.release().await.unwrap();
+async fn reader_beside_its_writer_is_asked_by_its_own_node(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+    let writer = lock.write().await.unwrap();
+    let reader = writer.read().await.unwrap();
+    assert!(
+        lock.read_participants().await.unwrap()[0]
+            .revoke(&session)
+            .await
+            .unwrap()
+    );
+    told(&reader).await;
+    writer.verify().await.unwrap();
+    assert!(writer.revocation_requested().now_or_never().is_none());
+    assert!(
+        lock.write_participants().await.unwrap()[0]
+            .revoke(&session)
+            .await
+            .unwrap()
+    );
+    told(&writer).await;
+}
+
+async fn node_that_was_asked_for_is_not_handed_on(ensemble: TestEnsemble) {
+    let (ours, others) = (ensemble.session().await, ensemble.session().await);
+    let (lock, other) = (sharing_mutex(&ours), mutex(&others));
+    let held = lock.acquire().await.unwrap();
+    let mut local = Box::pin(lock.acquire());
+    assert!(poll!(local.as_mut()).is_pending());
+    let other = tokio::spawn(async move { other.acquire().await });
+    ensemble.await_children(PATH, 2).await;
+    ensemble.set(&node(&held), REQUEST).await;
+    told(&held).await;
+    held.release().await.unwrap();
+    let granted = tokio::select! {
+        biased;
+        _ = local.as_mut() => panic!("handed on, over the head of the one who asked"),
+        granted = other => granted.unwrap().unwrap(),
+    };
+    granted.release().await.unwrap();
+    let next = local.await.unwrap();
+    assert_eq!(next.fencing_token().handoff(), 0);
+    assert!(next.revocation_requested().now_or_never().is_none());
+    next.release().await.unwrap();
+}
+
+async fn request_reaches_whoever_the_node_was_handed_on_to(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = sharing_mutex(&session);
+    for is_watched in [false, true] {
+        let first = lock.acquire().await.unwrap();
+        let mut released = pin!(first.revocation_requested());
+        let mut second = Box::pin(lock.acquire());
+        assert!(poll!(second.as_mut()).is_pending());
+        if is_watched {
+            watched(&ensemble, 1).await;
         }
+        first.release().await.unwrap();
+        let second = second.await.unwrap();
+        assert_eq!(second.fencing_token().handoff(), 1);
+        ensemble.set(&node(&second), REQUEST).await;
+        told(&second).await;
+        assert!(poll!(released.as_mut()).is_pending());
+        second.release().await.unwrap();
     }
 }
 

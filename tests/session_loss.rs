@@ -35,172 +35,205 @@ fn assert_expired(reason: LostReason) {
     assert!(is_expired, "{reason}");
 }
 
-on_every_ensemble! {
-    async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: TestEnsemble) {
-        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-        let held = mutex(&holding).acquire().await.unwrap();
-        let waiter = mutex(&waiting);
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
-        let before = ensemble.await_children(PATH, 2).await;
+on_every_ensemble!(
+    waiter_whose_session_expires_joins_again_and_gets_the_lock,
+    holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock,
+    holders_node_deleted_by_an_operator_is_a_lost_lock,
+    holders_node_written_into_and_then_deleted_is_a_lost_lock,
+    waiters_node_deleted_by_an_operator_is_made_again_at_the_tail,
+    holder_keeps_the_lock_over_a_restart_of_the_server,
+    closing_the_session_ends_waiters_and_loses_guards
+);
 
-        ensemble.expire(&waiting).await;
-        let after = ensemble
-            .until("another node of the waiter", async || {
-                let now = ensemble.children(PATH).await;
-                (now.len() == 2 && now != before).then_some(now)
-            })
-            .await;
-        assert_ne!(before, after);
-        assert_eq!(waiting.epoch(), 2);
+async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let waiter = mutex(&waiting);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let before = ensemble.await_children(PATH, 2).await;
 
-        held.release().await.unwrap();
-        let granted = waiter.await.unwrap().unwrap();
-        let left = ensemble.children(PATH).await;
-        assert_eq!(granted.members()[0].node_path, node(&left[0]));
-        granted.release().await.unwrap();
-        assert!(ensemble.children(PATH).await.is_empty());
-    }
+    ensemble.expire(&waiting).await;
+    let after = ensemble
+        .until("another node of the waiter", async || {
+            let now = ensemble.children(PATH).await;
+            (now.len() == 2 && now != before).then_some(now)
+        })
+        .await;
+    assert_ne!(before, after);
+    assert_eq!(waiting.epoch(), 2);
 
-    async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
-        ensemble: TestEnsemble
-    ) {
-        let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-        let owner = Owner::new();
-        let held = mutex(&holding).acquire_as(&owner).await.unwrap();
-        let waiter = mutex(&waiting);
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
-        ensemble.await_children(PATH, 2).await;
+    held.release().await.unwrap();
+    let granted = waiter.await.unwrap().unwrap();
+    let left = ensemble.children(PATH).await;
+    assert_eq!(granted.members()[0].node_path, node(&left[0]));
+    granted.release().await.unwrap();
+    assert!(ensemble.children(PATH).await.is_empty());
+}
 
-        ensemble.expire(&holding).await;
-        let lost = held.lost().await;
-        assert_expired(lost.reason);
-        assert_eq!(lost.path, PATH);
-        assert_eq!(held.state(), GuardState::Lost(lost.reason));
-        assert!(!held.is_valid());
-        let granted = waiter.await.unwrap().unwrap();
-        assert!(granted.fencing_token() > held.fencing_token());
+async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
+    ensemble: TestEnsemble,
+) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let owner = Owner::new();
+    let held = mutex(&holding).acquire_as(&owner).await.unwrap();
+    let waiter = mutex(&waiting);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    ensemble.await_children(PATH, 2).await;
 
-        // While a guard of it exists, the owner is not granted as if nothing had happened.
-        let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
-        assert!(matches!(again, AcquireError::Lost(_)), "{again}");
-        assert!(held.reenter().is_err());
-        let released = held.release().await.unwrap_err();
-        assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    ensemble.expire(&holding).await;
+    let lost = held.lost().await;
+    assert_expired(lost.reason);
+    assert_eq!(lost.path, PATH);
+    assert_eq!(held.state(), GuardState::Lost(lost.reason));
+    assert!(!held.is_valid());
+    let granted = waiter.await.unwrap().unwrap();
+    assert!(granted.fencing_token() > held.fencing_token());
 
-        // After the last guard is gone, it starts again.
-        granted.release().await.unwrap();
-        mutex(&holding).acquire_as(&owner).await.unwrap().release().await.unwrap();
-    }
+    // While a guard of it exists, the owner is not granted as if nothing had happened.
+    let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
+    assert!(matches!(again, AcquireError::Lost(_)), "{again}");
+    assert!(held.reenter().is_err());
+    let released = held.release().await.unwrap_err();
+    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
 
-    async fn holders_node_deleted_by_an_operator_is_a_lost_lock(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        // At once, and after the holder has begun to watch its node.
-        for watched in [false, true] {
-            let held = mutex(&session).acquire().await.unwrap();
-            if watched {
-                let watches = async || (ensemble.watch_count().await == 1).then_some(());
-                ensemble.until("own watch", watches).await;
-            }
-            ensemble.delete(&held.members()[0].node_path).await;
-            assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
-            assert!(!held.is_valid());
-            let released = held.release().await.unwrap_err();
-            assert!(
-                matches!(&released, ReleaseError::Lost(lost) if lost.reason == LostReason::NodeRemoved)
-            );
-        }
-        // The session itself is healthy.
-        mutex(&session).acquire().await.unwrap().release().await.unwrap();
-    }
+    // After the last guard is gone, it starts again.
+    granted.release().await.unwrap();
+    mutex(&holding)
+        .acquire_as(&owner)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
 
-    async fn holders_node_written_into_and_then_deleted_is_a_lost_lock(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
+async fn holders_node_deleted_by_an_operator_is_a_lost_lock(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    // At once, and after the holder has begun to watch its node.
+    for watched in [false, true] {
         let held = mutex(&session).acquire().await.unwrap();
-        let own = held.members()[0].node_path.clone();
-        let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
-        ensemble.until("own watch", is_watched).await;
-        ensemble.set(&own, b"__REVOKE__").await;
-        ensemble.until("own watch, set again", is_watched).await;
-        assert!(held.is_valid());
-        ensemble.delete(&own).await;
+        if watched {
+            let watches = async || (ensemble.watch_count().await == 1).then_some(());
+            ensemble.until("own watch", watches).await;
+        }
+        ensemble.delete(&held.members()[0].node_path).await;
         assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
+        assert!(!held.is_valid());
+        let released = held.release().await.unwrap_err();
+        assert!(
+            matches!(&released, ReleaseError::Lost(lost) if lost.reason == LostReason::NodeRemoved)
+        );
     }
+    // The session itself is healthy.
+    mutex(&session)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
 
-    async fn waiters_node_deleted_by_an_operator_is_made_again_at_the_tail(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        let first = mutex(&session);
-        let first = tokio::spawn(async move { first.acquire().await });
-        let removed = by_sequence(ensemble.await_children(PATH, 2).await).pop().unwrap();
-        let second = mutex(&session);
-        let second = tokio::spawn(async move { second.acquire().await });
-        ensemble.await_children(PATH, 3).await;
+async fn holders_node_written_into_and_then_deleted_is_a_lost_lock(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let own = held.members()[0].node_path.clone();
+    let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
+    ensemble.until("own watch", is_watched).await;
+    ensemble.set(&own, b"__REVOKE__").await;
+    ensemble.until("own watch, set again", is_watched).await;
+    assert!(held.is_valid());
+    ensemble.delete(&own).await;
+    assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
+}
 
-        ensemble.delete(&node(&removed)).await;
-        ensemble
-            .until("the waiter's new node", async || {
-                let now = ensemble.children(PATH).await;
-                (now.len() == 3 && !now.contains(&removed)).then_some(())
-            })
-            .await;
-        held.release().await.unwrap();
-        // The contender that lost its place is second in the queue now.
-        let granted = second.await.unwrap().unwrap();
-        assert!(!first.is_finished());
-        granted.release().await.unwrap();
-        first.await.unwrap().unwrap().release().await.unwrap();
+async fn waiters_node_deleted_by_an_operator_is_made_again_at_the_tail(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let first = mutex(&session);
+    let first = tokio::spawn(async move { first.acquire().await });
+    let removed = by_sequence(ensemble.await_children(PATH, 2).await)
+        .pop()
+        .unwrap();
+    let second = mutex(&session);
+    let second = tokio::spawn(async move { second.acquire().await });
+    ensemble.await_children(PATH, 3).await;
+
+    ensemble.delete(&node(&removed)).await;
+    ensemble
+        .until("the waiter's new node", async || {
+            let now = ensemble.children(PATH).await;
+            (now.len() == 3 && !now.contains(&removed)).then_some(())
+        })
+        .await;
+    held.release().await.unwrap();
+    // The contender that lost its place is second in the queue now.
+    let granted = second.await.unwrap().unwrap();
+    assert!(!first.is_finished());
+    granted.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn holder_keeps_the_lock_over_a_restart_of_the_server(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let waiter = mutex(&session);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let before = ensemble.await_children(PATH, 2).await;
+
+    ensemble.stop().await;
+    let mut health = session.watch_health();
+    while session.health() != SessionHealth::Disconnected {
+        health.changed().await;
     }
-
-    async fn holder_keeps_the_lock_over_a_restart_of_the_server(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        let waiter = mutex(&session);
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
-        let before = ensemble.await_children(PATH, 2).await;
-
-        ensemble.stop().await;
-        let mut health = session.watch_health();
-        while session.health() != SessionHealth::Disconnected {
-            health.changed().await;
-        }
-        assert!(matches!(held.state(), GuardState::Suspended { .. }), "{:?}", held.state());
-        assert!(held.is_valid());
-        ensemble.start_again().await;
-        while session.health() != SessionHealth::Connected {
-            health.changed().await;
-        }
-        held.verify().await.unwrap();
-        // It is verified, although the connection may have broken and come back once more.
-        let is_held = async || (held.state() == GuardState::Held).then_some(());
-        ensemble.until("held again", is_held).await;
-        assert_eq!(ensemble.children(PATH).await, before);
-        assert!(!waiter.is_finished());
-
-        held.release().await.unwrap();
-        waiter.await.unwrap().unwrap().release().await.unwrap();
-        assert_eq!(session.epoch(), 1);
+    assert!(
+        matches!(held.state(), GuardState::Suspended { .. }),
+        "{:?}",
+        held.state()
+    );
+    assert!(held.is_valid());
+    ensemble.start_again().await;
+    while session.health() != SessionHealth::Connected {
+        health.changed().await;
     }
+    held.verify().await.unwrap();
+    // It is verified, although the connection may have broken and come back once more.
+    let is_held = async || (held.state() == GuardState::Held).then_some(());
+    ensemble.until("held again", is_held).await;
+    assert_eq!(ensemble.children(PATH).await, before);
+    assert!(!waiter.is_finished());
 
-    async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let held = mutex(&session).acquire().await.unwrap();
-        let waiter = mutex(&session);
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
-        ensemble.await_children(PATH, 2).await;
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(session.epoch(), 1);
+}
 
-        let closing = Instant::now();
-        session.close().await;
-        assert!(closing.elapsed() < Duration::from_secs(5), "{:?}", closing.elapsed());
-        assert!(ensemble.children(PATH).await.is_empty());
-        let ended = waiter.await.unwrap().unwrap_err();
-        assert!(matches!(ended, AcquireError::SessionClosed { .. }), "{ended}");
-        assert_eq!(held.state(), GuardState::Lost(LostReason::SessionClosed));
-        let late = mutex(&session).acquire().await.unwrap_err();
-        assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
-        assert!(session.read(PATH).await.is_err());
-        session.close().await;
-        assert_eq!(session.health(), SessionHealth::Closed);
-    }
+async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let waiter = mutex(&session);
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    ensemble.await_children(PATH, 2).await;
+
+    let closing = Instant::now();
+    session.close().await;
+    assert!(
+        closing.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        closing.elapsed()
+    );
+    assert!(ensemble.children(PATH).await.is_empty());
+    let ended = waiter.await.unwrap().unwrap_err();
+    assert!(
+        matches!(ended, AcquireError::SessionClosed { .. }),
+        "{ended}"
+    );
+    assert_eq!(held.state(), GuardState::Lost(LostReason::SessionClosed));
+    let late = mutex(&session).acquire().await.unwrap_err();
+    assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
+    assert!(session.read(PATH).await.is_err());
+    session.close().await;
+    assert_eq!(session.health(), SessionHealth::Closed);
 }
 
 /// Sessions that the ensemble expires after two seconds.

@@ -84,118 +84,156 @@ async fn nodes(ensembles: [&TestEnsemble; 2]) -> BTreeMap<&'static str, [usize; 
     nodes
 }
 
-on_every_ensemble! {
-    async fn key_is_one_lock_for_all_who_name_the_ensembles_alike(first: TestEnsemble) {
-        let second = another(&first).await;
-        let here = factory(&[&first, &second]).await;
-        // The same names in another order, with sessions of its own.
-        let (one, two) = (first.session().await, second.session().await);
-        let there = LockFactory::sharded([(NAMES[1], &two), (NAMES[0], &one)], ROOT).unwrap();
-        for key in KEYS {
-            assert_eq!(here.shard_of(key), there.shard_of(key));
-            let held = here.mutex(key).unwrap().acquire().await.unwrap();
-            assert!(there.mutex(key).unwrap().try_acquire().await.unwrap().is_none());
-            let at = usize::from(here.shard_of(key) == Some(NAMES[1]));
-            let mut want = [0, 0];
-            want[at] = 1;
-            assert_eq!(nodes([&first, &second]).await[key], want);
-            held.release().await.unwrap();
-            let read = here.read_write_lock(&format!("{key}-shared")).unwrap().read().await.unwrap();
-            let shared = there.read_write_lock(&format!("{key}-shared")).unwrap();
-            assert!(shared.try_write().await.unwrap().is_none());
-            read.release().await.unwrap();
-        }
-    }
+on_every_ensemble!(
+    key_is_one_lock_for_all_who_name_the_ensembles_alike,
+    set_over_two_ensembles_is_all_or_nothing,
+    sets_given_in_any_order_never_wait_in_a_circle,
+    keys_move_to_a_new_shard_without_a_stop
+);
 
-    async fn set_over_two_ensembles_is_all_or_nothing(first: TestEnsemble) {
-        let second = another(&first).await;
-        let (here, there) = (factory(&[&first, &second]).await, factory(&[&first, &second]).await);
-        let set = here.multi_lock(["e", "a", "c"]).unwrap();
-        let nothing = nodes([&first, &second]).await;
-
-        let guard = set.acquire().await.unwrap();
-        let held: Vec<_> = guard.members().into_iter().map(|it| it.path).collect();
-        assert_eq!(held, KEYS.map(path));
-        let everywhere = nodes([&first, &second]).await;
-        assert!(everywhere.values().all(|counts| counts.iter().sum::<usize>() == 1));
-        assert_eq!(everywhere.values().collect::<BTreeSet<_>>().len(), 2, "not on both");
-        guard.release().await.unwrap();
-        assert_eq!(nodes([&first, &second]).await, nothing);
-
-        for busy in KEYS {
-            let held = there.mutex(busy).unwrap().acquire().await.unwrap();
-            let with_busy = nodes([&first, &second]).await;
-            assert!(set.try_acquire().await.unwrap().is_none());
-            assert_eq!(nodes([&first, &second]).await, with_busy);
-            let error = set.acquire_timeout(Duration::from_millis(300)).await.unwrap_err();
-            assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
-            for key in KEYS {
-                let [left, left_there] = with_busy[key];
-                first.await_children(&path(key), left).await;
-                second.await_children(&path(key), left_there).await;
-            }
-            held.release().await.unwrap();
-        }
-        let error = here.multi_lock(["a", "c", "a"]).unwrap_err();
-        assert!(matches!(&error, ConfigError::DuplicateMember { path } if *path == self::path("a")));
-        let none: [&str; 0] = [];
-        assert!(matches!(here.multi_lock(none), Err(ConfigError::EmptySet)));
-    }
-
-    async fn sets_given_in_any_order_never_wait_in_a_circle(first: TestEnsemble) {
-        let (second, third) = (another(&first).await, another(&first).await);
-        let mut factories = Vec::new();
-        for _ in 0..2 {
-            factories.push(factory(&[&first, &second, &third]).await);
-        }
-        let keys: Vec<_> = (0..6).map(|key| format!("k{key}")).collect();
-        let inside = Arc::new(Mutex::new(BTreeSet::new()));
-        let contend = |owner: usize| {
-            let (factory, inside) = (factories[owner % 2].clone(), Arc::clone(&inside));
-            let mut keys = keys.clone();
-            tokio::spawn(async move {
-                let mut random = fastrand::Rng::with_seed(owner as u64);
-                for _ in 0..20 {
-                    random.shuffle(&mut keys);
-                    let wanted = &keys[..4];
-                    let guard = factory.multi_lock(wanted).unwrap().acquire().await.unwrap();
-                    for key in wanted {
-                        assert!(inside.lock().unwrap().insert(key.clone()), "{key} is held twice");
-                    }
-                    tokio::task::yield_now().await;
-                    inside.lock().unwrap().retain(|key| !wanted.contains(key));
-                    guard.release().await.unwrap();
-                }
-            })
-        };
-        let owners: Vec<_> = (0..8).map(contend).collect();
-        let done = tokio::time::timeout(PATIENCE, join_all(owners)).await;
-        let done = done.unwrap_or_else(|_| panic!("locked up: {:?}", inside.lock().unwrap()));
-        done.into_iter().for_each(Result::unwrap);
-    }
-
-    /// The migration from one list to another that `docs/scaling.md` describes. A process that
-    /// holds both locks excludes those that know only one of the lists.
-    async fn keys_move_to_a_new_shard_without_a_stop(first: TestEnsemble) {
-        let second = another(&first).await;
-        let (old, new) = (factory(&[&first]).await, factory(&[&first, &second]).await);
-        let moved = KEYS.into_iter().find(|key| old.shard_of(key) != new.shard_of(key)).unwrap();
-        let both = |key: &str| {
-            let (old, new) = (old.mutex(key).unwrap(), new.mutex(key).unwrap());
-            let locks: Vec<Box<dyn DistributedLock>> = vec![Box::new(old), Box::new(new)];
-            MultiLock::from_locks(locks).unwrap()
-        };
-        let with_old = old.mutex(moved).unwrap();
-        let with_new = new.mutex(moved).unwrap();
-        let held = both(moved).acquire().await.unwrap();
-        assert!(with_old.try_acquire().await.unwrap().is_none());
-        assert!(with_new.try_acquire().await.unwrap().is_none());
+async fn key_is_one_lock_for_all_who_name_the_ensembles_alike(first: TestEnsemble) {
+    let second = another(&first).await;
+    let here = factory(&[&first, &second]).await;
+    // The same names in another order, with sessions of its own.
+    let (one, two) = (first.session().await, second.session().await);
+    let there = LockFactory::sharded([(NAMES[1], &two), (NAMES[0], &one)], ROOT).unwrap();
+    for key in KEYS {
+        assert_eq!(here.shard_of(key), there.shard_of(key));
+        let held = here.mutex(key).unwrap().acquire().await.unwrap();
+        assert!(
+            there
+                .mutex(key)
+                .unwrap()
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_none()
+        );
+        let at = usize::from(here.shard_of(key) == Some(NAMES[1]));
+        let mut want = [0, 0];
+        want[at] = 1;
+        assert_eq!(nodes([&first, &second]).await[key], want);
         held.release().await.unwrap();
-        for lock in [with_old, with_new] {
-            let held = lock.acquire().await.unwrap();
-            assert!(both(moved).try_acquire().await.unwrap().is_none());
-            held.release().await.unwrap();
+        let read = here
+            .read_write_lock(&format!("{key}-shared"))
+            .unwrap()
+            .read()
+            .await
+            .unwrap();
+        let shared = there.read_write_lock(&format!("{key}-shared")).unwrap();
+        assert!(shared.try_write().await.unwrap().is_none());
+        read.release().await.unwrap();
+    }
+}
+
+async fn set_over_two_ensembles_is_all_or_nothing(first: TestEnsemble) {
+    let second = another(&first).await;
+    let (here, there) = (
+        factory(&[&first, &second]).await,
+        factory(&[&first, &second]).await,
+    );
+    let set = here.multi_lock(["e", "a", "c"]).unwrap();
+    let nothing = nodes([&first, &second]).await;
+
+    let guard = set.acquire().await.unwrap();
+    let held: Vec<_> = guard.members().into_iter().map(|it| it.path).collect();
+    assert_eq!(held, KEYS.map(path));
+    let everywhere = nodes([&first, &second]).await;
+    assert!(
+        everywhere
+            .values()
+            .all(|counts| counts.iter().sum::<usize>() == 1)
+    );
+    assert_eq!(
+        everywhere.values().collect::<BTreeSet<_>>().len(),
+        2,
+        "not on both"
+    );
+    guard.release().await.unwrap();
+    assert_eq!(nodes([&first, &second]).await, nothing);
+
+    for busy in KEYS {
+        let held = there.mutex(busy).unwrap().acquire().await.unwrap();
+        let with_busy = nodes([&first, &second]).await;
+        assert!(set.try_acquire().await.unwrap().is_none());
+        assert_eq!(nodes([&first, &second]).await, with_busy);
+        let error = set
+            .acquire_timeout(Duration::from_millis(300))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+        for key in KEYS {
+            let [left, left_there] = with_busy[key];
+            first.await_children(&path(key), left).await;
+            second.await_children(&path(key), left_there).await;
         }
+        held.release().await.unwrap();
+    }
+    let error = here.multi_lock(["a", "c", "a"]).unwrap_err();
+    assert!(matches!(&error, ConfigError::DuplicateMember { path } if *path == self::path("a")));
+    let none: [&str; 0] = [];
+    assert!(matches!(here.multi_lock(none), Err(ConfigError::EmptySet)));
+}
+
+async fn sets_given_in_any_order_never_wait_in_a_circle(first: TestEnsemble) {
+    let (second, third) = (another(&first).await, another(&first).await);
+    let mut factories = Vec::new();
+    for _ in 0..2 {
+        factories.push(factory(&[&first, &second, &third]).await);
+    }
+    let keys: Vec<_> = (0..6).map(|key| format!("k{key}")).collect();
+    let inside = Arc::new(Mutex::new(BTreeSet::new()));
+    let contend = |owner: usize| {
+        let (factory, inside) = (factories[owner % 2].clone(), Arc::clone(&inside));
+        let mut keys = keys.clone();
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(owner as u64);
+            for _ in 0..20 {
+                random.shuffle(&mut keys);
+                let wanted = &keys[..4];
+                let guard = factory.multi_lock(wanted).unwrap().acquire().await.unwrap();
+                for key in wanted {
+                    assert!(
+                        inside.lock().unwrap().insert(key.clone()),
+                        "{key} is held twice"
+                    );
+                }
+                tokio::task::yield_now().await;
+                inside.lock().unwrap().retain(|key| !wanted.contains(key));
+                guard.release().await.unwrap();
+            }
+        })
+    };
+    let owners: Vec<_> = (0..8).map(contend).collect();
+    let done = tokio::time::timeout(PATIENCE, join_all(owners)).await;
+    let done = done.unwrap_or_else(|_| panic!("locked up: {:?}", inside.lock().unwrap()));
+    done.into_iter().for_each(Result::unwrap);
+}
+
+/// The migration from one list to another that `docs/scaling.md` describes. A process that
+/// holds both locks excludes those that know only one of the lists.
+async fn keys_move_to_a_new_shard_without_a_stop(first: TestEnsemble) {
+    let second = another(&first).await;
+    let (old, new) = (factory(&[&first]).await, factory(&[&first, &second]).await);
+    let moved = KEYS
+        .into_iter()
+        .find(|key| old.shard_of(key) != new.shard_of(key))
+        .unwrap();
+    let both = |key: &str| {
+        let (old, new) = (old.mutex(key).unwrap(), new.mutex(key).unwrap());
+        let locks: Vec<Box<dyn DistributedLock>> = vec![Box::new(old), Box::new(new)];
+        MultiLock::from_locks(locks).unwrap()
+    };
+    let with_old = old.mutex(moved).unwrap();
+    let with_new = new.mutex(moved).unwrap();
+    let held = both(moved).acquire().await.unwrap();
+    assert!(with_old.try_acquire().await.unwrap().is_none());
+    assert!(with_new.try_acquire().await.unwrap().is_none());
+    held.release().await.unwrap();
+    for lock in [with_old, with_new] {
+        let held = lock.acquire().await.unwrap();
+        assert!(both(moved).try_acquire().await.unwrap().is_none());
+        held.release().await.unwrap();
     }
 }
 

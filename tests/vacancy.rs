@@ -87,90 +87,121 @@ impl Contender {
     }
 }
 
-on_every_ensemble! {
-    async fn contender_that_came_in_between_is_waited_for(ensemble: TestEnsemble) {
-        let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
-        let (lock, other) = (mutex(&ours), mutex(&theirs));
-        for _ in 0..3 {
-            cycles(&lock).await;
-            let held = other.acquire().await.unwrap();
-            Contender::start(&ours, lock.clone()).outwaits(&ensemble, release(held)).await;
-        }
-    }
+on_every_ensemble!(
+    contender_that_came_in_between_is_waited_for,
+    directory_made_anew_is_not_the_one_that_was_vacant,
+    member_of_a_set_that_somebody_else_holds_is_waited_for,
+    writer_waits_for_a_reader_beside_whom_we_have_read,
+    stranger_that_comes_to_be_ahead_is_waited_for,
+    watch_on_the_directory_goes_with_the_last_handle,
+    session_closes_at_once_beside_a_lock_that_knows_its_directory,
+    what_an_ended_session_knew_is_forgotten
+);
 
-    async fn directory_made_anew_is_not_the_one_that_was_vacant(ensemble: TestEnsemble) {
-        let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
-        let (lock, other) = (mutex(&ours), mutex(&theirs));
-        ensemble.create(PATH, b"").await;
+async fn contender_that_came_in_between_is_waited_for(ensemble: TestEnsemble) {
+    let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
+    let (lock, other) = (mutex(&ours), mutex(&theirs));
+    for _ in 0..3 {
         cycles(&lock).await;
-        make_anew(&ensemble).await;
-        let held = same_number_again(&other).await;
-        Contender::start(&ours, lock).outwaits(&ensemble, release(held)).await;
+        let held = other.acquire().await.unwrap();
+        Contender::start(&ours, lock.clone())
+            .outwaits(&ensemble, release(held))
+            .await;
     }
+}
 
-    async fn member_of_a_set_that_somebody_else_holds_is_waited_for(ensemble: TestEnsemble) {
-        let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
-        let set = MultiLock::new(&ours, [Member::mutex(OTHER), Member::mutex(PATH)]).unwrap();
-        cycles(&set).await;
-        let held = mutex(&theirs).acquire().await.unwrap();
-        Contender::start(&ours, set.clone()).outwaits(&ensemble, release(held)).await;
-        cycles(&set).await;
-        ensemble.await_children(OTHER, 0).await;
-    }
+async fn directory_made_anew_is_not_the_one_that_was_vacant(ensemble: TestEnsemble) {
+    let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
+    let (lock, other) = (mutex(&ours), mutex(&theirs));
+    ensemble.create(PATH, b"").await;
+    cycles(&lock).await;
+    make_anew(&ensemble).await;
+    let held = same_number_again(&other).await;
+    Contender::start(&ours, lock)
+        .outwaits(&ensemble, release(held))
+        .await;
+}
 
-    async fn writer_waits_for_a_reader_beside_whom_we_have_read(ensemble: TestEnsemble) {
-        let (session, theirs) = (ensemble.session().await, ensemble.session().await);
-        let ours = InterProcessReadWriteLock::new(&session, PATH).unwrap();
-        let theirs = InterProcessReadWriteLock::new(&theirs, PATH).unwrap().read_lock();
-        let held = theirs.acquire().await.unwrap();
-        cycles(&ours.read_lock()).await;
-        let leave = async { held.release().await.unwrap() };
-        Contender::start(&session, ours.write_lock()).outwaits(&ensemble, leave).await;
-    }
+async fn member_of_a_set_that_somebody_else_holds_is_waited_for(ensemble: TestEnsemble) {
+    let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
+    let set = MultiLock::new(&ours, [Member::mutex(OTHER), Member::mutex(PATH)]).unwrap();
+    cycles(&set).await;
+    let held = mutex(&theirs).acquire().await.unwrap();
+    Contender::start(&ours, set.clone())
+        .outwaits(&ensemble, release(held))
+        .await;
+    cycles(&set).await;
+    ensemble.await_children(OTHER, 0).await;
+}
 
-    async fn stranger_that_comes_to_be_ahead_is_waited_for(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        // After the numbers of all our cycles, and ahead of the next.
-        let stranger = format!("{PATH}/lock-{CYCLES:010}a");
-        ensemble.create(&stranger, b"").await;
-        let lock = mutex(&session);
-        cycles(&lock).await;
-        Contender::start(&session, lock).outwaits(&ensemble, ensemble.delete(&stranger)).await;
-    }
+async fn writer_waits_for_a_reader_beside_whom_we_have_read(ensemble: TestEnsemble) {
+    let (session, theirs) = (ensemble.session().await, ensemble.session().await);
+    let ours = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+    let theirs = InterProcessReadWriteLock::new(&theirs, PATH)
+        .unwrap()
+        .read_lock();
+    let held = theirs.acquire().await.unwrap();
+    cycles(&ours.read_lock()).await;
+    let leave = async { held.release().await.unwrap() };
+    Contender::start(&session, ours.write_lock())
+        .outwaits(&ensemble, leave)
+        .await;
+}
 
-    async fn watch_on_the_directory_goes_with_the_last_handle(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = mutex(&session);
-        // A slow cycle watches its node, and ends the run of cycles that justifies a watch on the
-        // directory.
-        ensemble.until("one watch", async || {
+async fn stranger_that_comes_to_be_ahead_is_waited_for(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    // After the numbers of all our cycles, and ahead of the next.
+    let stranger = format!("{PATH}/lock-{CYCLES:010}a");
+    ensemble.create(&stranger, b"").await;
+    let lock = mutex(&session);
+    cycles(&lock).await;
+    Contender::start(&session, lock)
+        .outwaits(&ensemble, ensemble.delete(&stranger))
+        .await;
+}
+
+async fn watch_on_the_directory_goes_with_the_last_handle(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    // A slow cycle watches its node, and ends the run of cycles that justifies a watch on the
+    // directory.
+    ensemble
+        .until("one watch", async || {
             cycles(&lock).await;
             (ensemble.watch_count().await == 1).then_some(())
-        }).await;
-        drop(lock);
-        ensemble.until("no watch", async || (ensemble.watch_count().await == 0).then_some(())).await;
-    }
+        })
+        .await;
+    drop(lock);
+    ensemble
+        .until("no watch", async || {
+            (ensemble.watch_count().await == 0).then_some(())
+        })
+        .await;
+}
 
-    async fn session_closes_at_once_beside_a_lock_that_knows_its_directory(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = mutex(&session);
-        cycles(&lock).await;
-        tokio::time::timeout(SESSION_TIMEOUT / 4, session.close()).await.unwrap();
-        let again = ensemble.session().await;
-        cycles(&mutex(&again)).await;
-    }
+async fn session_closes_at_once_beside_a_lock_that_knows_its_directory(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    cycles(&lock).await;
+    tokio::time::timeout(SESSION_TIMEOUT / 4, session.close())
+        .await
+        .unwrap();
+    let again = ensemble.session().await;
+    cycles(&mutex(&again)).await;
+}
 
-    async fn what_an_ended_session_knew_is_forgotten(ensemble: TestEnsemble) {
-        let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
-        let (lock, other) = (mutex(&ours), mutex(&theirs));
-        ensemble.create(PATH, b"").await;
-        cycles(&lock).await;
-        ensemble.expire(&ours).await;
-        // While we have no session that could be notified.
-        make_anew(&ensemble).await;
-        let held = same_number_again(&other).await;
-        Contender::start(&ours, lock).outwaits(&ensemble, release(held)).await;
-    }
+async fn what_an_ended_session_knew_is_forgotten(ensemble: TestEnsemble) {
+    let (ours, theirs) = (ensemble.session().await, ensemble.session().await);
+    let (lock, other) = (mutex(&ours), mutex(&theirs));
+    ensemble.create(PATH, b"").await;
+    cycles(&lock).await;
+    ensemble.expire(&ours).await;
+    // While we have no session that could be notified.
+    make_anew(&ensemble).await;
+    let held = same_number_again(&other).await;
+    Contender::start(&ours, lock)
+        .outwaits(&ensemble, release(held))
+        .await;
 }
 
 async fn release(held: MutexGuard) {
