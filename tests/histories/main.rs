@@ -13,15 +13,15 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../common/again.rs"]
+#[path = "../support/again.rs"]
 mod again;
 mod orders;
-#[path = "../common/plot.rs"]
+#[path = "../support/plot.rs"]
 mod plot;
 mod run;
 mod soak;
 mod stage;
-#[path = "../common/talk.rs"]
+#[path = "../support/talk.rs"]
 mod talk;
 mod trouble;
 mod worker;
