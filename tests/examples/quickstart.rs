@@ -1,16 +1,13 @@
 //! The quickstart prints the same story in memory and on a real server.
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use recipes_testing::ZooKeeperServer;
 
-/// Runs it as a user does. `cargo run` builds it first.
+use crate::executable::executable;
+
 fn quickstart(arguments: &[&str]) -> Output {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    Command::new(env!("CARGO"))
-        .current_dir(root)
-        .args(["run", "--quiet", "--example", "quickstart", "--"])
+    Command::new(executable("quickstart"))
         .args(arguments)
         .env_remove("ZOOKEEPER_CONNECT")
         // With this environment it would find no server, no Curator and no Java.

@@ -38,6 +38,16 @@ fn build_into(profile: &Path, example: &str) {
     };
     let mut build = std::process::Command::new(cargo);
     build.args(["build", "--quiet", "--example", example]);
+    // The features of this test, because everything is already built for them.
+    for (feature, is_on) in [
+        ("testing", cfg!(feature = "testing")),
+        ("metrics", cfg!(feature = "metrics")),
+        ("tls", cfg!(feature = "tls")),
+    ] {
+        if is_on {
+            build.args(["--features", feature]);
+        }
+    }
     build.arg("--target-dir").arg(profile.parent().unwrap());
     build
         .arg("--profile")
