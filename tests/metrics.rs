@@ -8,6 +8,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "support/executable.rs"]
+mod executable;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,6 +24,8 @@ use zookeeper_recipes::{
     AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member, MultiLock,
     MutexGuard, Owner, ReleaseError, Session, SessionHealth,
 };
+
+use crate::executable::executable;
 
 const ORDERS: &str = "/locks/orders";
 const CONFIG: &str = "/locks/config";
@@ -302,15 +307,12 @@ async fn waits_and_holds_last_as_long_as_the_clock_says() {
     assert!((7.0..7.1).contains(&held), "{held}");
 }
 
-/// Runs the example as a user does, and returns what it printed.
+/// Runs the example, and returns what it printed.
 async fn example(arguments: &[&str]) -> String {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let output = tokio::process::Command::new(env!("CARGO"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // The features of this test, because everything is already built for them.
-        .args(["run", "--quiet", "--features", "testing,metrics", "--example", "metrics", "--"])
+    let output = tokio::process::Command::new(executable("metrics"))
         .args(["--listen", &address])
         .args(arguments)
         .env_remove("ZOOKEEPER_CONNECT")

@@ -11,12 +11,12 @@
 )]
 
 #[allow(dead_code, reason = "for other tests")]
-#[path = "common/again.rs"]
+#[path = "support/again.rs"]
 mod again;
-#[path = "common/log.rs"]
+#[path = "support/log.rs"]
 mod log;
 #[allow(dead_code, reason = "for other tests")]
-#[path = "common/talk.rs"]
+#[path = "support/talk.rs"]
 mod talk;
 
 use std::collections::BTreeMap;

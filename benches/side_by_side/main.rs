@@ -29,7 +29,7 @@ mod ours;
 mod peer;
 mod pictures;
 mod plan;
-#[path = "../../tests/common/plot.rs"]
+#[path = "../../tests/support/plot.rs"]
 mod plot;
 mod record;
 mod report;

@@ -17,7 +17,7 @@
 //! | `batch_reservation` | take several things at once or none |
 //! | `testing_your_code` | test code under a lock without a server |
 //!
-//! `tests/cookbook` shows that each does what it claims, in memory and on a real server.
+//! `tests/examples/cookbook.rs` shows that each does what it claims, in memory and on a real server.
 
 #![allow(clippy::print_stdout, reason = "what happens is told on stdout")]
 

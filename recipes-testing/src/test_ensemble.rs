@@ -295,27 +295,32 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
     }
 }
 
-/// Tests a behaviour in memory, on a paused clock, and on a real server.
+/// Tests behaviours in memory, on a paused clock, and on a real server.
 ///
-/// Each function becomes a module with two tests. It takes a [`TestEnsemble`] of its own.
+/// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`] of its own. The macro
+/// registers it: the tests are `behaviour::in_memory` and `behaviour::on_a_real_server`. One that is
+/// not registered is dead code, of which the compiler warns.
+///
+/// ```ignore
+/// on_every_ensemble!(holder_excludes_others, waiter_is_next);
+///
+/// async fn holder_excludes_others(ensemble: TestEnsemble) {
+///     let session = ensemble.session().await;
+///     // ...
+/// }
+/// ```
 #[macro_export]
 macro_rules! on_every_ensemble {
-    ($($(#[$meta:meta])* async fn $name:ident($($ensemble:tt)+) $body:block)+) => {$(
-        $(#[$meta])*
-        mod $name {
-            #[allow(unused_imports, reason = "not every behaviour needs its file's imports")]
-            use super::*;
-
-            async fn behaviour($($ensemble)+) $body
-
+    ($($behaviour:ident),+ $(,)?) => {$(
+        mod $behaviour {
             #[tokio::test(start_paused = true)]
             async fn in_memory() {
-                behaviour($crate::TestEnsemble::in_memory()).await;
+                super::$behaviour($crate::TestEnsemble::in_memory()).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_a_real_server() {
-                behaviour($crate::TestEnsemble::on_a_real_server().await).await;
+                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
             }
         }
     )+};

@@ -15,173 +15,235 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-on_every_ensemble! {
-    async fn mutex_shows_holder_and_waiters_in_order_with_owner_and_purpose(ensemble: TestEnsemble) {
-        let (one, other) = (ensemble.session().await, ensemble.session().await);
-        let options = LockOptions::new().purpose("nightly export").unwrap();
-        let lock = InterProcessMutex::with_options(&one, PATH, &options).unwrap();
-        let owner = Owner::new();
-        let held = lock.acquire_as(&owner).await.unwrap();
-        let lock = mutex(&other);
-        let (second, waiting) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
-        let lock = mutex(&other);
-        let (third, last) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
+on_every_ensemble!(
+    mutex_shows_holder_and_waiters_in_order_with_owner_and_purpose,
+    nodes_that_owners_share_name_none,
+    readers_and_writers_are_shown_as_they_wait,
+    strangers_and_nodes_of_others_are_shown_where_they_stand,
+    both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it,
+    queue_that_moves_on_while_it_is_read_is_never_an_error
+);
 
-        let seen = inspect(&one, PATH).await.unwrap();
-        let first = held.members()[0].node_path.rsplit_once('/').unwrap().1.to_owned();
-        assert_eq!((seen.path.as_str(), seen.recipe), (PATH, Recipe::Mutex));
+async fn mutex_shows_holder_and_waiters_in_order_with_owner_and_purpose(ensemble: TestEnsemble) {
+    let (one, other) = (ensemble.session().await, ensemble.session().await);
+    let options = LockOptions::new().purpose("nightly export").unwrap();
+    let lock = InterProcessMutex::with_options(&one, PATH, &options).unwrap();
+    let owner = Owner::new();
+    let held = lock.acquire_as(&owner).await.unwrap();
+    let lock = mutex(&other);
+    let (second, waiting) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
+    let lock = mutex(&other);
+    let (third, last) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
+
+    let seen = inspect(&one, PATH).await.unwrap();
+    let first = held.members()[0]
+        .node_path
+        .rsplit_once('/')
+        .unwrap()
+        .1
+        .to_owned();
+    assert_eq!((seen.path.as_str(), seen.recipe), (PATH, Recipe::Mutex));
+    assert_eq!(
+        told(&seen),
+        [
+            (first.clone(), "holds".to_owned()),
+            (second.clone(), first),
+            (third, second),
+        ]
+    );
+    assert_eq!((seen.holders().count(), seen.waiters().count()), (1, 2));
+    let identities: Vec<_> = seen
+        .contenders
+        .iter()
+        .map(|it| it.participant.identity().unwrap())
+        .collect();
+    assert_eq!(identities[0].owner, Some(owner.id()));
+    assert_eq!(identities[0].purpose.as_deref(), Some("nightly export"));
+    assert_eq!(identities[1].purpose, None);
+    // A task of its own acquired each.
+    let owners = [&identities[1].owner, &identities[2].owner];
+    assert!(
+        owners[0].is_some() && owners[1].is_some() && owners[0] != owners[1],
+        "{owners:?}"
+    );
+    assert!(
+        seen.contenders
+            .iter()
+            .all(|it| it.mode == Some(LockKind::Mutex) && it.is_readable)
+    );
+    let sessions: Vec<_> = seen
+        .contenders
+        .iter()
+        .map(|it| it.participant.session_id)
+        .collect();
+    let (one_id, other_id) = (one.session_id().unwrap(), other.session_id().unwrap());
+    assert_eq!(sessions, [one_id, other_id, other_id]);
+
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    last.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn nodes_that_owners_share_name_none(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let options = LockOptions::new().local_handoffs(3);
+    let lock = InterProcessMutex::with_options(&session, PATH, &options).unwrap();
+    let held = lock.acquire_as(&Owner::new()).await.unwrap();
+    let seen = inspect(&session, PATH).await.unwrap();
+    assert_eq!(
+        seen.contenders[0].participant.identity().unwrap().owner,
+        None
+    );
+    held.release().await.unwrap();
+    // Readers do not share.
+    let lock = InterProcessReadWriteLock::with_options(&session, "/locks/rw", &options).unwrap();
+    let owner = Owner::new();
+    let held = lock.read_as(&owner).await.unwrap();
+    let seen = inspect(&session, "/locks/rw").await.unwrap();
+    assert_eq!(
+        seen.contenders[0].participant.identity().unwrap().owner,
+        Some(owner.id())
+    );
+    held.release().await.unwrap();
+}
+
+async fn readers_and_writers_are_shown_as_they_wait(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+    let writer = Owner::new();
+    let writing = lock.write_as(&writer).await.unwrap();
+    let beside = lock.read_as(&writer).await.unwrap();
+    let wants = lock.clone();
+    let (second, waiting) = enqueue(&ensemble, PATH, async move { wants.write().await }).await;
+    let wants = lock.clone();
+    let (third, last) = enqueue(&ensemble, PATH, async move { wants.read().await }).await;
+
+    let name = |path: &str| path.rsplit_once('/').unwrap().1.to_owned();
+    let written = name(&writing.members()[0].node_path);
+    let read = name(&beside.members()[0].node_path);
+    let seen = inspect(&session, PATH).await.unwrap();
+    assert_eq!(seen.recipe, Recipe::ReadWrite);
+    assert_eq!(
+        told(&seen),
+        [
+            (written.clone(), "holds".to_owned()),
+            (read.clone(), "holds".to_owned()),
+            (second.clone(), format!("{read} {written}")),
+            (third.clone(), second.clone()),
+        ]
+    );
+    // After the downgrade only the reader holds, and the writer waits for it.
+    writing.release().await.unwrap();
+    let seen = inspect(&session, PATH).await.unwrap();
+    assert_eq!(
+        told(&seen),
+        [
+            (read.clone(), "holds".to_owned()),
+            (second.clone(), read),
+            (third, second)
+        ]
+    );
+    beside.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    last.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn strangers_and_nodes_of_others_are_shown_where_they_stand(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    ensemble
+        .create(&format!("{PATH}/-stranger"), b"\x1f\x8b\x08\x00")
+        .await;
+    ensemble
+        .create(&format!("{PATH}/lock-0000000001"), b"127.0.0.1")
+        .await;
+    ensemble
+        .create(&format!("{PATH}/zstranger"), b"__REVOKE__")
+        .await;
+    let lock = mutex(&session);
+    let (ours, waiting) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
+    let seen = inspect(&session, PATH).await.unwrap();
+    let stranger = |name: &str| (name.to_owned(), "stranger".to_owned());
+    assert_eq!(
+        told(&seen),
+        [
+            stranger("-stranger"),
+            stranger("lock-0000000001"),
+            (ours, "lock-0000000001 -stranger".to_owned()),
+            stranger("zstranger"),
+        ]
+    );
+    let data: Vec<_> = seen
+        .contenders
+        .iter()
+        .map(|it| it.participant.data.as_slice())
+        .collect();
+    assert_eq!(
+        (data[0], data[1]),
+        (&b"\x1f\x8b\x08\x00"[..], &b"127.0.0.1"[..])
+    );
+    for (index, is_asked) in [(0, false), (1, false), (2, false), (3, true)] {
+        let participant = &seen.contenders[index].participant;
         assert_eq!(
-            told(&seen),
-            [
-                (first.clone(), "holds".to_owned()),
-                (second.clone(), first),
-                (third, second),
-            ]
+            participant.revocation_requested(),
+            is_asked,
+            "{participant:?}"
         );
-        assert_eq!((seen.holders().count(), seen.waiters().count()), (1, 2));
-        let identities: Vec<_> =
-            seen.contenders.iter().map(|it| it.participant.identity().unwrap()).collect();
-        assert_eq!(identities[0].owner, Some(owner.id()));
-        assert_eq!(identities[0].purpose.as_deref(), Some("nightly export"));
-        assert_eq!(identities[1].purpose, None);
-        // A task of its own acquired each.
-        let owners = [&identities[1].owner, &identities[2].owner];
-        assert!(owners[0].is_some() && owners[1].is_some() && owners[0] != owners[1], "{owners:?}");
-        assert!(seen.contenders.iter().all(|it| it.mode == Some(LockKind::Mutex) && it.is_readable));
-        let sessions: Vec<_> = seen.contenders.iter().map(|it| it.participant.session_id).collect();
-        let (one_id, other_id) = (one.session_id().unwrap(), other.session_id().unwrap());
-        assert_eq!(sessions, [one_id, other_id, other_id]);
-
-        held.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-        last.await.unwrap().unwrap().release().await.unwrap();
-    }
-
-    async fn nodes_that_owners_share_name_none(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let options = LockOptions::new().local_handoffs(3);
-        let lock = InterProcessMutex::with_options(&session, PATH, &options).unwrap();
-        let held = lock.acquire_as(&Owner::new()).await.unwrap();
-        let seen = inspect(&session, PATH).await.unwrap();
-        assert_eq!(seen.contenders[0].participant.identity().unwrap().owner, None);
-        held.release().await.unwrap();
-        // Readers do not share.
-        let lock = InterProcessReadWriteLock::with_options(&session, "/locks/rw", &options).unwrap();
-        let owner = Owner::new();
-        let held = lock.read_as(&owner).await.unwrap();
-        let seen = inspect(&session, "/locks/rw").await.unwrap();
-        assert_eq!(seen.contenders[0].participant.identity().unwrap().owner, Some(owner.id()));
-        held.release().await.unwrap();
-    }
-
-    async fn readers_and_writers_are_shown_as_they_wait(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
-        let writer = Owner::new();
-        let writing = lock.write_as(&writer).await.unwrap();
-        let beside = lock.read_as(&writer).await.unwrap();
-        let wants = lock.clone();
-        let (second, waiting) = enqueue(&ensemble, PATH, async move { wants.write().await }).await;
-        let wants = lock.clone();
-        let (third, last) = enqueue(&ensemble, PATH, async move { wants.read().await }).await;
-
-        let name = |path: &str| path.rsplit_once('/').unwrap().1.to_owned();
-        let written = name(&writing.members()[0].node_path);
-        let read = name(&beside.members()[0].node_path);
-        let seen = inspect(&session, PATH).await.unwrap();
-        assert_eq!(seen.recipe, Recipe::ReadWrite);
         assert_eq!(
-            told(&seen),
-            [
-                (written.clone(), "holds".to_owned()),
-                (read.clone(), "holds".to_owned()),
-                (second.clone(), format!("{read} {written}")),
-                (third.clone(), second.clone()),
-            ]
+            participant.identity().is_some(),
+            index == 2,
+            "{participant:?}"
         );
-        // After the downgrade only the reader holds, and the writer waits for it.
-        writing.release().await.unwrap();
-        let seen = inspect(&session, PATH).await.unwrap();
-        assert_eq!(
-            told(&seen),
-            [(read.clone(), "holds".to_owned()), (second.clone(), read), (third, second)]
-        );
-        beside.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-        last.await.unwrap().unwrap().release().await.unwrap();
     }
+    ensemble.delete(&format!("{PATH}/-stranger")).await;
+    ensemble.delete(&format!("{PATH}/lock-0000000001")).await;
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
 
-    async fn strangers_and_nodes_of_others_are_shown_where_they_stand(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        ensemble.create(&format!("{PATH}/-stranger"), b"\x1f\x8b\x08\x00").await;
-        ensemble.create(&format!("{PATH}/lock-0000000001"), b"127.0.0.1").await;
-        ensemble.create(&format!("{PATH}/zstranger"), b"__REVOKE__").await;
-        let lock = mutex(&session);
-        let (ours, waiting) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
-        let seen = inspect(&session, PATH).await.unwrap();
-        let stranger = |name: &str| (name.to_owned(), "stranger".to_owned());
-        assert_eq!(
-            told(&seen),
-            [
-                stranger("-stranger"),
-                stranger("lock-0000000001"),
-                (ours, "lock-0000000001 -stranger".to_owned()),
-                stranger("zstranger"),
-            ]
-        );
-        let data: Vec<_> = seen.contenders.iter().map(|it| it.participant.data.as_slice()).collect();
-        assert_eq!((data[0], data[1]), (&b"\x1f\x8b\x08\x00"[..], &b"127.0.0.1"[..]));
-        for (index, is_asked) in [(0, false), (1, false), (2, false), (3, true)] {
-            let participant = &seen.contenders[index].participant;
-            assert_eq!(participant.revocation_requested(), is_asked, "{participant:?}");
-            assert_eq!(participant.identity().is_some(), index == 2, "{participant:?}");
-        }
-        ensemble.delete(&format!("{PATH}/-stranger")).await;
-        ensemble.delete(&format!("{PATH}/lock-0000000001")).await;
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-    }
+async fn both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it(
+    ensemble: TestEnsemble,
+) {
+    let (one, other) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&one).acquire().await.unwrap();
+    let lock = InterProcessReadWriteLock::new(&other, PATH).unwrap();
+    // They do not exclude each other, and the inspection shows that.
+    let written = lock.write().await.unwrap();
+    let seen = inspect(&one, PATH).await.unwrap();
+    assert_eq!(seen.recipe, Recipe::Unknown);
+    assert!(
+        seen.contenders
+            .iter()
+            .all(|it| it.standing == Standing::Holds),
+        "{seen:?}"
+    );
+    held.release().await.unwrap();
+    written.release().await.unwrap();
+}
 
-    async fn both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it(
-        ensemble: TestEnsemble
-    ) {
-        let (one, other) = (ensemble.session().await, ensemble.session().await);
-        let held = mutex(&one).acquire().await.unwrap();
-        let lock = InterProcessReadWriteLock::new(&other, PATH).unwrap();
-        // They do not exclude each other, and the inspection shows that.
-        let written = lock.write().await.unwrap();
-        let seen = inspect(&one, PATH).await.unwrap();
-        assert_eq!(seen.recipe, Recipe::Unknown);
-        assert!(seen.contenders.iter().all(|it| it.standing == Standing::Holds), "{seen:?}");
-        held.release().await.unwrap();
-        written.release().await.unwrap();
-    }
-
-    /// Nodes may leave between the list and the reads.
-    async fn queue_that_moves_on_while_it_is_read_is_never_an_error(ensemble: TestEnsemble) {
-        let (busy, session) = (ensemble.session().await, ensemble.session().await);
-        let held = mutex(&busy).acquire().await.unwrap();
-        let workers: Vec<_> = (0..4)
-            .map(|_| {
-                let lock = mutex(&busy);
-                tokio::spawn(async move {
-                    for _ in 0..25 {
-                        lock.acquire().await.unwrap().release().await.unwrap();
-                    }
-                })
+/// Nodes may leave between the list and the reads.
+async fn queue_that_moves_on_while_it_is_read_is_never_an_error(ensemble: TestEnsemble) {
+    let (busy, session) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&busy).acquire().await.unwrap();
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = mutex(&busy);
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                }
             })
-            .collect();
-        ensemble.await_children(PATH, 5).await;
-        held.release().await.unwrap();
-        while workers.iter().any(|it| !it.is_finished()) {
-            match inspect(&session, PATH).await {
-                Ok(seen) => assert!(seen.holders().count() <= 1, "{seen:?}"),
-                Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }) => {}
-                Err(error) => panic!("{error}"),
-            }
+        })
+        .collect();
+    ensemble.await_children(PATH, 5).await;
+    held.release().await.unwrap();
+    while workers.iter().any(|it| !it.is_finished()) {
+        match inspect(&session, PATH).await {
+            Ok(seen) => assert!(seen.holders().count() <= 1, "{seen:?}"),
+            Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }) => {}
+            Err(error) => panic!("{error}"),
         }
-        for worker in workers {
-            worker.await.unwrap();
-        }
+    }
+    for worker in workers {
+        worker.await.unwrap();
     }
 }
 

@@ -13,70 +13,113 @@ use zookeeper_recipes::{
 
 const PATH: &str = "/locks/orders";
 
-on_every_ensemble! {
-    async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        for bad in ["", "locks", "/locks/", "//", "/locks/../a", "/zookeeper", "/zookeeper/quota", "/a\0"] {
-            for refused in [inspect(&session, bad).await.map(drop), scan(&session, bad).await.map(drop)] {
-                let refused = refused.unwrap_err();
-                let InspectError::InvalidPath { path, source } = &refused else { panic!("{refused}") };
-                assert_eq!(path, bad);
-                assert!(matches!(source, ConfigError::InvalidPath { .. }), "{source}");
-                assert!(refused.to_string().contains(&format!("{bad:?}")), "{refused}");
-            }
-        }
-        // The parent of all locks is not itself a lock.
-        let refused = inspect(&session, "/").await.unwrap_err();
-        assert!(matches!(refused, InspectError::InvalidPath { .. }), "{refused}");
-        assert!(scan(&session, "/").await.unwrap().locks.is_empty());
-        if let TestEnsemble::Memory(ensemble) = &ensemble {
-            ensemble.reset_requests();
-            drop(inspect(&session, "/locks/").await.unwrap_err());
-            drop(scan(&session, "/locks/").await.unwrap_err());
-            assert_eq!(ensemble.requests(), []);
-        }
-    }
+on_every_ensemble!(
+    bad_paths_are_refused_before_anything_is_sent,
+    what_is_no_lock_is_told_apart_from_what_is_not_there,
+    session_that_is_closed_has_no_connection,
+    ensemble_that_is_down_is_no_connection
+);
 
-    async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        // A number after something that ends like a marker, and a lock's name on a node that is not
-        // ephemeral.
-        ensemble.create("/data/block-0000000001", b"").await;
-        ensemble.create("/data/sub/lock-0000000001", b"").await;
-        for path in ["/data", "/data/sub", "/data/block-0000000001"] {
-            let refused = inspect(&session, path).await.unwrap_err();
-            assert!(matches!(&refused, InspectError::NotALock { path: named } if named == path), "{refused}");
-        }
+async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    for bad in [
+        "",
+        "locks",
+        "/locks/",
+        "//",
+        "/locks/../a",
+        "/zookeeper",
+        "/zookeeper/quota",
+        "/a\0",
+    ] {
         for refused in [
-            inspect(&session, "/nowhere").await.map(drop),
-            scan(&session, "/nowhere").await.map(drop),
+            inspect(&session, bad).await.map(drop),
+            scan(&session, bad).await.map(drop),
         ] {
             let refused = refused.unwrap_err();
+            let InspectError::InvalidPath { path, source } = &refused else {
+                panic!("{refused}")
+            };
+            assert_eq!(path, bad);
             assert!(
-                matches!(&refused, InspectError::NoSuchNode { path } if path == "/nowhere"),
+                matches!(source, ConfigError::InvalidPath { .. }),
+                "{source}"
+            );
+            assert!(
+                refused.to_string().contains(&format!("{bad:?}")),
                 "{refused}"
             );
         }
     }
-
-    async fn session_that_is_closed_has_no_connection(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        session.close().await;
-        for refused in [inspect(&session, PATH).await.map(drop), scan(&session, "/").await.map(drop)] {
-            let refused = refused.unwrap_err();
-            assert!(matches!(refused, InspectError::NoConnection { .. }), "{refused}");
-        }
+    // The parent of all locks is not itself a lock.
+    let refused = inspect(&session, "/").await.unwrap_err();
+    assert!(
+        matches!(refused, InspectError::InvalidPath { .. }),
+        "{refused}"
+    );
+    assert!(scan(&session, "/").await.unwrap().locks.is_empty());
+    if let TestEnsemble::Memory(ensemble) = &ensemble {
+        ensemble.reset_requests();
+        drop(inspect(&session, "/locks/").await.unwrap_err());
+        drop(scan(&session, "/locks/").await.unwrap_err());
+        assert_eq!(ensemble.requests(), []);
     }
+}
 
-    async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
-        let options = Session::builder().connect_timeout(Duration::from_secs(2));
-        let session = ensemble.session_with(options).await;
-        assert!(scan(&session, "/").await.is_ok());
-        ensemble.stop().await;
-        for refused in [inspect(&session, PATH).await.map(drop), scan(&session, "/").await.map(drop)] {
-            let refused = refused.unwrap_err();
-            assert!(matches!(refused, InspectError::NoConnection { .. }), "{refused}");
-        }
+async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    // A number after something that ends like a marker, and a lock's name on a node that is not
+    // ephemeral.
+    ensemble.create("/data/block-0000000001", b"").await;
+    ensemble.create("/data/sub/lock-0000000001", b"").await;
+    for path in ["/data", "/data/sub", "/data/block-0000000001"] {
+        let refused = inspect(&session, path).await.unwrap_err();
+        assert!(
+            matches!(&refused, InspectError::NotALock { path: named } if named == path),
+            "{refused}"
+        );
+    }
+    for refused in [
+        inspect(&session, "/nowhere").await.map(drop),
+        scan(&session, "/nowhere").await.map(drop),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(&refused, InspectError::NoSuchNode { path } if path == "/nowhere"),
+            "{refused}"
+        );
+    }
+}
+
+async fn session_that_is_closed_has_no_connection(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    session.close().await;
+    for refused in [
+        inspect(&session, PATH).await.map(drop),
+        scan(&session, "/").await.map(drop),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(refused, InspectError::NoConnection { .. }),
+            "{refused}"
+        );
+    }
+}
+
+async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
+    let options = Session::builder().connect_timeout(Duration::from_secs(2));
+    let session = ensemble.session_with(options).await;
+    assert!(scan(&session, "/").await.is_ok());
+    ensemble.stop().await;
+    for refused in [
+        inspect(&session, PATH).await.map(drop),
+        scan(&session, "/").await.map(drop),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(refused, InspectError::NoConnection { .. }),
+            "{refused}"
+        );
     }
 }
 

@@ -28,40 +28,47 @@ fn paths(seen: &zookeeper_recipes::Scan) -> Vec<(&str, Recipe)> {
     locks.map(|it| (it.path.as_str(), it.recipe)).collect()
 }
 
-on_every_ensemble! {
-    async fn locks_are_found_wherever_they_are_and_nothing_else(ensemble: TestEnsemble) {
-        let session = ensemble.session().await;
-        // A lock may be below another, and below a node that is named like a lock's node.
-        let mut held = Vec::new();
-        for path in ["/a", "/a/b", "/a/b/c/d", "/e/lock-0000000001/f"] {
-            let lock = InterProcessMutex::new(&session, path).unwrap();
-            held.push(lock.acquire().await.unwrap());
-        }
-        let settings = InterProcessReadWriteLock::new(&session, "/settings").unwrap();
-        let reading = settings.read().await.unwrap();
-        for path in ["/empty/lock", "/data/block-0000000001", "/data/lock-0000000002"] {
-            ensemble.create(path, b"not a lock").await;
-        }
-        let seen = scan(&session, "/").await.unwrap();
-        assert_eq!(
-            paths(&seen),
-            [
-                ("/a", Recipe::Mutex),
-                ("/a/b", Recipe::Mutex),
-                ("/a/b/c/d", Recipe::Mutex),
-                ("/e/lock-0000000001/f", Recipe::Mutex),
-                ("/settings", Recipe::ReadWrite),
-            ]
-        );
-        assert!(seen.unreadable.is_empty(), "{seen:?}");
-        let below = scan(&session, "/a/b").await.unwrap();
-        assert_eq!(paths(&below), [("/a/b", Recipe::Mutex), ("/a/b/c/d", Recipe::Mutex)]);
-        reading.release().await.unwrap();
-        for held in held {
-            held.release().await.unwrap();
-        }
-        assert!(scan(&session, "/").await.unwrap().locks.is_empty());
+on_every_ensemble!(locks_are_found_wherever_they_are_and_nothing_else);
+
+async fn locks_are_found_wherever_they_are_and_nothing_else(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    // A lock may be below another, and below a node that is named like a lock's node.
+    let mut held = Vec::new();
+    for path in ["/a", "/a/b", "/a/b/c/d", "/e/lock-0000000001/f"] {
+        let lock = InterProcessMutex::new(&session, path).unwrap();
+        held.push(lock.acquire().await.unwrap());
     }
+    let settings = InterProcessReadWriteLock::new(&session, "/settings").unwrap();
+    let reading = settings.read().await.unwrap();
+    for path in [
+        "/empty/lock",
+        "/data/block-0000000001",
+        "/data/lock-0000000002",
+    ] {
+        ensemble.create(path, b"not a lock").await;
+    }
+    let seen = scan(&session, "/").await.unwrap();
+    assert_eq!(
+        paths(&seen),
+        [
+            ("/a", Recipe::Mutex),
+            ("/a/b", Recipe::Mutex),
+            ("/a/b/c/d", Recipe::Mutex),
+            ("/e/lock-0000000001/f", Recipe::Mutex),
+            ("/settings", Recipe::ReadWrite),
+        ]
+    );
+    assert!(seen.unreadable.is_empty(), "{seen:?}");
+    let below = scan(&session, "/a/b").await.unwrap();
+    assert_eq!(
+        paths(&below),
+        [("/a/b", Recipe::Mutex), ("/a/b/c/d", Recipe::Mutex)]
+    );
+    reading.release().await.unwrap();
+    for held in held {
+        held.release().await.unwrap();
+    }
+    assert!(scan(&session, "/").await.unwrap().locks.is_empty());
 }
 
 /// One request for each node that may have children, one for each that contends, and a `sync`.

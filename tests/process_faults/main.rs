@@ -12,14 +12,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../common/again.rs"]
+#[path = "../support/again.rs"]
 mod again;
 mod deposed;
 mod ensemble;
 mod runtime;
 mod server;
 mod sleeper;
-#[path = "../common/talk.rs"]
+#[path = "../support/talk.rs"]
 mod talk;
 
 use std::time::Duration;

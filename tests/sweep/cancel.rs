@@ -1,6 +1,6 @@
 //! The future is dropped at every poll, alone and with each of its frames cut.
 //!
-//! `tests/cancel.rs` polls a future by hand, on every ensemble. Here it is polled when it is woken,
+//! `tests/giving_up/cancel.rs` polls a future by hand, on every ensemble. Here it is polled when it is woken,
 //! and dropped after the n-th poll, so that the count means the same while the connection breaks
 //! and comes back.
 

@@ -1,0 +1,24 @@
+//! The command line on real servers, as a shell, a script and a browser see it.
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `run` | does a command run only under the lock, and does its end, or the lock's, reach the other? |
+//! | `show` | are `ls`, `inspect`, `deadlocks`, `revoke` and `break` right, and safe to read? |
+//! | `serve` | does the page show what is, and does it cost the servers little? |
+//! | `tls` | are servers that encrypt reached, and only those that are trusted? |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod lockctl;
+#[cfg(target_os = "linux")]
+mod run;
+mod serve;
+mod show;
+#[cfg(feature = "tls")]
+mod tls;

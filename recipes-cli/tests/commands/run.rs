@@ -1,0 +1,61 @@
+//! `lockctl run` on a real server.
+
+mod codes;
+mod contention;
+mod diagnosis;
+mod family;
+mod job;
+mod killed;
+mod lost;
+mod process;
+mod refused;
+mod revoked;
+mod signals;
+mod spared;
+mod supervisor;
+mod unstarted;
+use std::time::Duration;
+
+use recipes_core::{LockGuard, Session};
+use recipes_multilock::{Member, MultiLock};
+use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use tokio::task::JoinHandle;
+
+const PATH: &str = "/locks/nightly";
+
+async fn start() -> TestEnsemble {
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+}
+
+fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("a double has no connect string"),
+    }
+}
+
+fn mutex(session: &Session) -> MultiLock {
+    MultiLock::new(session, [Member::mutex(PATH)]).unwrap()
+}
+
+/// Queues up after the holder. Granted when the server allows it.
+async fn next_in_line(ensemble: &TestEnsemble) -> (Session, JoinHandle<LockGuard>) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().into() });
+    ensemble.await_children(PATH, 2).await;
+    (session, waiting)
+}
+
+fn token(guard: &LockGuard) -> i64 {
+    guard.members()[0].fencing_token.as_i64()
+}
+
+/// So long that no deadline passes within a test.
+const LONG: &str = "--session-timeout=40s";
+/// For sessions whose deadline must pass.
+const SHORT: &str = "--session-timeout=4s";
+
+/// Immediate actions happen within this time on any machine, and the deadline of a [`LONG`] session
+/// is much later.
+const SOON: Duration = Duration::from_secs(10);

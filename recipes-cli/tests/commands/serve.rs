@@ -1,0 +1,91 @@
+//! `serve` on a real server, as a browser sees it.
+
+mod bounds;
+mod browser;
+mod economy;
+mod events;
+mod failures;
+mod http;
+mod lifecycle;
+mod mixed;
+mod page;
+use std::process::Stdio;
+use std::time::Duration;
+
+use recipes_core::{LockGuard, Owner, Session};
+use recipes_multilock::{Member, MultiLock};
+use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Child;
+use tokio::time::timeout;
+
+use crate::lockctl::{PATIENCE, lockctl};
+
+/// The pause between two scans.
+const EVERY: Duration = Duration::from_millis(50);
+
+async fn start() -> TestEnsemble {
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+}
+
+fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("a double has no connect string"),
+    }
+}
+
+fn connect(ensemble: &TestEnsemble) -> String {
+    server(ensemble).connect_string()
+}
+
+/// `lockctl serve`, killed when it is dropped.
+struct Served {
+    process: Child,
+    address: String,
+}
+
+impl Served {
+    async fn start(connect: &str, arguments: &[&str]) -> Self {
+        let every = format!("{}ms", EVERY.as_millis());
+        let all = [&["serve", "--every", &every], arguments].concat();
+        let mut command = lockctl(connect, &all);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let line = timeout(PATIENCE, output.lines().next_line()).await;
+        let url = line.expect("no address is printed").unwrap().unwrap();
+        let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+        Self {
+            address: address.to_owned(),
+            process,
+        }
+    }
+}
+
+fn lock(session: &Session, path: &str) -> MultiLock {
+    MultiLock::new(session, [Member::mutex(path)]).unwrap()
+}
+
+/// Owners in a ring, each of which holds one of the locks and waits for the next.
+async fn deadlock<const N: usize>(
+    ensemble: &TestEnsemble,
+    sessions: [&Session; N],
+    paths: [&str; N],
+) -> Vec<LockGuard> {
+    let mut held = Vec::new();
+    let mut wanted = Vec::new();
+    for (at, session) in sessions.into_iter().enumerate() {
+        let owner = Owner::new();
+        let guard = lock(session, paths[at]).acquire_as(&owner).await;
+        held.push(guard.unwrap().into());
+        wanted.push((lock(session, paths[(at + 1) % N]), owner));
+    }
+    for (lock, owner) in wanted {
+        tokio::spawn(async move { lock.acquire_as(&owner).await.map(drop) });
+    }
+    for path in paths {
+        ensemble.await_children(path, 2).await;
+    }
+    held
+}

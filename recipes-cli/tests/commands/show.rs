@@ -1,0 +1,67 @@
+//! `ls`, `inspect`, `deadlocks`, `revoke`, `break` and `completions` on a real server.
+
+mod access;
+mod bad_input;
+mod change;
+mod credentials;
+mod deadlock;
+mod gone;
+mod list;
+mod text_of_others;
+use recipes_core::{LockGuard, Session};
+use recipes_multilock::{Member, MultiLock};
+use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::lockctl::{lockctl, output};
+
+async fn start() -> TestEnsemble {
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+}
+
+fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("a double has no connect string"),
+    }
+}
+
+fn lock(session: &Session, member: Member) -> MultiLock {
+    MultiLock::new(session, [member]).unwrap()
+}
+
+async fn held(session: &Session, member: Member) -> LockGuard {
+    lock(session, member).acquire().await.unwrap().into()
+}
+
+/// Queues up, and waits until there are this many nodes.
+async fn queued(
+    ensemble: &TestEnsemble,
+    session: &Session,
+    member: Member,
+    (path, count): (&str, usize),
+) -> JoinHandle<LockGuard> {
+    let lock = lock(session, member);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().into() });
+    ensemble.await_children(path, count).await;
+    waiting
+}
+
+/// The output of a command that must succeed.
+async fn printed(ensemble: &TestEnsemble, arguments: &[&str]) -> String {
+    let connect = server(ensemble).connect_string();
+    let ran = output(lockctl(&connect, arguments)).await;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {said}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+async fn json(ensemble: &TestEnsemble, arguments: &[&str]) -> Value {
+    let all = [&["--json"], arguments].concat();
+    serde_json::from_str(&printed(ensemble, &all).await).unwrap()
+}
+
+fn node_of(guard: &LockGuard) -> String {
+    guard.members()[0].node_path.clone()
+}

@@ -1,0 +1,11 @@
+//! What tests start next to the locks: servers, the proxy between them and a client, a Curator.
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `server` | do servers start, fail, restart and end as a test requests? |
+//! | `proxy` | does each fault of the proxy work as documented, seen from both ends? |
+//! | `curator_peer` | does the Curator peer answer without a server? |
+
+mod curator_peer;
+mod proxy;
+mod server;

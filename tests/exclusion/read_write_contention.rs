@@ -1,0 +1,104 @@
+//! Readers and writers under contention, judged outside the lock's code.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use recipes_testing::{TestEnsemble, on_every_ensemble};
+use zookeeper_recipes::{InterProcessReadWriteLock, LockGuard};
+
+const PATH: &str = "/locks/settings";
+const OPERATIONS: u32 = 2000;
+const SESSIONS: u32 = 8;
+const TASKS: u32 = 16;
+
+/// Judges visits independently of the lock.
+#[derive(Debug, Default)]
+struct Judge {
+    readers: usize,
+    writers: usize,
+    readers_max: usize,
+    /// Sequence, and whether it wrote, in the order of admission.
+    admitted: Vec<(u32, bool)>,
+}
+
+impl Judge {
+    fn enter(&mut self, guard: &LockGuard, writes: bool) {
+        let node = &guard.members()[0].node_path;
+        self.admitted
+            .push((node[node.len() - 10..].parse().unwrap(), writes));
+        if writes {
+            self.writers += 1;
+        } else {
+            self.readers += 1;
+        }
+        self.readers_max = self.readers_max.max(self.readers);
+        assert!(
+            self.writers == 0 || (self.writers, self.readers) == (1, 0),
+            "{self:?}"
+        );
+    }
+
+    fn leave(&mut self, writes: bool) {
+        if writes {
+            self.writers -= 1;
+        } else {
+            self.readers -= 1;
+        }
+    }
+
+    /// Writers come exactly in their place. Readers between two writers come in any order.
+    fn check_order(&self) {
+        for (place, (sequence, _)) in self.admitted.iter().enumerate().filter(|(_, it)| it.1) {
+            let (before, after) = self.admitted.split_at(place);
+            assert!(
+                before.iter().all(|(it, _)| it < sequence),
+                "overtook {sequence}"
+            );
+            assert!(
+                after[1..].iter().all(|(it, _)| it > sequence),
+                "{sequence} overtook"
+            );
+        }
+    }
+}
+
+async fn contend(lock: InterProcessReadWriteLock, judge: Arc<Mutex<Judge>>, task: u32) {
+    for round in 0..OPERATIONS / TASKS {
+        let writes = (round * TASKS + task) % 10 == 0;
+        let guard: LockGuard = if writes {
+            lock.write().await.unwrap().into()
+        } else {
+            lock.read().await.unwrap().into()
+        };
+        judge.lock().unwrap().enter(&guard, writes);
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        judge.lock().unwrap().leave(writes);
+        guard.release().await.unwrap();
+    }
+}
+
+on_every_ensemble!(eight_sessions_with_one_write_in_ten);
+
+/// Curator `testBasic`.
+async fn eight_sessions_with_one_write_in_ten(ensemble: TestEnsemble) {
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(ensemble.session().await);
+    }
+    let judge = Arc::new(Mutex::new(Judge::default()));
+    let tasks = (0..TASKS).map(|task| {
+        let session = &sessions[usize::try_from(task % SESSIONS).unwrap()];
+        let lock = InterProcessReadWriteLock::new(session, PATH).unwrap();
+        tokio::spawn(contend(lock, Arc::clone(&judge), task))
+    });
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    {
+        let judge = judge.lock().unwrap();
+        assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
+        assert!(judge.readers_max > 1, "never two readers");
+        judge.check_order();
+    }
+    assert!(ensemble.children(PATH).await.is_empty());
+}

@@ -1,0 +1,141 @@
+//! How long an acquire waits, and what it leaves behind.
+
+use std::time::Duration;
+
+use recipes_testing::{TestEnsemble, on_every_ensemble};
+use tokio::time::Instant;
+use zookeeper_recipes::{AcquireError, InterProcessMutex, ReleaseError, Session};
+
+const PATH: &str = "/locks/orders";
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+/// Times out this many times, and returns the median time that it took.
+async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Duration {
+    let mut took = Vec::with_capacity(times);
+    for _ in 0..times {
+        let started = Instant::now();
+        let error = waiter.acquire_timeout(HALF_A_SECOND).await.unwrap_err();
+        took.push(started.elapsed());
+        assert!(
+            matches!(&error, AcquireError::TimedOut { path, waited }
+                if path == PATH && *waited == HALF_A_SECOND),
+            "{error}"
+        );
+    }
+    took.sort_unstable();
+    assert!(took[0] >= HALF_A_SECOND, "{took:?}");
+    took[times / 2]
+}
+
+on_every_ensemble!(
+    acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing,
+    acquire_times_out_in_time_while_the_server_is_down,
+    the_longest_timeout_waits,
+    no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held,
+    try_of_a_held_lock_writes_nothing,
+    of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing
+);
+
+async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let before = ensemble.await_children(PATH, 1).await;
+    // The holder watches its own node after a moment.
+    ensemble
+        .until("own watch", async || {
+            (ensemble.watch_count().await == 1).then_some(())
+        })
+        .await;
+
+    let waiter = mutex(&waiting);
+    waiter
+        .acquire_timeout(Duration::from_millis(100))
+        .await
+        .unwrap_err();
+    // What this session sees from now on does not contain it.
+    assert_eq!(waiter.participants().await.unwrap().len(), 1);
+    let took = median_of_time_outs(&waiter, 5).await;
+    assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
+    assert_eq!(ensemble.await_children(PATH, 1).await, before);
+    ensemble
+        .until("no watch more", async || {
+            (ensemble.watch_count().await == 1).then_some(())
+        })
+        .await;
+    held.release().await.unwrap();
+}
+
+async fn acquire_times_out_in_time_while_the_server_is_down(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let waiter = mutex(&waiting);
+    ensemble.stop().await;
+    let took = median_of_time_outs(&waiter, 3).await;
+    assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
+    ensemble.start_again().await;
+    // Requests that were made while the server was down are cleaned up, sooner or later.
+    match held.release().await {
+        Ok(()) | Err(ReleaseError::Pending { .. } | ReleaseError::Lost(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    waiter.acquire().await.unwrap().release().await.unwrap();
+    ensemble.await_children(PATH, 0).await;
+}
+
+async fn the_longest_timeout_waits(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let waiter = mutex(&session);
+    let waiter = tokio::spawn(async move { waiter.acquire_timeout(Duration::MAX).await });
+    ensemble.await_children(PATH, 2).await;
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held(
+    ensemble: TestEnsemble,
+) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    let held = lock.acquire_timeout(Duration::ZERO).await.unwrap();
+    let before = ensemble.zxid().await;
+    let error = lock.acquire_timeout(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+    assert_eq!(ensemble.zxid().await, before);
+    held.release().await.unwrap();
+}
+
+async fn try_of_a_held_lock_writes_nothing(ensemble: TestEnsemble) {
+    let (holding, trying) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let before = ensemble.zxid().await;
+    for _ in 0..3 {
+        assert!(mutex(&trying).try_acquire().await.unwrap().is_none());
+    }
+    assert_eq!(ensemble.zxid().await, before);
+    held.release().await.unwrap();
+    let taken = mutex(&trying).try_acquire().await.unwrap().unwrap();
+    assert!(mutex(&holding).try_acquire().await.unwrap().is_none());
+    taken.release().await.unwrap();
+    assert!(ensemble.children(PATH).await.is_empty());
+}
+
+async fn of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing(
+    ensemble: TestEnsemble,
+) {
+    let sessions = [ensemble.session().await, ensemble.session().await];
+    let tries = (0..16).map(|n| {
+        let lock = mutex(&sessions[n % 2]);
+        tokio::spawn(async move { lock.try_acquire().await })
+    });
+    let mut guards = Vec::new();
+    for outcome in futures::future::join_all(tries).await {
+        guards.extend(outcome.unwrap().unwrap());
+    }
+    assert!(guards.len() <= 1, "{guards:?}");
+    assert_eq!(ensemble.children(PATH).await.len(), guards.len());
+}

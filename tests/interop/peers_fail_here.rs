@@ -1,0 +1,58 @@
+//! Faults of other lock implementations. The peer itself shows each fault, and the same script runs
+//! on this library, afterwards or at the same time.
+//!
+//! The peers are zookeeper-client, whose `Client::lock` this library does not use, and Apache
+//! Curator. Their versions are those in `Cargo.lock` and in Debian's package. If a fault is fixed
+//! in another version, the peer's half of its test fails, and docs/compared.md has to follow.
+
+mod curator;
+mod zookeeper_client;
+
+use std::time::Duration;
+
+use ::zookeeper_client::Client;
+use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
+use zookeeper_recipes::{InterProcessMutex, Session};
+
+pub(crate) const THEIRS: &str = "/locks/theirs";
+pub(crate) const OURS: &str = "/locks/ours";
+/// After this long, something that has not happened is not going to.
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
+
+/// Anything that takes longer has gone wrong.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap()
+}
+
+pub(crate) fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+    match ensemble {
+        TestEnsemble::Real(server) => server,
+        TestEnsemble::Memory(_) => panic!("not a server"),
+    }
+}
+
+pub(crate) async fn client(ensemble: &TestEnsemble) -> Client {
+    server(ensemble).client().await.unwrap()
+}
+
+/// A proxy of its own for each client, so that faults stay apart.
+pub(crate) async fn proxy(ensemble: &TestEnsemble) -> FaultProxy {
+    let server = server(ensemble).connect_string();
+    FaultProxy::start(&server).await.unwrap()
+}
+
+pub(crate) async fn client_through(proxy: &FaultProxy, session_timeout: Duration) -> Client {
+    let connector = Client::connector().with_session_timeout(session_timeout);
+    connector.connect(&proxy.connect_string()).await.unwrap()
+}
+
+pub(crate) async fn session_through(proxy: &FaultProxy, session_timeout: Duration) -> Session {
+    let builder = Session::builder().session_timeout(session_timeout);
+    builder.connect(&proxy.connect_string()).await.unwrap()
+}
+
+pub(crate) fn mutex(session: &Session, path: &str) -> InterProcessMutex {
+    InterProcessMutex::new(session, path).unwrap()
+}

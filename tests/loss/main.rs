@@ -1,0 +1,27 @@
+//! What holders and waiters lose, when they learn of it, and what protects the data.
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `session_loss` | what happens to holders and waiters whose session ends? |
+//! | `suspension` | what may be concluded after a time without a connection? |
+//! | `machine_sleeps` | what holds after the machine was suspended? |
+//! | `heartbeats` | which requests keep a session alive and prove it? |
+//! | `fencing` | do tokens and transactions refuse a late write? |
+//! | `store_that_forgets` | what happens when an ensemble lost its data? |
+//! | `removed_nodes` | is a contender granted on a node that an operator removed? |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod fencing;
+mod heartbeats;
+mod machine_sleeps;
+mod removed_nodes;
+mod session_loss;
+mod store_that_forgets;
+mod suspension;

@@ -1,0 +1,19 @@
+//! Much of it at once.
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `many_watches` | does a session keep more locks than its client can watch again? |
+//! | `long_listing` | does a queue work whose listing Java clients cannot read? |
+//! | `storms` | does endless or very much work become a storm of requests? |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../support/log.rs"]
+mod log;
+mod long_listing;
+mod many_watches;
+mod storms;

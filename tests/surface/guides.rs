@@ -1,0 +1,71 @@
+//! The guide for operators covers every error with which services and tools may end.
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The public enums of a source file with their variants, found by the layout of the source.
+fn variants(source: &str) -> Vec<(String, String)> {
+    let (mut within, mut found) = (None, Vec::new());
+    for line in source.lines() {
+        if let Some(rest) = line.strip_prefix("pub enum ") {
+            within = Some(rest.trim_end_matches(" {").to_owned());
+        } else if line == "}" {
+            within = None;
+        } else if let (Some(name), Some(rest)) = (&within, line.strip_prefix("    ")) {
+            if rest.starts_with(|c: char| c.is_ascii_uppercase()) {
+                let end = rest.find(|c: char| !c.is_alphanumeric());
+                let variant = rest.split_at(end.unwrap_or(rest.len())).0;
+                found.push((name.clone(), variant.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_error_is_in_the_guide() {
+    let guide = read("docs/operating.md");
+    let mut count = 0;
+    for source in ["error.rs", "inspect/error.rs"] {
+        for (name, variant) in variants(&read(&format!("recipes-core/src/{source}"))) {
+            // Reasons and steps are described next to the errors that name them.
+            let told = match guide.split_once(&format!("**`{name}`**")) {
+                Some((_, told)) => told.split("\n**`").next().unwrap(),
+                None => &guide,
+            };
+            let is_error = name.ends_with("Error");
+            assert!(!is_error || told.len() < guide.len(), "{name}");
+            // A variant is named with its fields, or without.
+            let mut forms = [format!("`{variant}`"), format!("`{variant} {{")].into_iter();
+            assert!(forms.any(|it| told.contains(&it)), "{name}::{variant}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn every_exit_code_of_lockctl_is_in_its_guide() {
+    let guide = read("docs/lockctl.md");
+    let codes: Vec<_> = read("recipes-cli/src/exit.rs")
+        .lines()
+        .filter_map(|line| {
+            let (_, code) = line.split_once(": u8 = ")?;
+            Some(code.trim_end_matches(';').to_owned())
+        })
+        .collect();
+    assert!(codes.len() >= 8, "{codes:?}");
+    for code in codes {
+        let rows = [
+            format!("\n| {code} |"),
+            format!("\n| {code}, "),
+            format!(", {code} |"),
+            format!("\n| {code} + n |"),
+        ];
+        assert!(rows.iter().any(|it| guide.contains(it)), "{code}");
+    }
+}

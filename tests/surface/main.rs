@@ -1,0 +1,20 @@
+//! What users meet besides the lock: access, input, options, guides.
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `access` | do access control, credentials, chroot and data of nodes work? |
+//! | `bad_input` | is bad input refused before any request is sent? |
+//! | `security` | do the options of TLS and SASL come with their features? |
+//! | `guides` | do the guides cover every error and every exit code? |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod access;
+mod bad_input;
+mod guides;
+mod security;

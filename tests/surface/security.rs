@@ -1,0 +1,92 @@
+//! Options of TLS and SASL come with the features, without a dependency on the client.
+//!
+//! A caller that takes them from another version of the client has other types.
+
+#![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
+use recipes_testing::ZooKeeperServer;
+use zookeeper_recipes::Session;
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn server_without_tls_is_not_spoken_to_in_the_clear() {
+    use std::time::Duration;
+    use zookeeper_recipes::{ConnectError, TlsOptions};
+
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const AUTHORITY: &str = include_str!("../support/authority.pem");
+    let server = ZooKeeperServer::start().await.unwrap();
+    let tls = TlsOptions::new().with_pem_ca(AUTHORITY).unwrap();
+    let builder = || {
+        Session::builder()
+            .tls(tls.clone())
+            .connect_timeout(PATIENCE)
+    };
+    let refused = builder()
+        .connect(&server.connect_string())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::TimedOut { .. }),
+        "{refused}"
+    );
+    // Unless encryption is requested.
+    let plain = format!("tcp://{}", server.connect_string());
+    let patient = Session::builder().tls(tls);
+    patient.connect(&plain).await.unwrap().close().await;
+}
+
+#[cfg(feature = "sasl-digest-md5")]
+#[tokio::test]
+async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
+    use zookeeper_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
+
+    let server = ZooKeeperServer::start().await.unwrap();
+    let builder = || Session::builder().sasl(SaslOptions::digest_md5("orders", "secret"));
+    let session = builder()
+        .acl(Acls::creator_all())
+        .connect(&server.connect_string())
+        .await;
+    let lock = InterProcessMutex::new(&session.unwrap(), "/locks/orders").unwrap();
+    let refused = lock.acquire().await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Refused { .. }), "{refused}");
+    let session = builder().connect(&server.connect_string()).await.unwrap();
+    let open = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    open.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[cfg(feature = "sasl-digest-md5")]
+#[tokio::test]
+async fn server_with_sasl_knows_its_users_by_their_passwords() {
+    use zookeeper_recipes::{Acls, ConnectError, InterProcessMutex, SaslOptions};
+
+    const USERS: &str = "Server {
+        org.apache.zookeeper.server.auth.DigestLoginModule required user_orders=\"secret\";
+    };";
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("jaas.conf");
+    std::fs::write(&users, USERS).unwrap();
+    let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+    let server = ZooKeeperServer::builder()
+        .property("java.security.auth.login.config", users.to_str().unwrap())
+        .config("authProvider.1", provider);
+    let server = server.start().await.unwrap();
+    let with_password = |password: &'static str| {
+        let sasl = SaslOptions::digest_md5("orders", password);
+        Session::builder().sasl(sasl).acl(Acls::creator_all())
+    };
+    let session = with_password("secret")
+        .connect(&server.connect_string())
+        .await
+        .unwrap();
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let held = lock.acquire().await.unwrap();
+    let nobody = Session::connect(&server.connect_string()).await.unwrap();
+    let foreign = InterProcessMutex::new(&nobody, "/locks/orders").unwrap();
+    foreign.try_acquire().await.unwrap_err();
+    held.release().await.unwrap();
+    let refused = with_password("guess")
+        .connect(&server.connect_string())
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+}
