@@ -12,10 +12,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use lock_recipes::{LockFactory, Session};
 use recipes_testing::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::Instant;
 use zookeeper_client::Client;
-use zookeeper_recipes::{LockFactory, Session};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use lock_recipes::{
+    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use recipes_testing::MemoryEnsemble;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use zookeeper_recipes::{
-    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session,
-};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Failure> {
 /// Installs the recorder and serves its metrics.
 fn listen(address: SocketAddr) -> Result<(), Failure> {
     let times = Matcher::Suffix("_seconds".to_owned());
-    let lengths = Matcher::Full("zookeeper_recipes_queue_length".to_owned());
+    let lengths = Matcher::Full("lock_recipes_queue_length".to_owned());
     PrometheusBuilder::new()
         .with_http_listener(address)
         .set_buckets_for_metric(times, &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0])?

@@ -12,8 +12,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session};
 use recipes_testing::MemoryEnsemble;
-use zookeeper_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

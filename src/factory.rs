@@ -14,7 +14,7 @@ use crate::shards::{Shard, Shards};
 ///
 /// # Examples
 /// ```
-/// # use zookeeper_recipes::LockFactory;
+/// # use lock_recipes::LockFactory;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let session = recipes_testing::MemoryEnsemble::new().session();
@@ -75,7 +75,7 @@ impl LockFactory {
     ///
     /// # Examples
     /// ```
-    /// # use zookeeper_recipes::LockFactory;
+    /// # use lock_recipes::LockFactory;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let (here, there) = (recipes_testing::MemoryEnsemble::new(), recipes_testing::MemoryEnsemble::new());

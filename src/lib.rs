@@ -1,7 +1,7 @@
 //! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
 //!
 //! ```no_run
-//! use zookeeper_recipes::{InterProcessMutex, Session};
+//! use lock_recipes::{InterProcessMutex, Session};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
@@ -35,15 +35,15 @@
 //!
 //! | metric | type | labels | what |
 //! |---|---|---|---|
-//! | `zookeeper_recipes_acquires_total` | counter | `kind`, `outcome` | acquires that ended |
-//! | `zookeeper_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the call of an acquire to its end |
-//! | `zookeeper_recipes_queue_length` | histogram | `kind` | nodes ahead of a contender, the holder's too, when its node is made |
-//! | `zookeeper_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
-//! | `zookeeper_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
-//! | `zookeeper_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
-//! | `zookeeper_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
-//! | `zookeeper_recipes_sessions_lost_total` | counter | `reason` | ZooKeeper sessions that ended without having been closed by this library |
-//! | `zookeeper_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
+//! | `lock_recipes_acquires_total` | counter | `kind`, `outcome` | acquires that ended |
+//! | `lock_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the call of an acquire to its end |
+//! | `lock_recipes_queue_length` | histogram | `kind` | nodes ahead of a contender, the holder's too, when its node is made |
+//! | `lock_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
+//! | `lock_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
+//! | `lock_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
+//! | `lock_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
+//! | `lock_recipes_sessions_lost_total` | counter | `reason` | ZooKeeper sessions that ended without having been closed by this library |
+//! | `lock_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
 //! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
 //!   for a try; `timed_out`; `dropped` if its future was dropped; `failed` with any other error.
@@ -61,7 +61,7 @@
 //! |---|---|---|
 //! | `acquire` | as the call | `lock`, `kind`, and once known `node`, `token`, `outcome` |
 //! | `wait`, in `acquire` | until the node that it waits for is gone, or not waited for any more; one for each watched node, often two | `lock`, `node`, `predecessor` |
-//! | `hold`, follows from `acquire` | as `zookeeper_recipes_hold_seconds` | `lock`, `node`, `token`, `kind`, and finally `end`: `released`, or the reason of the loss |
+//! | `hold`, follows from `acquire` | as `lock_recipes_hold_seconds` | `lock`, `node`, `token`, `kind`, and finally `end`: `released`, or the reason of the loss |
 //! | `release` | as the call | `lock`, `node`, `token` |
 //!
 //! `hold` has no parent, because a span does not end before its children.

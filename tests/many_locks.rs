@@ -16,11 +16,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{InterProcessMutex, MutexGuard, Session};
 use peak_alloc::PeakAlloc;
 use recipes_testing::ZooKeeperServer;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

@@ -24,12 +24,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use lock_recipes::{FencingToken, InterProcessMutex, Session};
 use peak_alloc::PeakAlloc;
 use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zookeeper_recipes::{FencingToken, InterProcessMutex, Session};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

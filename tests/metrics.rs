@@ -14,16 +14,16 @@ mod executable;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lock_recipes::{
+    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member, MultiLock,
+    MutexGuard, Owner, ReleaseError, Session, SessionHealth,
+};
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use recipes_testing::{MemoryEnsemble, TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
-use zookeeper_recipes::{
-    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member, MultiLock,
-    MutexGuard, Owner, ReleaseError, Session, SessionHealth,
-};
 
 use crate::executable::executable;
 
@@ -31,11 +31,11 @@ const ORDERS: &str = "/locks/orders";
 const CONFIG: &str = "/locks/config";
 const SHARED: &str = "/locks/shared";
 
-const PREFIX: &str = "zookeeper_recipes_";
+const PREFIX: &str = "lock_recipes_";
 
 /// A recorder whose output a Prometheus server can read, with a bucket for each length of a queue.
 fn recorder() -> PrometheusRecorder {
-    let lengths = Matcher::Full("zookeeper_recipes_queue_length".into());
+    let lengths = Matcher::Full("lock_recipes_queue_length".into());
     let times = Matcher::Suffix("_seconds".into());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(lengths, &[0., 1., 2., 3., 4.]);
     let builder = builder.unwrap().set_buckets_for_metric(times, &[1., 10.]);
@@ -325,12 +325,12 @@ async fn example(arguments: &[&str]) -> String {
 
 fn check_example(printed: &str) {
     for line in [
-        r#"zookeeper_recipes_acquires_total{kind="read",outcome="granted"} 40"#,
-        r#"zookeeper_recipes_acquires_total{kind="write",outcome="granted"} 20"#,
-        r#"zookeeper_recipes_grants_total{kind="write"} 20"#,
-        r#"zookeeper_recipes_local_handoffs_total{kind="mutex"}"#,
-        r#"zookeeper_recipes_acquires_total{kind="mutex",outcome="timed_out"}"#,
-        "zookeeper_recipes_cleanups_pending 0",
+        r#"lock_recipes_acquires_total{kind="read",outcome="granted"} 40"#,
+        r#"lock_recipes_acquires_total{kind="write",outcome="granted"} 20"#,
+        r#"lock_recipes_grants_total{kind="write"} 20"#,
+        r#"lock_recipes_local_handoffs_total{kind="mutex"}"#,
+        r#"lock_recipes_acquires_total{kind="mutex",outcome="timed_out"}"#,
+        "lock_recipes_cleanups_pending 0",
     ] {
         assert!(printed.contains(line), "no {line:?} in\n{printed}");
     }

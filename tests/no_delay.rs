@@ -24,10 +24,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use lock_recipes::{InterProcessMutex, Session};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use tokio::time::{Instant, timeout};
-use zookeeper_recipes::{InterProcessMutex, Session};
 
 use crate::log::Log;
 

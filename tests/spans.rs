@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use lock_recipes::InterProcessMutex;
 use recipes_testing::TestEnsemble;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Subscriber, subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use zookeeper_recipes::InterProcessMutex;
 
 const PATH: &str = "/locks/orders";
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
-use zookeeper_recipes::{
+use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
     MultiLock, Session,
 };
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::work::{Contender, Place, Work, cycles, each, nanos, together};
 

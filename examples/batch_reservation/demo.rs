@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
+use lock_recipes::Session;
 use recipes_testing::MemoryEnsemble;
 use tokio::sync::oneshot;
-use zookeeper_recipes::Session;
 
 use crate::reservations::{Action, BatchError, Reservations};
 use crate::store::Store;

@@ -33,7 +33,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use zookeeper_recipes::Session;
+use lock_recipes::Session;
 
 use options::{Command, Options};
 use reservations::{Action, BatchError, Reservations};

@@ -3,11 +3,11 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use thiserror::Error;
-use tracing::warn;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, GuardMember, LockFactory, MultiGuard, Session, unescape_key,
 };
+use thiserror::Error;
+use tracing::warn;
 
 use crate::store::{Fenced, Seat, Store, StoreError};
 

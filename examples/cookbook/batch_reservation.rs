@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use zookeeper_recipes::{LockFactory, Session, escape_key};
+use lock_recipes::{LockFactory, Session, escape_key};
 
 /// Reserves all seats, or returns one that is taken already.
 pub(crate) async fn reserve(

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use zookeeper_recipes::{InterProcessReadWriteLock, Session};
+use lock_recipes::{InterProcessReadWriteLock, Session};
 
 const HOST: &str = "/config/host";
 const PORT: &str = "/config/port";

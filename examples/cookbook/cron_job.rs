@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use zookeeper_recipes::{InterProcessMutex, Session};
+use lock_recipes::{InterProcessMutex, Session};
 
 /// Runs `job`, unless another machine runs it or it was done for this `slot` or a later one. A slot
 /// is a string such as `2026-11-21`. Returns whether the job ran.

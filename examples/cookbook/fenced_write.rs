@@ -5,8 +5,8 @@
 //! must also see the token with the first *read*. Otherwise a late write could come between the
 //! next holder's read and write, and be overwritten unseen.
 
+use lock_recipes::FencingToken;
 use rusqlite::{Connection, OptionalExtension, Result, params};
-use zookeeper_recipes::FencingToken;
 
 /// Creates the table, which stores the highest token seen in each row.
 pub(crate) fn create(db: &Connection) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
+use lock_recipes::{InterProcessMutex, Session};
 use tokio::signal::unix::{SignalKind, signal};
-use zookeeper_recipes::{InterProcessMutex, Session};
 
 /// Completes on SIGTERM, which orchestrators send, or on Ctrl-C.
 pub(crate) async fn asked_to_stop() -> std::io::Result<()> {

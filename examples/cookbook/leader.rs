@@ -3,8 +3,8 @@
 //! A leader leads as long as it works. When its process dies, another takes over after the session
 //! timeout. When it loses the lock, it stops at its next await and queues up again.
 
+use lock_recipes::{AcquireError, FencingToken, InterProcessMutex};
 use tracing::warn;
-use zookeeper_recipes::{AcquireError, FencingToken, InterProcessMutex};
 
 /// Works each time that it is the leader, until `work` completes.
 ///

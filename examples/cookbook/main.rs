@@ -33,10 +33,10 @@ mod testing_your_code;
 use std::error::Error;
 use std::time::Duration;
 
+use lock_recipes::{ConnectError, InterProcessMutex, LockFactory, Session};
 use recipes_testing::MemoryEnsemble;
 use testing_your_code::Export;
 use tokio::sync::oneshot;
-use zookeeper_recipes::{ConnectError, InterProcessMutex, LockFactory, Session};
 
 type Done = Result<(), Box<dyn Error>>;
 

@@ -8,8 +8,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use lock_recipes::{LockFactory, Owner};
 use tokio::time::{Instant, sleep_until};
-use zookeeper_recipes::{LockFactory, Owner};
 
 /// Makes the call, or returns `None` if a call was made for this key within the period.
 pub(crate) async fn call_at_most_once<T>(

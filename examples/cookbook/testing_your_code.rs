@@ -1,7 +1,7 @@
 //! Code under a lock, and its unit tests without a server. They use an ensemble in memory and a
 //! paused clock, which advances only when all tasks wait, so timeouts cost no time.
 
-use zookeeper_recipes::{AcquireError, InterProcessMutex, LostError};
+use lock_recipes::{AcquireError, InterProcessMutex, LostError};
 
 /// How a run of the export ended.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) async fn export(
 #[cfg(test)]
 mod tests {
     use super::{Export, export};
-    use recipes_testing::MemoryEnsemble; // yours: zookeeper_recipes::testing::MemoryEnsemble
-    use zookeeper_recipes::{InterProcessMutex, LostReason};
+    use lock_recipes::{InterProcessMutex, LostReason};
+    use recipes_testing::MemoryEnsemble; // yours: lock_recipes::testing::MemoryEnsemble
 
     #[tokio::test(start_paused = true)]
     async fn session_that_expires_stops_the_upload() {

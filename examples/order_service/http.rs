@@ -10,9 +10,9 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use lock_recipes::{Owner, Participant, SessionHealth};
 use serde_json::{Value, json};
 use tracing::{error, warn};
-use zookeeper_recipes::{Owner, Participant, SessionHealth};
 
 use crate::order_codes::{Order, OrderCodes, OrderError};
 

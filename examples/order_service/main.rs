@@ -25,11 +25,11 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
+use lock_recipes::{ConnectError, Session};
 use recipes_testing::MemoryEnsemble;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use zookeeper_recipes::{ConnectError, Session};
 
 use options::Options;
 use order_codes::OrderCodes;

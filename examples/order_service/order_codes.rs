@@ -3,13 +3,13 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-use tracing::warn;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, InterProcessMutex, LostError, MutexGuard, NodesError, Participant,
     QueryError, Session, SessionHealth, TransactionError,
 };
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tracing::warn;
 
 /// A retry helps after one lost lock. A process that keeps losing the lock must not take more.
 const ATTEMPTS_MAX: usize = 3;

@@ -6,9 +6,9 @@ use std::error::Error;
 use std::future::pending;
 
 use futures::future::{join_all, try_join_all};
+use lock_recipes::Session;
 use recipes_testing::MemoryEnsemble;
 use tokio::sync::oneshot;
-use zookeeper_recipes::Session;
 
 use crate::config::Config;
 use crate::open_session;

@@ -38,11 +38,11 @@ use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use lock_recipes::{ConnectError, Session};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tracing::{info, warn};
-use zookeeper_recipes::{ConnectError, Session};
 
 use options::{Command, Options};
 use store::Store;

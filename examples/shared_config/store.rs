@@ -3,12 +3,12 @@
 use std::error::Error as StdError;
 use std::time::SystemTime;
 
-use thiserror::Error;
-use tracing::warn;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, DowngradeError, InterProcessReadWriteLock, LockGuard, LostError,
     NodesError, QueryError, ReadGuard, ReleaseError, Session, TransactionError,
 };
+use thiserror::Error;
+use tracing::warn;
 
 use crate::config::{Config, Manifest, NAMES, Nodes, Unusable};
 

@@ -17,7 +17,7 @@ use tracing_subscriber::filter::Targets;
 /// The variable with the credentials.
 pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
 
-/// Locks on ZooKeeper, shared with zookeeper-recipes and Apache Curator.
+/// Locks on ZooKeeper, shared with lock-recipes and Apache Curator.
 #[derive(Debug, Parser)]
 #[command(name = "lockctl", version, max_term_width = 100)]
 pub(crate) struct Arguments {

@@ -1,6 +1,6 @@
-//! Session, lock driver and pure lock core of `zookeeper-recipes`.
+//! Session, lock driver and pure lock core of `lock-recipes`.
 //!
-//! Users depend on `zookeeper-recipes`, which re-exports what they need from here.
+//! Users depend on `lock-recipes`, which re-exports what they need from here.
 //!
 //! # Map
 //!

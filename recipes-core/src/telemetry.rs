@@ -21,15 +21,15 @@ use crate::names::token::FencingToken;
 use crate::store::nodes::EndReason;
 use crate::sync::{Mutex, lock};
 
-const ACQUIRES: &str = "zookeeper_recipes_acquires_total";
-const WAIT: &str = "zookeeper_recipes_wait_seconds";
-const QUEUE: &str = "zookeeper_recipes_queue_length";
-const GRANTS: &str = "zookeeper_recipes_grants_total";
-const HANDOFFS: &str = "zookeeper_recipes_local_handoffs_total";
-const HOLD: &str = "zookeeper_recipes_hold_seconds";
-const LOSSES: &str = "zookeeper_recipes_losses_total";
-const CLEANUPS: &str = "zookeeper_recipes_cleanups_pending";
-const SESSIONS_LOST: &str = "zookeeper_recipes_sessions_lost_total";
+const ACQUIRES: &str = "lock_recipes_acquires_total";
+const WAIT: &str = "lock_recipes_wait_seconds";
+const QUEUE: &str = "lock_recipes_queue_length";
+const GRANTS: &str = "lock_recipes_grants_total";
+const HANDOFFS: &str = "lock_recipes_local_handoffs_total";
+const HOLD: &str = "lock_recipes_hold_seconds";
+const LOSSES: &str = "lock_recipes_losses_total";
+const CLEANUPS: &str = "lock_recipes_cleanups_pending";
+const SESSIONS_LOST: &str = "lock_recipes_sessions_lost_total";
 
 /// The kind of several locks that are acquired together.
 const SET: &str = "set";

@@ -1,6 +1,6 @@
 //! All-or-nothing sets of distributed locks on ZooKeeper.
 //!
-//! Users depend on `zookeeper-recipes`, which re-exports this crate.
+//! Users depend on `lock-recipes`, which re-exports this crate.
 
 mod in_turn;
 mod lock;

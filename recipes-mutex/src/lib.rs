@@ -1,6 +1,6 @@
 //! Reentrant distributed mutex on ZooKeeper.
 //!
-//! Users depend on `zookeeper-recipes`, which re-exports this crate.
+//! Users depend on `lock-recipes`, which re-exports this crate.
 
 mod guard;
 mod mutex;

@@ -1,6 +1,6 @@
 //! Distributed read/write lock on ZooKeeper.
 //!
-//! Users depend on `zookeeper-recipes`, which re-exports this crate.
+//! Users depend on `lock-recipes`, which re-exports this crate.
 
 mod guards;
 mod handles;

@@ -1,4 +1,4 @@
-//! Test doubles and real servers for `zookeeper-recipes` and the services that use it.
+//! Test doubles and real servers for `lock-recipes` and the services that use it.
 //!
 //! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java. It is the
 //! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real

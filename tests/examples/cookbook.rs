@@ -26,13 +26,13 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lock_recipes::{
+    InterProcessMutex, InterProcessReadWriteLock, LockFactory, Owner, Session, SessionHealth,
+};
 use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use zookeeper_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, LockFactory, Owner, Session, SessionHealth,
-};
 
 use crate::executable::executable;
 

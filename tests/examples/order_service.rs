@@ -6,11 +6,11 @@ mod service;
 
 use axum::http::StatusCode;
 use futures::future::join_all;
+use lock_recipes::InterProcessMutex;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::time::Instant;
-use zookeeper_recipes::InterProcessMutex;
 
 use client::Http;
 use load::Load;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
 
 use futures::future::join_all;
+use lock_recipes::InterProcessReadWriteLock;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-use zookeeper_recipes::InterProcessReadWriteLock;
 
 use process::{PATIENCE, Read, Reader, Written, command, signal};
 

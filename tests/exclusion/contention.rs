@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
+use lock_recipes::{FencingToken, InterProcessMutex, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{FencingToken, InterProcessMutex, Session};
 
 const PATH: &str = "/locks/orders";
 const TASKS: usize = 50;

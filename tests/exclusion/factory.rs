@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use lock_recipes::{ConfigError, InterProcessMutex, LockFactory, Owner, escape_key, unescape_key};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
-    ConfigError, InterProcessMutex, LockFactory, Owner, escape_key, unescape_key,
-};
 
 const KEYS: [&str; 14] = [
     "",

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures::poll;
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use tokio::time::Instant;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, DistributedLock, GuardState, InterProcessMutex,
     InterProcessReadWriteLock, LockFactory, LostReason, Member, MultiLock, Owner, ReleaseError,
     Session,
 };
+use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use tokio::time::Instant;
 
 const PATHS: [&str; 3] = ["/set/a", "/set/b", "/set/c"];
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{InterProcessMutex, LockGuard, Member, MultiLock, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{InterProcessMutex, LockGuard, Member, MultiLock, Session};
 
 const OWNERS: usize = 16;
 const ROUNDS: usize = 1008;

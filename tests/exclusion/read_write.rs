@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use futures::poll;
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use tokio::time::Instant;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions,
     Owner, Session,
 };
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use tokio::time::Instant;
 
 const PATH: &str = "/locks/settings";
 const IMPATIENCE: Duration = Duration::from_millis(50);
@@ -122,7 +122,7 @@ async fn writer_that_reads_may_release_either_first(ensemble: TestEnsemble) {
                 let reader = lock(&session).read().await.unwrap();
                 assert_eq!(reader.fencing_token(), writer.fencing_token());
                 assert_eq!(ensemble.children(PATH).await.len(), 2);
-                let nodes = [&writer, &reader as &zookeeper_recipes::LockGuard]
+                let nodes = [&writer, &reader as &lock_recipes::LockGuard]
                     .map(|it| sequence(&it.members()[0].node_path));
                 assert_eq!(nodes[0], nodes[1], "the reader takes the writer's place");
                 let again = lock(&session).read().await.unwrap();

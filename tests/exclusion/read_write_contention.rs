@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
+use lock_recipes::{InterProcessReadWriteLock, LockGuard};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{InterProcessReadWriteLock, LockGuard};
 
 const PATH: &str = "/locks/settings";
 const OPERATIONS: u32 = 2000;

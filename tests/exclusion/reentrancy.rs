@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
+use lock_recipes::{InterProcessMutex, LockFactory, MutexGuard, Owner, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{InterProcessMutex, LockFactory, MutexGuard, Owner, Session};
 
 const PATH: &str = "/locks/orders";
 

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{AcquireError, ConfigError, DistributedLock, LockFactory, MultiLock, Session};
 use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
-    AcquireError, ConfigError, DistributedLock, LockFactory, MultiLock, Session,
-};
 
 const ROOT: &str = "/by-key";
 const NAMES: [&str; 3] = ["locks-1", "locks-2", "locks-3"];

@@ -7,11 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::{FutureExt as _, poll};
-use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation};
-use zookeeper_recipes::{
+use lock_recipes::{
     Acl, AcquireError, AuthId, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LostReason,
     Member, MultiLock, MutexGuard, Owner, Permission, ReleaseError, Session,
 };
+use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation};
 
 const PATH: &str = "/locks/orders";
 const PATIENCE: Duration = Duration::from_secs(60);

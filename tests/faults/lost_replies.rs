@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use lock_recipes::{InterProcessMutex, Session};
 use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation, TestEnsemble};
-use zookeeper_recipes::{InterProcessMutex, Session};
 
 const PATH: &str = "/locks/orders";
 

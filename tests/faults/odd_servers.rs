@@ -13,11 +13,11 @@ mod unheard;
 
 use std::time::Duration;
 
+use lock_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth};
 use recipes_testing::{FaultProxy, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, Error};
-use zookeeper_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth};
 
 const PATH: &str = "/locks/orders";
 /// For sessions that must survive on a busy machine.

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, DistributedLock, GuardState, InterProcessMutex, InterProcessReadWriteLock,
     LockGuard, Session, Step,
 };
+use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 
 const PATH: &str = "/locks/orders";
 const PATIENCE: Duration = Duration::from_secs(60);

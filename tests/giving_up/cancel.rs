@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use futures::poll;
+use lock_recipes::{InterProcessMutex, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{InterProcessMutex, Session};
 
 const PATH: &str = "/locks/orders";
 /// More polls than any acquire needs.

@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{FutureExt, poll};
+use lock_recipes::{
+    GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
+    MultiLock, NodesError, Owner, Participant, RevokeError, Session,
+};
 use recipes_testing::{
     Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble,
 };
 use tokio::time::timeout;
-use zookeeper_recipes::{
-    GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
-    MultiLock, NodesError, Owner, Participant, RevokeError, Session,
-};
 
 const PATH: &str = "/locks/orders";
 const PATIENCE: Duration = Duration::from_secs(30);

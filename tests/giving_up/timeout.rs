@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::{AcquireError, InterProcessMutex, ReleaseError, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 use tokio::time::Instant;
-use zookeeper_recipes::{AcquireError, InterProcessMutex, ReleaseError, Session};
 
 const PATH: &str = "/locks/orders";
 const HALF_A_SECOND: Duration = Duration::from_millis(500);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::join_all;
-use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
-use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
     LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard,
 };
+use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 use crate::orders::{LOCKS, Orders, path, register};
 use crate::talk::{listen, say};

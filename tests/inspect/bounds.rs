@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
+use lock_recipes::{
+    InterProcessMutex, InterProcessReadWriteLock, ReadGuard, Session, inspect, scan,
+};
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::task::yield_now;
 use tokio::time::advance;
-use zookeeper_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, ReadGuard, Session, inspect, scan,
-};
 
 const LATENCY: Duration = Duration::from_millis(10);
 

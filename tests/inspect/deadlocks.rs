@@ -1,9 +1,9 @@
 //! Contenders that wait for each other, over several locks.
 
-use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
+use lock_recipes::{
     Basis, InterProcessMutex, LockOptions, Owner, Party, Session, WaitForGraph, scan,
 };
+use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 use crate::enqueue;
 
@@ -145,7 +145,7 @@ async fn locks_that_are_only_busy_are_no_deadlock(ensemble: TestEnsemble) {
     }
     let graph = graph(&session).await;
     assert_eq!(graph.edges.len(), 8);
-    assert_eq!(graph.cycles(), Vec::<Vec<zookeeper_recipes::Edge>>::new());
+    assert_eq!(graph.cycles(), Vec::<Vec<lock_recipes::Edge>>::new());
     for held in holding {
         held.release().await.unwrap();
     }

@@ -14,10 +14,10 @@ mod scan;
 
 use std::future::Future;
 
+use lock_recipes::{Contender, Inspection, Standing};
 use peak_alloc::PeakAlloc;
 use recipes_testing::TestEnsemble;
 use tokio::task::JoinHandle;
-use zookeeper_recipes::{Contender, Inspection, Standing};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

@@ -1,11 +1,11 @@
 //! Inspection of one lock.
 
 use futures::poll;
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
+use lock_recipes::{
     InspectError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions, Owner,
     Recipe, Session, Standing, inspect,
 };
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
 use crate::{enqueue, told};
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use lock_recipes::{
+    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, NodesError, Permission,
+    QueryError, Session, Standing, inspect, scan,
+};
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
 };
 use zookeeper_client::CreateMode;
-use zookeeper_recipes::{
-    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, NodesError, Permission,
-    QueryError, Session, Standing, inspect, scan,
-};
 
 const PATH: &str = "/locks/orders";
 

@@ -12,9 +12,9 @@
 use std::env;
 
 use futures::future::join_all;
+use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, Session, scan};
 use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use tokio::time::Instant;
-use zookeeper_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, Session, scan};
 
 use crate::HEAP;
 
@@ -23,7 +23,7 @@ const LOCKS: usize = 2_000;
 /// How many locks are acquired together.
 const AT_ONCE: usize = 200;
 
-fn paths(seen: &zookeeper_recipes::Scan) -> Vec<(&str, Recipe)> {
+fn paths(seen: &lock_recipes::Scan) -> Vec<(&str, Recipe)> {
     let locks = seen.locks.iter();
     locks.map(|it| (it.path.as_str(), it.recipe)).collect()
 }

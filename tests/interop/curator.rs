@@ -8,9 +8,9 @@ mod revocation;
 
 use std::time::Duration;
 
+use lock_recipes::{Acls, InterProcessMutex, Session};
 use recipes_testing::{CuratorPeer, TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Client, CreateMode};
-use zookeeper_recipes::{Acls, InterProcessMutex, Session};
 
 /// The path of the lock named `m` in the peer.
 pub(crate) const PATH: &str = "/locks/orders";

@@ -11,8 +11,8 @@ mod zookeeper_client;
 use std::time::Duration;
 
 use ::zookeeper_client::Client;
+use lock_recipes::{InterProcessMutex, Session};
 use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
-use zookeeper_recipes::{InterProcessMutex, Session};
 
 pub(crate) const THEIRS: &str = "/locks/theirs";
 pub(crate) const OURS: &str = "/locks/ours";

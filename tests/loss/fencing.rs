@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
+use lock_recipes::{
     InterProcessMutex, LostReason, NodesError, Session, TransactionError, TransactionResult,
     VerifyError,
 };
+use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::{GuardState, InterProcessMutex, Session};
 use recipes_testing::{MemoryEnsemble, Operation};
 use tokio::time::{Instant, sleep, sleep_until};
-use zookeeper_recipes::{GuardState, InterProcessMutex, Session};
 
 const T: Duration = Duration::from_secs(12);
 const HOUR: Duration = Duration::from_secs(3600);

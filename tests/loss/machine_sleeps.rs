@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::poll;
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
-use tokio::time::timeout;
-use zookeeper_recipes::{
+use lock_recipes::{
     GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, ReleaseError, Session,
     VerifyError,
 };
+use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use tokio::time::timeout;
 
 const PATH: &str = "/locks/orders";
 const SESSION_TIMEOUT: Duration = Duration::from_secs(12);

@@ -15,7 +15,7 @@ mod sets;
 
 use std::time::Duration;
 
-use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
+use lock_recipes::{InterProcessMutex, MutexGuard, Session};
 
 /// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use lock_recipes::{
+    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
+    SessionHealth,
+};
 use recipes_core::EndReason;
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
 };
 use tokio::time::Instant;
-use zookeeper_recipes::{
-    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
-    SessionHealth,
-};
 
 const PATH: &str = "/locks/orders";
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::{AcquireError, InterProcessMutex, LockOptions, Session, SessionHealth};
 use recipes_testing::MemoryEnsemble;
 use tokio::time::timeout;
-use zookeeper_recipes::{AcquireError, InterProcessMutex, LockOptions, Session, SessionHealth};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
+use lock_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
 use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
 use tokio::time::Instant;
-use zookeeper_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
 
 const PATH: &str = "/locks/orders";
 const SHORT: Duration = Duration::from_secs(2);

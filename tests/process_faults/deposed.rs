@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
+use lock_recipes::{MutexGuard, Session};
 use recipes_testing::history::monotonic_now;
 use recipes_testing::{FaultProxy, ServerBuilder, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use zookeeper_recipes::{MutexGuard, Session};
 
 use crate::{LONG, connect, mutex, waiter};
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use lock_recipes::LostReason;
 use recipes_testing::ZooKeeperEnsemble;
 use recipes_testing::history::monotonic_now;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
-use zookeeper_recipes::LostReason;
 
 use crate::{LONG, PATH, SHORT, connect, mutex, waiter};
 

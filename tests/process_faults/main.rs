@@ -24,10 +24,10 @@ mod talk;
 
 use std::time::Duration;
 
+use lock_recipes::{InterProcessMutex, MutexGuard, Session};
 use recipes_testing::history::monotonic_now;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
-use zookeeper_recipes::{InterProcessMutex, MutexGuard, Session};
 
 const PATH: &str = "/locks/orders";
 /// For sessions that must be lost.

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use lock_recipes::{AcquireError, LostReason, MutexGuard, Session};
 use tokio::runtime::{Builder, Runtime};
-use zookeeper_recipes::{AcquireError, LostReason, MutexGuard, Session};
 
 use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};
 

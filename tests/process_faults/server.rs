@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::{GuardState, LostReason, SessionHealth};
 use recipes_testing::history::monotonic_now;
 use tokio::time::sleep;
-use zookeeper_recipes::{GuardState, LostReason, SessionHealth};
 
 use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use lock_recipes::{
+    Client, FencingToken, LostReason, MutexGuard, ReleaseError, Session, TransactionError,
+};
 use recipes_testing::TestEnsemble;
 use recipes_testing::history::monotonic_now;
 use rustix::process::Signal;
-use zookeeper_recipes::{
-    Client, FencingToken, LostReason, MutexGuard, ReleaseError, Session, TransactionError,
-};
 
 use crate::again;
 use crate::talk::{Talk, listen, say};

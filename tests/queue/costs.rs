@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
+use lock_recipes::{DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session};
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use zookeeper_recipes::{
-    DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session,
-};
 
 const PATH: &str = "/locks/orders";
 /// Long enough that a busy machine loses no session.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lock_recipes::{AcquireError, InterProcessMutex, ParentMode, Session};
 use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{AcquireError, InterProcessMutex, ParentMode, Session};
 
 const PATH: &str = "/locks/orders";
 

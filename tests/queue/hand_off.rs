@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::InterProcessMutex;
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble};
 use tokio::time::Instant;
-use zookeeper_recipes::InterProcessMutex;
 
 const PATH: &str = "/locks/orders";
 /// Each reply and each watch event takes as long as a round trip here.

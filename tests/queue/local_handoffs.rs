@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, poll};
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use tokio::sync::mpsc;
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, ConfigError, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
     LockOptions, LostReason, MutexGuard, Owner, Session,
 };
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use tokio::sync::mpsc;
 
 const PATH: &str = "/locks/orders";
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture, join_all};
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
-use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{
+use lock_recipes::{
     InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, Session,
 };
+use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use tokio::time::{Instant, sleep, timeout};
 
 /// More than fit in one transaction.
 const LOCKS: usize = 100;

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, MutexGuard,
+    Session, SessionHealth,
+};
 use recipes_testing::{
     Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, Operation, TestEnsemble,
     ZooKeeperServer, on_every_ensemble,
 };
 use tokio::task::JoinHandle;
-use zookeeper_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, MutexGuard,
-    Session, SessionHealth,
-};
 
 const PATH: &str = "/locks/orders";
 const OTHER: &str = "/locks/stock";

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use lock_recipes::InterProcessMutex;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Acls, CreateMode};
-use zookeeper_recipes::InterProcessMutex;
 
 const PATH: &str = "/locks/long";
 /// A name of a mutex takes 55 bytes, and its length 4. 59 x 17,772 is the last that fits.

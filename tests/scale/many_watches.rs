@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session};
 use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use zookeeper_recipes::{
-    GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session,
-};
 
 /// Their paths take 190 kB. The client gives up above 128 KiB.
 const LOCKS: usize = 400;

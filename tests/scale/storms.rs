@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session};
 use recipes_testing::{
     Direction, FaultProxy, Frame, MemoryEnsemble, Opcode, Operation, Request, ZooKeeperServer,
 };
 use tokio::time::{sleep, timeout};
 use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, AuthId, Permission};
-use zookeeper_recipes::{
-    GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session,
-};
 
 use crate::log::Log;
 

@@ -6,9 +6,9 @@ use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use lock_recipes::{FencingToken, LockKind, Session};
 use recipes_testing::{MemoryEnsemble, Request};
 use tokio::time::Instant;
-use zookeeper_recipes::{FencingToken, LockKind, Session};
 
 use crate::lifelines::{Lifelines, Removal};
 use crate::plan::Plan;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::plan::{Trouble, below, pick};
 use crate::world::World;
-use zookeeper_recipes::Session;
+use lock_recipes::Session;
 
 /// Used in place of the session timeout if there is none.
 const TIMEOUT: Duration = Duration::from_secs(3);

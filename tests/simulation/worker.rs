@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::poll_fn;
-use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, DistributedLock, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
     LockGuard, LockOptions, Member, MultiLock, NodesError, Owner, ReleaseError, Session,
     SessionHealth, Step, WriteGuard,
 };
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::plan::{Plan, READ_WRITES, below, pick};
 use crate::world::World;

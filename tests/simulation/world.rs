@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{DistributedLock, Owner, Session};
 use recipes_testing::{Faults, MemoryEnsemble, Request};
 use tokio::runtime::RngSeed;
 use tokio::time::timeout;
-use zookeeper_recipes::{DistributedLock, Owner, Session};
 
 use crate::judge::Judge;
 use crate::plan::Plan;

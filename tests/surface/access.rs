@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::time::Duration;
 
+use lock_recipes::{
+    Acl, Acls, AcquireError, AuthId, InterProcessMutex, LockKind, LockOptions, NodesError,
+    Permission, QueryError, ReleaseError, Session, Step,
+};
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
 };
 use zookeeper_client::CreateMode;
-use zookeeper_recipes::{
-    Acl, Acls, AcquireError, AuthId, InterProcessMutex, LockKind, LockOptions, NodesError,
-    Permission, QueryError, ReleaseError, Session, Step,
-};
 
 const PATH: &str = "/locks/orders";
 

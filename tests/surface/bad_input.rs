@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::time::Duration;
 
-use recipes_testing::{TestEnsemble, on_every_ensemble};
-use zookeeper_recipes::{
+use lock_recipes::{
     ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session,
 };
+use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 const BAD_PATHS: [&str; 17] = [
     "",

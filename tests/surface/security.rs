@@ -3,14 +3,14 @@
 //! A caller that takes them from another version of the client has other types.
 
 #![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
+use lock_recipes::Session;
 use recipes_testing::ZooKeeperServer;
-use zookeeper_recipes::Session;
 
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn server_without_tls_is_not_spoken_to_in_the_clear() {
+    use lock_recipes::{ConnectError, TlsOptions};
     use std::time::Duration;
-    use zookeeper_recipes::{ConnectError, TlsOptions};
 
     const PATIENCE: Duration = Duration::from_secs(2);
     const AUTHORITY: &str = include_str!("../support/authority.pem");
@@ -38,7 +38,7 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
 #[cfg(feature = "sasl-digest-md5")]
 #[tokio::test]
 async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
-    use zookeeper_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
+    use lock_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
 
     let server = ZooKeeperServer::start().await.unwrap();
     let builder = || Session::builder().sasl(SaslOptions::digest_md5("orders", "secret"));
@@ -57,7 +57,7 @@ async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
 #[cfg(feature = "sasl-digest-md5")]
 #[tokio::test]
 async fn server_with_sasl_knows_its_users_by_their_passwords() {
-    use zookeeper_recipes::{Acls, ConnectError, InterProcessMutex, SaslOptions};
+    use lock_recipes::{Acls, ConnectError, InterProcessMutex, SaslOptions};
 
     const USERS: &str = "Server {
         org.apache.zookeeper.server.auth.DigestLoginModule required user_orders=\"secret\";

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zookeeper_recipes::{Client, LockGuard, LockKind};
+use lock_recipes::{Client, LockGuard, LockKind};
 
 use crate::recipe::Place;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{join_all, select_all, try_join_all};
+use lock_recipes::{Client, LockGuard, ReleaseError, Session};
 use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::EventType;
-use zookeeper_recipes::{Client, LockGuard, ReleaseError, Session};
 
 use crate::recipe::{Recipe, lock};
 

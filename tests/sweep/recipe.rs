@@ -1,6 +1,6 @@
 //! The kinds of lock in the sweep, and the contenders for each.
 
-use zookeeper_recipes::{
+use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind, Member, MultiLock,
     Session,
 };

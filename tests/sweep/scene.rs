@@ -8,12 +8,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
+use lock_recipes::{Client, GuardState, LockGuard, ReleaseError, Session};
 use recipes_testing::{
     Cut, Direction, FaultProxy, Frame, Opcode, ZooKeeperEnsemble, ZooKeeperServer,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::{Client, GuardState, LockGuard, ReleaseError, Session};
 
 use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped, Harm};

@@ -6,11 +6,11 @@
 //! what was committed.
 
 use futures::future::{BoxFuture, join_all, select_all};
+use lock_recipes::{MutexGuard, Session};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zookeeper_client::Client;
-use zookeeper_recipes::{MutexGuard, Session};
 
 use super::{LONG, PATH, PATIENCE, await_queue, children, connect, mutex, proxy, until, waiter};
 

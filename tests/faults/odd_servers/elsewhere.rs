@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use lock_recipes::{
+    AcquireError, FencingToken, GuardState, InterProcessMutex, LostReason, SessionHealth,
+};
 use recipes_testing::{Cut, Direction, FaultProxy, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
-use zookeeper_recipes::{
-    AcquireError, FencingToken, GuardState, InterProcessMutex, LostReason, SessionHealth,
-};
 
 use super::{
     ASK_AGAIN, LONG, PATH, PATIENCE, await_health, await_held, await_queue, children, connect,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use lock_recipes::{
+    AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Session, Step,
+};
 use recipes_testing::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
-use zookeeper_recipes::{
-    AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Session, Step,
-};
 
 use super::{LONG, PATH, PATIENCE, await_queue, children, connect, mutex, proxy, until};
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
-use tokio::time::{Instant, timeout};
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LostReason,
     Member, MultiLock, ReleaseError, Session,
 };
+use recipes_testing::history::monotonic_now;
+use recipes_testing::{Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+use tokio::time::{Instant, timeout};
 
 use super::{LONG, PATIENCE, await_queue, children, connect, granted, mutex, proxy, waiter};
 

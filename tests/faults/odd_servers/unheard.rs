@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
+use lock_recipes::{MutexGuard, Session, SessionHealth};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zookeeper_client::Client;
-use zookeeper_recipes::{MutexGuard, Session, SessionHealth};
 
 use super::{LONG, PATH, await_health, await_queue, connect, granted, mutex, proxy, waiter};
 

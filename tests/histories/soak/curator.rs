@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::join_all;
+use lock_recipes::LockKind;
 use recipes_testing::history::{AttemptId, Happening, Journal, Step, monotonic_now};
 use recipes_testing::{CuratorPeer, PeerError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_recipes::LockKind;
 
 use crate::orders::{LOCKS, path};
 

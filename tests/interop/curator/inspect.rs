@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
-use zookeeper_recipes::{
+use lock_recipes::{
     Basis, InterProcessMutex, InterProcessReadWriteLock, LockKind, Owner, Party, Standing,
     WaitForGraph, inspect, scan,
 };
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::{PATH, PATIENCE, Stage};
 
@@ -128,7 +128,7 @@ async fn mutex_is_granted_in_the_order_that_was_shown() {
             let guard = lock.acquire().await.unwrap();
             (guard.members()[0].node_path.clone(), guard)
         };
-        let release = async |guard: zookeeper_recipes::MutexGuard| guard.release().await.unwrap();
+        let release = async |guard: lock_recipes::MutexGuard| guard.release().await.unwrap();
         crowd.ours(&stage, PATH, acquire, release).await;
         crowd.theirs(&stage, PATH, &format!("t{round}"), "m").await;
     }
@@ -172,8 +172,7 @@ async fn readers_and_writers_are_granted_as_was_shown() {
                     let guard = lock.read().await.unwrap();
                     (guard.members()[0].node_path.clone(), guard)
                 };
-                let release =
-                    async |guard: zookeeper_recipes::ReadGuard| guard.release().await.unwrap();
+                let release = async |guard: lock_recipes::ReadGuard| guard.release().await.unwrap();
                 crowd.ours(&stage, SETTINGS, acquire, release).await;
             }
             "w" => {
@@ -182,7 +181,7 @@ async fn readers_and_writers_are_granted_as_was_shown() {
                     (guard.members()[0].node_path.clone(), guard)
                 };
                 let release =
-                    async |guard: zookeeper_recipes::WriteGuard| guard.release().await.unwrap();
+                    async |guard: lock_recipes::WriteGuard| guard.release().await.unwrap();
                 crowd.ours(&stage, SETTINGS, acquire, release).await;
             }
             "R" => {
@@ -237,7 +236,7 @@ async fn deadlock_of_three_over_three_locks_is_found_and_named() {
         panic!("{found:?}")
     };
     let theirs = Party::Session(stage.curator.session("c").await.unwrap());
-    let party = |owner: &Owner, session: &zookeeper_recipes::Session| Party::Owner {
+    let party = |owner: &Owner, session: &lock_recipes::Session| Party::Owner {
         id: owner.id(),
         session_id: session.session_id().unwrap(),
     };

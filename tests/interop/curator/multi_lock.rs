@@ -1,7 +1,7 @@
 //! Sets of locks, shared with Curator.
 
 use futures::future::try_join_all;
-use zookeeper_recipes::{Member, MultiLock};
+use lock_recipes::{Member, MultiLock};
 
 use super::{PATIENCE, Stage, count, increment};
 

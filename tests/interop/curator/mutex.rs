@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
+use lock_recipes::{InterProcessMutex, LostReason};
 use recipes_testing::{Grant, GrantKind, check_grants};
 use zookeeper_client::Client;
-use zookeeper_recipes::{InterProcessMutex, LostReason};
 
 use super::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count, increment, sequence};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use lock_recipes::InterProcessReadWriteLock;
 use recipes_testing::{Grant, GrantKind, ReadWriteMix, check_grants};
 use zookeeper_client::Client;
-use zookeeper_recipes::InterProcessReadWriteLock;
 
 use super::{PATH, PATIENCE, Stage, count, increment, sequence};
 
@@ -23,7 +23,7 @@ impl Stage {
 async fn contend(lock: InterProcessReadWriteLock, store: Client, rounds: u32) -> Vec<Grant> {
     let mut grants = Vec::new();
     for round in 0..rounds {
-        let (kind, value, guard): (_, _, zookeeper_recipes::LockGuard) = if round % 5 == 0 {
+        let (kind, value, guard): (_, _, lock_recipes::LockGuard) = if round % 5 == 0 {
             let guard = lock.write().await.unwrap();
             let value = increment(&store, COUNTERS[0]).await;
             assert_eq!(increment(&store, COUNTERS[1]).await, value, "torn");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lock_recipes::{GuardState, LockGuard};
 use tokio::time::{Instant, timeout};
-use zookeeper_recipes::{GuardState, LockGuard};
 
 use super::{PATH, PATIENCE, Stage};
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use futures::future::join;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, poll};
-use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
-use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::{Acls, CreateMode};
-use zookeeper_recipes::{
+use lock_recipes::{
     AcquireError, InterProcessReadWriteLock, Member, MultiLock, Owner, ReleaseError, Session,
     SessionHealth,
 };
+use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Acls, CreateMode};
 
 use super::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, session_through, soon};
 

@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
+use lock_recipes::LostReason;
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockClient, LockPrefix, SessionState,
 };
-use zookeeper_recipes::LostReason;
 
 use super::{MOMENT, OURS, THEIRS, client, client_through, mutex, proxy, session_through, soon};
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::{hint, thread};
 
+use lock_recipes::{InterProcessMutex, MutexGuard};
 use recipes_testing::{MemoryEnsemble, Operation, Request};
 use tokio::time::Instant;
-use zookeeper_recipes::{InterProcessMutex, MutexGuard};
 
 use super::{PATIENCE, asked_for, mutex, node_of};
 

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, yield_now};
-use tokio::time::sleep;
-use zookeeper_recipes::LockKind::{Mutex as Mutual, Read, Write};
-use zookeeper_recipes::{
+use lock_recipes::LockKind::{Mutex as Mutual, Read, Write};
+use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind,
     LockOptions, Member, MultiLock, Owner, Session,
 };
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
 
 use super::judge::Judge;
 

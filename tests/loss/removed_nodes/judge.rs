@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lock_recipes::{FencingToken, GuardMember, GuardState, LockGuard};
 use tokio::time::Instant;
-use zookeeper_recipes::{FencingToken, GuardMember, GuardState, LockGuard};
 
 /// A contender that was granted something. It is here twice if it reads next to its own writer.
 struct Holder {

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::join_all;
+use lock_recipes::{InterProcessReadWriteLock, Session};
 use recipes_testing::ZooKeeperServer;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Client, Error};
-use zookeeper_recipes::{InterProcessReadWriteLock, Session};
 
 use super::contenders::{
     Cast, FIRST, MUTEXES, Process, READERS_BESIDE_WRITERS, READERS_THEN_WRITERS, SECOND,

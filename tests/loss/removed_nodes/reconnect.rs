@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use lock_recipes::{MutexGuard, Session, SessionHealth};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, Error};
-use zookeeper_recipes::{MutexGuard, Session, SessionHealth};
 
 use super::{PATIENCE, asked_for, mutex, node_of};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lock_recipes::{Member, MultiLock};
 use recipes_testing::MemoryEnsemble;
 use tokio::time::{Instant, sleep};
-use zookeeper_recipes::{Member, MultiLock};
 
 use super::mutex;
 

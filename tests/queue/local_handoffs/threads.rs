@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{FutureExt, poll};
+use lock_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuard, Session};
 use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use zookeeper_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuard, Session};
 
 use super::{PATH, mutex};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lock_recipes::Session;
 use recipes_testing::{Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
-use zookeeper_recipes::Session;
 
 use super::{PATH, mutex, waiters};
 
