@@ -19,6 +19,7 @@
 //! | `store` | how is it asked? |
 
 mod attempt;
+mod clock;
 mod driver;
 mod error;
 mod inspect;
@@ -37,10 +38,12 @@ mod sync;
 mod telemetry;
 
 #[doc(hidden)]
+pub use driver::acquire_all::{Wait, acquire_all};
+#[doc(hidden)]
 pub use driver::guard::granted;
 pub use driver::guard::{DistributedLock, GuardMember, LockGuard};
 #[doc(hidden)]
-pub use driver::internals::{LockInternals, Wait, acquire_all, check_set, set_name};
+pub use driver::internals::{LockInternals, check_set, set_name};
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,
@@ -50,10 +53,10 @@ pub use inspect::{
     Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
     inspect, scan,
 };
-pub use lock::lease::GuardState;
-pub use lock::table::Owner;
+pub use lock::lease_state::GuardState;
 pub use lock::transaction::{Transaction, TransactionResult};
 pub use names::node_name::LockKind;
+pub use names::owner::Owner;
 #[doc(hidden)]
 pub use names::path::validate as validate_path;
 pub use names::path::{escape_key, unescape_key};

@@ -5,9 +5,11 @@
 //! | file | noun |
 //! |---|---|
 //! | `lock_path` | the lock's path, and what all its users in this session share |
+//! | `target` | a lock to acquire: which one, how, for whom |
 //! | `table` | who holds or attempts what, by owner |
 //! | `hold` | one owner's share of a lock: its guards |
-//! | `lease` | one node of ours; it can be lost |
+//! | `lease` | the right to one node of ours; deletes it in the end |
+//! | `lease_state` | what is known of a lease, and its loss |
 //! | `release` | the end of leases, and its outcome |
 //! | `transaction` | writes of the user that are bound to a lease |
 //! | `revocation` | a request to give the lock up |
@@ -15,9 +17,11 @@
 
 pub(crate) mod hold;
 pub(crate) mod lease;
+pub(crate) mod lease_state;
 pub(crate) mod local_queue;
 pub(crate) mod lock_path;
 pub(crate) mod release;
 pub(crate) mod revocation;
 pub(crate) mod table;
+pub(crate) mod target;
 pub(crate) mod transaction;

@@ -6,11 +6,13 @@
 //! | `node_name` | the name of a lock node: uuid, kind, sequence |
 //! | `order` | the contenders of a listing, in the order of the queue |
 //! | `record` | what a node's data says about its contender |
+//! | `owner` | who re-enters; how records name a contender |
 //! | `token` | the fencing token |
 //! | `printable` | text of others, safe to print |
 
 pub(crate) mod node_name;
 pub(crate) mod order;
+pub(crate) mod owner;
 pub(crate) mod path;
 pub(crate) mod printable;
 pub(crate) mod record;

@@ -14,17 +14,18 @@ use shuttle::{Config, Runner, thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-use crate::attempt::cleanup_guard::Stakes;
-use crate::attempt::requests::Target;
+use crate::clock::Clock;
 use crate::error::LostReason;
-use crate::lock::hold::Reserved;
+use crate::lock::hold::{Hold, Standing};
 use crate::lock::local_queue::LocalQueue;
-use crate::lock::table::{Key, Owner, Present};
+use crate::lock::table::{Key, Present};
+use crate::lock::target::Target;
 use crate::names::node_name::LockKind;
+use crate::names::owner::Owner;
 use crate::rules::acquire::Patience;
 use crate::scripted::{Scripted, Sessions, Stage, T};
-use crate::session::clock::Clock;
 use crate::session::epoch::{Epoch, Link, Origin};
+use crate::session::leftovers::Leftovers;
 use crate::store::backend::Backend;
 
 /// Orders for each race and each way to choose them.
@@ -102,14 +103,18 @@ fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
         let key = key();
-        let reserved = Reserved::new(key.clone(), stage.lease(1));
+        let share = Hold::begin(key.clone(), stage.lease(1));
         let table = stage.session.clone();
         let Present::Held(hold) = table.shared.paths.present(&key) else {
             panic!("no hold");
         };
         let entering = Arc::clone(&hold);
-        let enters = thread::spawn(move || entering.enter().map(|entered| entered.unwrap()));
-        drop(reserved);
+        let enters = thread::spawn(move || match entering.join() {
+            Standing::Good(share) => Some(share),
+            Standing::Over => None,
+            Standing::Lost(lost) => panic!("{lost}"),
+        });
+        drop(share);
         let entered = enters.join().unwrap();
         let is_over = hold.lease().retire().is_none();
         assert_eq!(entered.is_none(), is_over, "entered what was given up");
@@ -121,10 +126,10 @@ fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
     explore(|runtime| {
         let stage = runtime.block_on(Stage::new());
         let key = key();
-        let first = Reserved::new(key.clone(), stage.lease(1));
+        let first = Hold::begin(key.clone(), stage.lease(1));
         let next = stage.lease(2);
         let same = key.clone();
-        let taking = thread::spawn(move || Reserved::new(same, next));
+        let taking = thread::spawn(move || Hold::begin(same, next));
         drop(first);
         let _next = taking.join().unwrap();
         let present = stage.session.shared.paths.present(&key);
@@ -148,14 +153,14 @@ fn contender_is_seen_by_the_keeper_or_wakes_it() {
             is_quiet: false,
         };
         let epoch = Arc::new(Epoch::new(1, nodes, link, origin, sent));
-        let stakes = || Arc::new(Stakes::new(&[]));
-        let before = epoch.contend(&stakes());
+        let leftovers = || Arc::new(Leftovers::new([]));
+        let before = epoch.contend(&leftovers());
         assert!(epoch.attend());
         drop(before);
         while epoch.wake_keeper.notified().now_or_never().is_some() {}
         let contending = Arc::clone(&epoch);
-        let stakes = stakes();
-        let contender = thread::spawn(move || contending.contend(&stakes));
+        let leftovers = leftovers();
+        let contender = thread::spawn(move || contending.contend(&leftovers));
         let is_seen = epoch.attend();
         let _contending = contender.join().unwrap();
         let is_woken = epoch.wake_keeper.notified().now_or_never().is_some();

@@ -13,13 +13,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::attempt::cleanup_guard::Stakes;
 use crate::lock::lease::{Basis, Lease, MadeNode};
 use crate::lock::lock_path::LockPath;
 use crate::names::node_name::LockKind;
 use crate::names::token::FencingToken;
 use crate::session::core::Session;
 use crate::session::epoch::Epoch;
+use crate::session::leftovers::Leftovers;
 use crate::session::options::LockOptions;
 use crate::session::own_watch::OwnWatch;
 use crate::store::backend::Backend;
@@ -323,7 +323,7 @@ impl Stage {
         czxid: i64,
         own_watch: Option<OwnWatch>,
     ) -> Lease {
-        let _contending = self.epoch.contend(&Arc::new(Stakes::new(&[])));
+        let _in_use = self.epoch.contend(&Arc::new(Leftovers::new([])));
         let made = MadeNode {
             path: lock.node_path(&format!("n{czxid}")),
             czxid,

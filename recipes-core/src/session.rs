@@ -11,19 +11,21 @@
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
-//! | `clock` | the clock that goes on while the machine is suspended |
+//! | `leftovers` | what an attempt may have made |
+//! | `tenant` | what an epoch can lose: a lease, for those above |
 //! | `cleanup` | deletes nodes in the background |
 
 pub(crate) mod builder;
 pub(crate) mod check_schedule;
 pub(crate) mod cleanup;
-pub(crate) mod clock;
 pub(crate) mod connections;
 pub(crate) mod core;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
+pub(crate) mod leftovers;
 pub(crate) mod options;
 pub(crate) mod own_watch;
 pub(crate) mod session_task;
+pub(crate) mod tenant;
 pub(crate) mod watch_budget;
 pub(crate) mod witness;

@@ -5,15 +5,13 @@
 //! Labels have few values whatever users do, so they never contain a path, a node or a session.
 //! Spans have the level `DEBUG`, like the logs of a lock that works.
 
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 use tokio::time::Instant;
 use tracing::{Span, debug_span, field};
 
-use crate::driver::guard::LockGuard;
-use crate::driver::internals::{LockInternals, set_name};
 use crate::error::{AcquireError, LostReason};
-use crate::lock::lease::Lease;
 use crate::log::LOCK;
 use crate::names::node_name::LockKind;
 use crate::names::order::Rank;
@@ -32,7 +30,7 @@ const CLEANUPS: &str = "lock_recipes_cleanups_pending";
 const SESSIONS_LOST: &str = "lock_recipes_sessions_lost_total";
 
 /// The kind of several locks that are acquired together.
-const SET: &str = "set";
+pub(crate) const SET: &str = "set";
 
 pub(crate) use sink::describe;
 
@@ -46,18 +44,15 @@ pub(crate) struct Acquiring {
 }
 
 impl Acquiring {
-    pub(crate) fn start(members: &[LockInternals]) -> Self {
-        let kind = match members {
-            [lock] => lock.kind().as_str(),
-            _ => SET,
-        };
+    /// Begins to measure an acquire of a lock of this kind, or of a [`SET`] of them.
+    pub(crate) fn start(kind: &'static str, lock: &dyn Display) -> Self {
         Self {
             kind,
             since: Instant::now(),
             span: debug_span!(
                 target: LOCK,
                 "acquire",
-                lock = %set_name(members),
+                lock = %lock,
                 kind,
                 node = field::Empty,
                 token = field::Empty,
@@ -77,35 +72,35 @@ impl Acquiring {
         self.contends = true;
     }
 
-    pub(crate) fn end(mut self, outcome: &Result<Option<LockGuard>, AcquireError>) {
-        self.is_over = true;
-        self.record(match outcome {
-            Ok(Some(guard)) => {
-                self.note(guard);
-                if self.contends {
-                    "granted"
-                } else {
-                    "reentered"
-                }
-            }
-            Ok(None) => "busy",
-            Err(AcquireError::TimedOut { .. }) => "timed_out",
-            Err(_) => "failed",
+    /// Ends it as granted, with these nodes and tokens.
+    pub(crate) fn granted(self, granted: impl FnOnce() -> (Vec<String>, Vec<String>)) {
+        if !self.span.is_disabled() {
+            let (nodes, tokens) = granted();
+            self.span.record("node", nodes.join(", "));
+            self.span.record("token", tokens.join(", "));
+        }
+        let outcome = if self.contends {
+            "granted"
+        } else {
+            "reentered"
+        };
+        self.end(outcome);
+    }
+
+    pub(crate) fn busy(self) {
+        self.end("busy");
+    }
+
+    pub(crate) fn failed(self, error: &AcquireError) {
+        self.end(match error {
+            AcquireError::TimedOut { .. } => "timed_out",
+            _ => "failed",
         });
     }
 
-    fn note(&self, guard: &LockGuard) {
-        if self.span.is_disabled() {
-            return;
-        }
-        let members = guard.members();
-        let nodes: Vec<_> = members.iter().map(|it| it.node_path.as_str()).collect();
-        let tokens: Vec<_> = members
-            .iter()
-            .map(|it| it.fencing_token.to_string())
-            .collect();
-        self.span.record("node", nodes.join(", "));
-        self.span.record("token", tokens.join(", "));
+    fn end(mut self, outcome: &'static str) {
+        self.is_over = true;
+        self.record(outcome);
     }
 
     fn record(&self, outcome: &'static str) {
@@ -204,21 +199,22 @@ fn word(reason: LostReason) -> &'static str {
     }
 }
 
-/// The span of a release; none if other guards keep all locks.
-pub(crate) fn release_span(leases: &[&Lease]) -> Span {
-    let all = |text: fn(&Lease) -> String| {
-        let texts: Vec<_> = leases.iter().map(|it| text(it)).collect();
+/// The span of the release of these locks, each with its path, node and token. None if other guards
+/// keep all of them.
+pub(crate) fn release_span(released: &[(&str, &str, FencingToken)]) -> Span {
+    let all = |text: fn(&(&str, &str, FencingToken)) -> String| {
+        let texts: Vec<_> = released.iter().map(text).collect();
         texts.join(", ")
     };
-    if leases.is_empty() {
+    if released.is_empty() {
         return Span::none();
     }
     debug_span!(
         target: LOCK,
         "release",
-        lock = all(|it| it.path().to_owned()),
-        node = all(|it| it.node_path().to_owned()),
-        token = all(|it| it.fencing_token().to_string())
+        lock = all(|(path, ..)| (*path).to_owned()),
+        node = all(|(_, node, _)| (*node).to_owned()),
+        token = all(|(.., token)| token.to_string())
     )
 }
 

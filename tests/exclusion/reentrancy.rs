@@ -52,7 +52,7 @@ on_every_ensemble!(
     handle_shared_by_tasks_excludes_them,
     handle_inside_a_local_mutex_excludes_others,
     spawned_task_does_not_inherit_the_scope,
-    acquires_side_by_side_in_one_scope_share_one_node,
+    acquires_side_by_side_in_one_scope_have_one_node_at_a_time,
     acquires_side_by_side_in_one_scope_all_get_the_hold
 );
 
@@ -225,7 +225,7 @@ async fn spawned_task_does_not_inherit_the_scope(ensemble: TestEnsemble) {
     assert!(!inherited);
 }
 
-async fn acquires_side_by_side_in_one_scope_share_one_node(ensemble: TestEnsemble) {
+async fn acquires_side_by_side_in_one_scope_have_one_node_at_a_time(ensemble: TestEnsemble) {
     let (holding, session) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&session);
@@ -241,17 +241,19 @@ async fn acquires_side_by_side_in_one_scope_share_one_node(ensemble: TestEnsembl
                         (ensemble.children(PATH).await.len() == 2).then_some(())
                     })
                     .await;
-                // The first waiter, which drives the attempt, is dropped here.
+                // The first waiter, which has the node, is dropped here.
             }
-            let queued = ensemble.await_children(PATH, 2).await;
+            ensemble.await_children(PATH, 1).await;
+            // The second, which waited for the first, queues up by itself.
+            ensemble
+                .until("a node of the second", async || {
+                    assert!(poll!(&mut second).is_pending());
+                    (ensemble.children(PATH).await.len() == 2).then_some(())
+                })
+                .await;
             held.release().await.unwrap();
             let guard: MutexGuard = second.await.unwrap();
-            // The second goes on with the same node, so the place in the queue is kept.
-            let node = guard.members()[0].node_path.clone();
-            assert!(
-                queued.iter().any(|name| node.ends_with(name.as_str())),
-                "{node}"
-            );
+            assert_eq!(guard.hold_count(), 1);
             guard.release().await.unwrap();
         })
         .await;

@@ -10,17 +10,19 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 use tracing::{Instrument, debug, debug_span};
 
-use crate::attempt::cleanup_guard::{Armed, Made, Stakes};
-use crate::attempt::requests::{self, OwnNode, Refused, Target};
-use crate::attempt::wait_loop::{Served, path_of};
+use crate::attempt::cleanup_guard::CleanupGuard;
+use crate::attempt::requests::{self, OwnNode, Refused};
+use crate::attempt::wait_loop::path_of;
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::target::Target;
 use crate::log::LOCK;
 use crate::names::token::FencingToken;
-use crate::rules::acquire::{Action, Entry, Event, Failure, Node};
+use crate::rules::acquire::{Action, Entry, Event, Failure, Node, Outcome};
 use crate::session::cleanup::Deleted;
 use crate::session::core::Session;
 use crate::session::epoch::{Epoch, Forgot};
+use crate::session::leftovers::{Leftovers, Made};
 use crate::session::own_watch::OwnWatch;
 use crate::store::nodes::{NodeEvent, Nodes, NodesError};
 use crate::telemetry;
@@ -71,7 +73,7 @@ pub(crate) struct Flight<'a> {
     entering: Vec<usize>,
     /// Withdrawals in flight, each with the path of its first lock.
     withdrawn: Vec<(Arc<str>, oneshot::Receiver<Deleted>)>,
-    armed: Armed<'a>,
+    cleanup_guard: CleanupGuard<'a>,
 }
 
 impl<'a> Flight<'a> {
@@ -80,7 +82,7 @@ impl<'a> Flight<'a> {
         epoch: &'a Arc<Epoch>,
         nodes: &'a dyn Nodes,
         targets: &'a [Target],
-        stakes: Arc<Stakes>,
+        leftovers: Arc<Leftovers>,
     ) -> Self {
         let cleanup = &session.shared.cleanup;
         // Before any request is sent.
@@ -98,7 +100,7 @@ impl<'a> Flight<'a> {
             slots: Vec::new(),
             entering: Vec::new(),
             withdrawn: Vec::new(),
-            armed: Armed::new(cleanup, epoch, targets, stakes),
+            cleanup_guard: CleanupGuard::new(cleanup, epoch, targets, leftovers),
         }
     }
 
@@ -117,13 +119,13 @@ impl<'a> Flight<'a> {
             Action::Search(members) => {
                 let asks: Vec<_> = members
                     .iter()
-                    .filter_map(|it| self.armed.ask(*it))
+                    .filter_map(|it| self.cleanup_guard.ask(*it))
                     .collect();
                 self.start(Slot::Members, async move {
                     requests::search(nodes, &asks).await
                 });
             }
-            Action::Adopt(member, name) => self.armed.set(member, Made::Node(name)),
+            Action::Adopt(member, name) => self.cleanup_guard.set(member, Made::Node(name)),
             Action::Commit => {
                 let Some(target) = self.targets.first() else {
                     return;
@@ -142,7 +144,7 @@ impl<'a> Flight<'a> {
                 });
             }
             Action::Stat(member) => {
-                let Some((target, name)) = self.armed.node(member) else {
+                let Some((target, name)) = self.cleanup_guard.node(member) else {
                     return;
                 };
                 self.start(Slot::Stat(member), async move {
@@ -154,7 +156,7 @@ impl<'a> Flight<'a> {
             Action::Watch(member, names) => self.watch(member, names),
             Action::Withdraw(nodes) => {
                 let first = nodes.first().map_or("", |(member, _)| self.path(*member));
-                let target = self.armed.withdraw(&nodes);
+                let target = self.cleanup_guard.withdraw(&nodes);
                 let deleted = self.session.shared.cleanup.delete(target, self.epoch);
                 self.withdrawn.push((first.into(), deleted));
                 nodes
@@ -192,9 +194,9 @@ impl<'a> Flight<'a> {
         let highest = self.epoch.highest_number();
         for member in &members {
             let backend = &self.session.shared.backend;
-            self.armed.uuid(*member, || backend.new_uuid());
+            self.cleanup_guard.uuid(*member, || backend.new_uuid());
             self.forget(*member);
-            asks.extend(self.armed.ask(*member));
+            asks.extend(self.cleanup_guard.ask(*member));
             if let Some(floor) = self.floors.get_mut(*member) {
                 *floor = highest;
             }
@@ -226,7 +228,7 @@ impl<'a> Flight<'a> {
         if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
             return;
         }
-        let Some((target, name)) = self.armed.node(member) else {
+        let Some((target, name)) = self.cleanup_guard.node(member) else {
             return;
         };
         let nodes = self.nodes;
@@ -248,7 +250,7 @@ impl<'a> Flight<'a> {
         let Some(target) = self.targets.get(member) else {
             return;
         };
-        let node = self.armed.node(member).map(|(_, name)| name);
+        let node = self.cleanup_guard.node(member).map(|(_, name)| name);
         debug!(target: LOCK, lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
         for name in names {
             let slot = Slot::Blocker(member, name.clone());
@@ -302,9 +304,9 @@ impl<'a> Flight<'a> {
                 Err(Refused { path, step, source }) => {
                     if step == Step::Create {
                         // The create was refused, not lost, so there is no node to search for.
-                        let armed = &self.armed;
+                        let guard = &self.cleanup_guard;
                         let entering = self.entering.iter();
-                        entering.for_each(|member| armed.set(*member, Made::Nothing));
+                        entering.for_each(|member| guard.set(*member, Made::Nothing));
                     }
                     return Err(AcquireError::refused(&path, step, source));
                 }
@@ -406,14 +408,15 @@ impl<'a> Flight<'a> {
         (!is_good || !is_same).then_some(Event::Lapsed)
     }
 
-    /// Records which nodes exist now, so that `armed` can delete them.
+    /// Records which nodes exist now, so that `cleanup_guard` can delete them.
     fn note(&mut self, event: &Event) {
         let Event::Entered(entries) = event else {
             return;
         };
         self.look_around(entries);
         for (member, entry) in self.entering.iter().zip(entries) {
-            self.armed.set(*member, Made::Node(entry.node.name.clone()));
+            self.cleanup_guard
+                .set(*member, Made::Node(entry.node.name.clone()));
         }
     }
 
@@ -460,7 +463,7 @@ impl<'a> Flight<'a> {
         Poll::Pending
     }
 
-    pub(crate) fn failed(&self, failure: Failure) -> Result<Served, AcquireError> {
+    pub(crate) fn failed(&self, failure: Failure) -> Result<Outcome<Vec<Node>>, AcquireError> {
         let error = match failure {
             Failure::SequenceExhausted { member, sequence } => AcquireError::SequenceExhausted {
                 path: self.path(member).to_owned(),
@@ -473,9 +476,9 @@ impl<'a> Flight<'a> {
                 let target = self.targets.get(member);
                 match target.and_then(|target| target.beside.as_ref()) {
                     Some(writer) if !writer.is_released() => {
-                        writer.note_loss(LostReason::NodeRemoved).into()
+                        writer.lose(LostReason::NodeRemoved).into()
                     }
-                    _ => return Ok(Served::Stale),
+                    _ => return Ok(Outcome::Stale),
                 }
             }
         };
@@ -508,7 +511,7 @@ impl<'a> Flight<'a> {
                 own_watch: own.watch,
             };
             leases.push(Lease::new(self.epoch, &target.lock, made, basis));
-            self.armed.set(member, Made::Nothing);
+            self.cleanup_guard.set(member, Made::Nothing);
         }
         leases
     }

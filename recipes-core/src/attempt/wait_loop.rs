@@ -1,36 +1,26 @@
 //! Drives one attempt: carries out the state machine's actions, and feeds it the resulting events.
 //!
 //! The loop in [`serve`] does all the waiting of all locks. From before a create is sent until the
-//! leases are made, [`Armed`](crate::attempt::cleanup_guard::Armed) stands by to delete the nodes, however the
-//! future ends.
+//! leases are made, [`CleanupGuard`](crate::attempt::cleanup_guard::CleanupGuard) stands by to
+//! delete the nodes, however the future ends.
 
 use std::sync::Arc;
 
-use crate::attempt::cleanup_guard::Stakes;
 use crate::attempt::in_flight::Flight;
-use crate::attempt::requests::Target;
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
-use crate::rules::acquire::{Acquire, Action, Event, Node, Patience};
+use crate::lock::target::Target;
+use crate::rules::acquire::{Acquire, Action, Event, Node, Outcome, Patience};
 use crate::session::core::Session;
+use crate::session::leftovers::Leftovers;
 
-/// How an attempt that was not refused ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// One lease for each target, in the order of the targets.
-    Granted(Vec<Lease>),
-    /// Another contender holds some target; only with [`Patience::Try`].
-    Busy,
-    /// The writer that a target goes next to has been released meanwhile.
-    Stale,
-}
-
-/// Acquires a set of locks, in as many epochs as it takes.
+/// Acquires a set of locks, in as many epochs as it takes. Returns one lease for each target, in the
+/// order of the targets.
 pub(crate) async fn acquire(
     session: &Session,
     targets: &[Target],
     patience: Patience,
-) -> Result<Outcome, AcquireError> {
+) -> Result<Outcome<Vec<Lease>>, AcquireError> {
     let path = path_of(targets, 0);
     let mut machine = Acquire::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
@@ -39,19 +29,16 @@ pub(crate) async fn acquire(
             epoch.ended().await;
             continue;
         };
-        let stakes = Arc::new(Stakes::new(targets));
-        let _contending = epoch.contend(&stakes);
-        let mut flight = Flight::new(session, &epoch, &*nodes, targets, stakes);
+        let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
+        let leftovers = Arc::new(Leftovers::new(directories));
+        let _in_use = epoch.contend(&leftovers);
+        let mut flight = Flight::new(session, &epoch, &*nodes, targets, leftovers);
         let served = tokio::select! {
             biased;
             _ = epoch.ended() => continue,
             served = serve(&mut machine, &mut flight) => served?,
         };
-        return Ok(match served {
-            Served::Granted(nodes) => Outcome::Granted(flight.leases(nodes)),
-            Served::Busy => Outcome::Busy,
-            Served::Stale => Outcome::Stale,
-        });
+        return Ok(served.map(|nodes| flight.leases(nodes)));
     }
 }
 
@@ -59,21 +46,17 @@ pub(crate) fn path_of(targets: &[Target], member: usize) -> &str {
     targets.get(member).map_or("", |target| &target.lock.path)
 }
 
-/// How an attempt ended in one epoch: an [`Outcome`] with nodes in place of leases.
-pub(crate) enum Served {
-    Granted(Vec<Node>),
-    Busy,
-    Stale,
-}
-
 /// Serves the attempt in one epoch.
-async fn serve(machine: &mut Acquire, flight: &mut Flight<'_>) -> Result<Served, AcquireError> {
+async fn serve(
+    machine: &mut Acquire,
+    flight: &mut Flight<'_>,
+) -> Result<Outcome<Vec<Node>>, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
     'events: loop {
         for action in actions {
             match action {
                 Action::Grant(nodes) => match flight.doubt(&nodes) {
-                    None => return Ok(Served::Granted(nodes)),
+                    None => return Ok(Outcome::Granted(nodes)),
                     Some(event) => {
                         actions = machine.step(event);
                         continue 'events;
@@ -81,7 +64,7 @@ async fn serve(machine: &mut Acquire, flight: &mut Flight<'_>) -> Result<Served,
                 },
                 Action::Busy => {
                     flight.all_withdrawn().await?;
-                    return Ok(Served::Busy);
+                    return Ok(Outcome::Busy);
                 }
                 Action::Fail(failure) => return flight.failed(failure),
                 action => flight.carry_out(action),

@@ -7,15 +7,17 @@ use futures::future;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
+use crate::driver::acquire_all::Wait;
 use crate::driver::guard::LockGuard;
-use crate::driver::internals::{LockInternals, Wait, set_name};
+use crate::driver::internals::{LockInternals, set_name};
 use crate::error::AcquireError;
-use crate::lock::hold::Task;
 use crate::log::LOCK;
+use crate::names::owner::Task;
 use crate::rules::acquire::Patience;
 
 /// An acquire that may wait for its own task logs a warning after this time.
 const SELF_WAIT_WARNING: Duration = Duration::from_secs(5);
+
 /// The deadline of one acquire, over all its steps.
 pub(crate) struct Limit<'a> {
     members: &'a [LockInternals],

@@ -7,13 +7,15 @@ use futures::future::{self, BoxFuture, join_all, select_all};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::driver::internals::{LockInternals, Wait};
+use crate::driver::acquire_all::Wait;
+use crate::driver::internals::LockInternals;
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
-use crate::lock::hold::Entered;
-use crate::lock::lease::{GuardState, Lease};
+use crate::lock::hold::Share;
+use crate::lock::lease::Lease;
+use crate::lock::lease_state::GuardState;
 use crate::lock::release::release_all;
-use crate::lock::table::Owner;
 use crate::lock::transaction::Transaction;
+use crate::names::owner::Owner;
 use crate::names::token::FencingToken;
 use crate::telemetry;
 
@@ -131,28 +133,28 @@ pub struct GuardMember {
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
-    first: Entered,
+    first: Share,
     /// The members after the first. All lists have the order in which members are waited for.
-    others: Vec<Entered>,
+    others: Vec<Share>,
 }
 
 impl LockGuard {
     /// `None` for an empty set.
-    pub(crate) fn new(entered: Vec<Entered>) -> Option<Self> {
-        let mut entered = entered.into_iter();
-        let first = entered.next()?;
+    pub(crate) fn new(shares: Vec<Share>) -> Option<Self> {
+        let mut shares = shares.into_iter();
+        let first = shares.next()?;
         Some(Self {
             first,
-            others: entered.collect(),
+            others: shares.collect(),
         })
     }
 
-    fn entered(&self) -> impl Iterator<Item = &Entered> + Clone {
+    fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
         std::iter::once(&self.first).chain(&self.others)
     }
 
     fn leases(&self) -> impl Iterator<Item = &Lease> + Clone {
-        self.entered().map(Entered::lease)
+        self.shares().map(Share::lease)
     }
 
     /// Joins guards of several locks; `None` if there are none.
@@ -202,7 +204,7 @@ impl LockGuard {
     /// Returns how many guards of the owner share this hold. The last one releases the lock.
     #[must_use]
     pub fn hold_count(&self) -> usize {
-        let counts = self.others.iter().map(Entered::hold_count);
+        let counts = self.others.iter().map(Share::hold_count);
         counts.fold(self.first.hold_count(), usize::min)
     }
 
@@ -353,7 +355,7 @@ impl LockGuard {
     /// # Errors
     /// [`LostError`] if the lock is lost.
     pub fn reenter(&self) -> Result<Self, LostError> {
-        let others = self.others.iter().map(Entered::reenter);
+        let others = self.others.iter().map(Share::reenter);
         Ok(Self {
             first: self.first.reenter()?,
             others: others.collect::<Result<_, _>>()?,
@@ -374,10 +376,12 @@ impl LockGuard {
     /// The release continues in the background when the future is dropped.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let check = self.leases().try_for_each(Lease::check);
-        let entered = std::iter::once(self.first).chain(self.others);
-        let last: Vec<_> = entered.filter_map(Entered::leave).collect();
+        let shares = std::iter::once(self.first).chain(self.others);
+        let last: Vec<_> = shares.filter_map(Share::leave).collect();
         let leases: Vec<_> = last.iter().map(|hold| hold.lease()).collect();
-        let span = telemetry::release_span(&leases);
+        let released = leases.iter();
+        let released = released.map(|it| (it.path(), it.node_path(), it.fencing_token()));
+        let span = telemetry::release_span(&released.collect::<Vec<_>>());
         release_all(&leases).instrument(span).await?;
         Ok(check?)
     }

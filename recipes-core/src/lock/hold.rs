@@ -1,25 +1,21 @@
 //! What the guards of one owner share.
 
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 
 use crate::error::LostError;
 use crate::lock::lease::Lease;
-use crate::lock::table::{Key, Owner, PathTable};
+use crate::lock::table::{Key, PathTable};
+use crate::names::owner::{Owner, Task};
 use crate::sync::{Mutex, lock};
 
-/// The task that acquired a lock. It is recorded to warn a task that waits for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
-    Spawned(tokio::task::Id),
-    /// Outside any task, as in `main`.
-    Blocking(ThreadId),
-}
-
-impl Task {
-    pub(crate) fn current() -> Self {
-        tokio::task::try_id().map_or_else(|| Self::Blocking(thread::current().id()), Self::Spawned)
-    }
+/// Whether the owner of a hold has the lock.
+#[derive(Debug)]
+pub(crate) enum Standing<T = ()> {
+    /// No guard is left.
+    Over,
+    /// The lock is lost, and guards are left that report it.
+    Lost(LostError),
+    Good(T),
 }
 
 /// One lock that one owner holds, with all guards of that owner.
@@ -28,24 +24,27 @@ pub(crate) struct Hold {
     key: Key,
     lease: Lease,
     acquired_by: Task,
-    guards: Mutex<Guards>,
-}
-
-/// What keeps a hold alive.
-#[derive(Debug)]
-struct Guards {
-    /// Some acquires that the hold was granted to have not taken their guards yet.
-    is_reserved: bool,
-    alive: usize,
-}
-
-impl Guards {
-    fn is_over(&self) -> bool {
-        !self.is_reserved && self.alive == 0
-    }
+    /// How many guards keep the hold alive.
+    guards: Mutex<usize>,
 }
 
 impl Hold {
+    /// Makes the hold of a lock that was granted, with its first guard.
+    pub(crate) fn begin(key: Key, lease: Lease) -> Share {
+        lease.begin(key.kind);
+        let hold = Arc::new(Self {
+            key,
+            lease,
+            acquired_by: Task::current(),
+            guards: Mutex::new(1),
+        });
+        hold.table().hold(&hold.key, &hold);
+        Share {
+            hold,
+            is_left: false,
+        }
+    }
+
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -59,41 +58,43 @@ impl Hold {
     }
 
     pub(crate) fn guard_count(&self) -> usize {
-        lock(&self.guards).alive
+        *lock(&self.guards)
     }
 
-    /// Whether the owner holds the lock. `None` if the hold is over, or lost without a guard that
-    /// could learn of it.
-    pub(crate) fn check(&self) -> Option<Result<(), LostError>> {
-        self.standing(&lock(&self.guards))
+    /// Whether the owner holds the lock.
+    pub(crate) fn check(&self) -> Standing {
+        self.standing(*lock(&self.guards))
     }
 
-    fn standing(&self, guards: &Guards) -> Option<Result<(), LostError>> {
+    fn standing(&self, guards: usize) -> Standing {
         match self.lease.check() {
-            _ if guards.is_over() => None,
-            Err(_) if guards.alive == 0 => None,
-            standing => Some(standing),
+            _ if guards == 0 => Standing::Over,
+            Err(lost) => Standing::Lost(lost),
+            Ok(()) => Standing::Good(()),
         }
     }
 
     /// Adds a guard if [`check`](Self::check) is good.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Result<Entered, LostError>> {
+    pub(crate) fn join(self: &Arc<Self>) -> Standing<Share> {
         let mut guards = lock(&self.guards);
-        if let Err(lost) = self.standing(&guards)? {
-            return Some(Err(lost));
+        match self.standing(*guards) {
+            Standing::Over => Standing::Over,
+            Standing::Lost(lost) => Standing::Lost(lost),
+            Standing::Good(()) => {
+                *guards += 1;
+                Standing::Good(Share {
+                    hold: Arc::clone(self),
+                    is_left: false,
+                })
+            }
         }
-        guards.alive += 1;
-        Some(Ok(Entered {
-            hold: Arc::clone(self),
-            is_left: false,
-        }))
     }
 
-    /// Takes away a part of what keeps the hold alive; true if that was the last.
-    fn leave(&self, what: impl FnOnce(&mut Guards)) -> bool {
+    /// Takes a guard away; true if that was the last.
+    fn leave(&self) -> bool {
         let mut guards = lock(&self.guards);
-        what(&mut guards);
-        let is_over = guards.is_over();
+        *guards -= 1;
+        let is_over = *guards == 0;
         drop(guards);
         if is_over {
             self.table().end_hold(&self.key, self);
@@ -112,44 +113,14 @@ impl Drop for Hold {
     }
 }
 
-/// A granted hold, reserved for the acquires that wait for it. They all share this value.
-#[derive(Debug)]
-pub(crate) struct Reserved(Arc<Hold>);
-
-impl Reserved {
-    pub(crate) fn new(key: Key, lease: Lease) -> Self {
-        lease.begin(key.kind);
-        let guards = Guards {
-            is_reserved: true,
-            alive: 0,
-        };
-        let hold = Arc::new(Hold {
-            key,
-            lease,
-            acquired_by: Task::current(),
-            guards: Mutex::new(guards),
-        });
-        hold.table().hold(&hold.key, &hold);
-        Self(hold)
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        if self.0.leave(|guards| guards.is_reserved = false) {
-            self.0.lease.abandon();
-        }
-    }
-}
-
 /// One guard's share of a hold; dropping it leaves the hold.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct Share {
     hold: Arc<Hold>,
     is_left: bool,
 }
 
-impl Entered {
+impl Share {
     pub(crate) fn lease(&self) -> &Lease {
         &self.hold.lease
     }
@@ -165,7 +136,7 @@ impl Entered {
     /// Adds a guard, unless the lock is lost.
     pub(crate) fn reenter(&self) -> Result<Self, LostError> {
         self.hold.lease.check()?;
-        lock(&self.hold.guards).alive += 1;
+        *lock(&self.hold.guards) += 1;
         Ok(Self {
             hold: Arc::clone(&self.hold),
             is_left: false,
@@ -175,20 +146,23 @@ impl Entered {
     /// Leaves the hold, and returns it if this was its last guard.
     pub(crate) fn leave(mut self) -> Option<Arc<Hold>> {
         self.is_left = true;
-        self.hold.leave(leave_one).then(|| Arc::clone(&self.hold))
+        self.hold.leave().then(|| Arc::clone(&self.hold))
     }
 }
 
-impl Drop for Entered {
+impl Drop for Share {
     fn drop(&mut self) {
-        if !self.is_left && self.hold.leave(leave_one) {
+        if !self.is_left && self.hold.leave() {
             self.hold.lease.abandon();
         }
     }
 }
 
-fn leave_one(guards: &mut Guards) {
-    guards.alive -= 1;
+#[cfg(test)]
+impl Share {
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
 }
 
 #[cfg(test)]

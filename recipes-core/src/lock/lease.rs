@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use futures::future;
-use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
+use crate::lock::lease_state::{GuardState, LeaseState, Upkeep};
 use crate::lock::local_queue::Turn;
 use crate::lock::lock_path::LockPath;
-use crate::lock::revocation;
 use crate::log::LOCK;
 use crate::names::node_name::{self, LockKind};
 use crate::names::token::FencingToken;
@@ -20,184 +19,10 @@ use crate::rules::vacancy::Sole;
 use crate::session::cleanup::{Deleted, Deletion};
 use crate::session::epoch::{Epoch, Link};
 use crate::session::own_watch::{Care, OwnWatch};
-use crate::store::nodes::{NodeOp, NodeStat, NodesError};
+use crate::session::tenant::Tenant;
+use crate::store::nodes::{NodeOp, NodesError};
 use crate::store::retry;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, lock};
-use crate::telemetry::Grant;
-
-/// What a guard knows about its lock at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GuardState {
-    /// The lock is held, and the ensemble answered not long ago.
-    Held,
-    /// The connection is down, or it is new and the node has not been verified on it. The lock is
-    /// still held: no other contender can get it before `until`. If nothing changes, it is lost
-    /// then.
-    Suspended {
-        /// When the lock is lost.
-        until: Instant,
-    },
-    /// The lock is lost for good; another contender may hold it.
-    Lost(LostReason),
-}
-
-/// The part of a lease that the keeper of its epoch watches over.
-#[derive(Debug)]
-pub(crate) struct LeaseState {
-    grant: Grant,
-    pub(crate) id: u64,
-    pub(crate) lock_path: Arc<str>,
-    pub(crate) node_path: String,
-    czxid: i64,
-    was_alone: bool,
-    pub(crate) fencing_token: FencingToken,
-    epoch: Arc<Epoch>,
-    lapses: u64,
-    pub(crate) care: Arc<Care>,
-    signal: watch::Sender<Option<LostReason>>,
-    /// True once a request to give the node up was seen.
-    revoked: watch::Sender<bool>,
-    is_released: AtomicBool,
-    /// Counts what may continue after the release: readers of the owner next to the node, and
-    /// transactions without an answer. While there are any, the node must be deleted before another
-    /// contender holds the lock.
-    ties: AtomicU32,
-    /// The turn, if contenders of this process share the node. It is passed on when the lease ends.
-    turn: Mutex<Option<Turn>>,
-}
-
-impl LeaseState {
-    fn new(
-        epoch: &Arc<Epoch>,
-        id: u64,
-        lock: &LockPath,
-        made: MadeNode,
-        lapses: u64,
-        care: Arc<Care>,
-    ) -> Self {
-        let state = Self {
-            grant: Grant::default(),
-            id,
-            lock_path: Arc::clone(&lock.path),
-            node_path: made.path,
-            czxid: made.czxid,
-            was_alone: made.was_alone,
-            fencing_token: made.fencing_token,
-            epoch: Arc::clone(epoch),
-            lapses,
-            care,
-            signal: watch::Sender::new(None),
-            revoked: watch::Sender::new(false),
-            is_released: AtomicBool::new(false),
-            ties: AtomicU32::new(0),
-            turn: Mutex::default(),
-        };
-        if made.is_revoked {
-            state.revoke();
-        }
-        state
-    }
-
-    pub(crate) fn state(&self) -> GuardState {
-        if let Some(reason) = *self.signal.borrow() {
-            return GuardState::Lost(reason);
-        }
-        if let Link::Ended(reason) = self.epoch.link() {
-            return self.lose(reason);
-        }
-        if !self.epoch.is_good(self.lapses) {
-            return self.lose(LostReason::DeadlinePassed);
-        }
-        match self.epoch.connection() {
-            Some(connection) if self.care.is_verified(connection) => GuardState::Held,
-            _ => GuardState::Suspended {
-                until: self.epoch.deadline(),
-            },
-        }
-    }
-
-    /// Loses the lease, unless it is lost already: the first reason stays.
-    pub(crate) fn lose(&self, reason: LostReason) -> GuardState {
-        let is_first = self.signal.send_if_modified(|lost| {
-            let is_first = lost.is_none();
-            lost.get_or_insert(reason);
-            is_first
-        });
-        let reason = self.signal.borrow().unwrap_or(reason);
-        self.grant.lost(reason);
-        if is_first {
-            warn!(
-                target: LOCK,
-                lock = %self.lock_path, node = %self.node_path, %reason, "lock lost"
-            );
-            // Contenders of this process need not wait until its guards are dropped.
-            drop(self.take_turn());
-        }
-        GuardState::Lost(reason)
-    }
-
-    fn take_turn(&self) -> Option<Turn> {
-        lock(&self.turn).take()
-    }
-
-    /// Whether the lease was given up: released or dropped.
-    pub(crate) fn is_released(&self) -> bool {
-        self.is_released.load(Ordering::SeqCst)
-    }
-
-    /// The session that owns the node.
-    pub(crate) fn session_id(&self) -> i64 {
-        self.epoch.session_id
-    }
-
-    /// Loses the lease, and returns the first reason.
-    pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
-        match self.lose(reason) {
-            GuardState::Lost(first) => self.lost_error(first),
-            GuardState::Held | GuardState::Suspended { .. } => self.lost_error(reason),
-        }
-    }
-
-    /// Records what a read of the node over `connection` returned; `None` if there is no node.
-    pub(crate) fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {
-        match found {
-            Some((data, stat)) if self.is_ours(stat) => {
-                if let Some(connection) = connection {
-                    self.care.verified(connection);
-                }
-                if revocation::is_request(data) {
-                    self.revoke();
-                }
-            }
-            _ => {
-                self.lose(LostReason::NodeRemoved);
-            }
-        }
-    }
-
-    /// Records a request to give the node up.
-    fn revoke(&self) {
-        let was_revoked = self.revoked.send_replace(true);
-        if !was_revoked {
-            info!(
-                target: LOCK,
-                lock = %self.lock_path, node = %self.node_path, "asked to give the lock up"
-            );
-        }
-    }
-
-    fn is_ours(&self, stat: &NodeStat) -> bool {
-        stat.ephemeral_owner == self.epoch.session_id && stat.czxid == self.czxid
-    }
-
-    fn lost_error(&self, reason: LostReason) -> LostError {
-        LostError {
-            path: self.lock_path.to_string(),
-            reason,
-        }
-    }
-}
+use crate::sync::lock;
 
 /// A node that was granted.
 pub(crate) struct MadeNode {
@@ -247,10 +72,13 @@ impl Lease {
             lapses,
             own_watch,
         } = basis;
-        let care = Arc::new(Care::new(connection, own_watch.clone()));
-        let state = LeaseState::new(epoch, epoch.new_id(), lock, made, lapses, care);
-        let state = Arc::new(state);
-        epoch.register(&state, own_watch);
+        let upkeep = Upkeep {
+            id: epoch.new_id(),
+            lapses,
+            care: Arc::new(Care::new(connection, own_watch.clone())),
+        };
+        let state = Arc::new(LeaseState::new(epoch, &lock.path, made, upkeep));
+        epoch.register(Arc::clone(&state) as Arc<dyn Tenant>, own_watch);
         debug!(
             target: LOCK,
             lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted"
@@ -328,10 +156,13 @@ impl Lease {
             is_revoked: false,
             was_alone: old.was_alone,
         };
-        let care = Arc::clone(&old.care);
-        let state = LeaseState::new(&old.epoch, old.id, &self.lock, made, old.lapses, care);
-        let state = Arc::new(state);
-        old.epoch.replace(&state);
+        let upkeep = Upkeep {
+            id: old.id,
+            lapses: old.lapses,
+            care: Arc::clone(&old.care),
+        };
+        let state = Arc::new(LeaseState::new(&old.epoch, &old.lock_path, made, upkeep));
+        old.epoch.replace(Arc::clone(&state) as Arc<dyn Tenant>);
         // Until then, the keeper may have reported a loss or a request to the old lease.
         let lost = *old.signal.borrow();
         if let Some(reason) = lost {
@@ -355,7 +186,7 @@ impl Lease {
 
     /// Loses the lease, and returns the first reason.
     pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
-        self.state.note_loss(reason)
+        self.state.lose(reason)
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {
@@ -372,12 +203,9 @@ impl Lease {
         self.check().is_ok().then_some(until)
     }
 
-    /// `Err` if the lock is lost.
+    /// `Err` if the lock is lost. Loses the lease if it is over by now.
     pub(crate) fn check(&self) -> Result<(), LostError> {
-        match self.state() {
-            GuardState::Lost(reason) => Err(self.state.lost_error(reason)),
-            GuardState::Held | GuardState::Suspended { .. } => Ok(()),
-        }
+        self.state.lose_if_over()
     }
 
     /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
@@ -439,9 +267,7 @@ impl Lease {
         };
         match answer {
             Ok(found) => self.state.observe(found.as_ref(), connection),
-            Err(NodesError::SessionEnded) => {
-                self.state.lose(self.epoch().ended().await);
-            }
+            Err(NodesError::SessionEnded) => drop(self.state.lose(self.epoch().ended().await)),
             Err(source) => return Err(unknown(source)),
         }
         Ok(self.check()?)
@@ -495,7 +321,9 @@ impl Lease {
             // A node that no watch vouches for is read by its receiver.
             let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
-                return turn.hand_on(self.successor())?.retire();
+                // If no contender of this process takes the node, it is deleted.
+                let left = turn.hand_on(self.successor());
+                return left.and_then(|successor| successor.retire());
             }
         }
         self.state.epoch.deregister(self.state.id);

@@ -2,11 +2,10 @@
 //!
 //! One of them has the turn. Dropping the turn passes it on, so a release, a dropped guard, a
 //! future that is dropped at any await and a lost lock all work the same.
-//! [`local_order`](crate::local_order) decides what goes with the turn.
+//! [`local_order`](crate::rules::local_order) decides what goes with the turn.
 
 use std::fmt;
 use std::mem;
-use std::slice;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -14,16 +13,16 @@ use futures::future::{BoxFuture, poll_fn};
 use tokio::sync::oneshot;
 use tracing::{Instrument, debug_span};
 
-use crate::attempt::requests::Target;
-use crate::attempt::wait_loop::{self, Outcome};
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
+use crate::lock::target::Target;
 use crate::log::LOCK;
-use crate::rules::acquire::Patience;
+use crate::rules::acquire::{Outcome, Patience};
 use crate::rules::local_order::LocalOrder;
 use crate::sync::{Mutex, lock};
 
-type Attempt = BoxFuture<'static, Result<Outcome, AcquireError>>;
+/// An attempt of one contender, which another may continue.
+pub(crate) type AttemptFuture = BoxFuture<'static, Result<Outcome<Vec<Lease>>, AcquireError>>;
 
 /// The turns of one lock in one session.
 pub(crate) struct LocalQueue {
@@ -40,7 +39,7 @@ impl fmt::Debug for LocalQueue {
 #[derive(Default)]
 struct Node {
     /// The attempt of its contender, which the next one continues to poll.
-    attempt: Option<Attempt>,
+    attempt: Option<AttemptFuture>,
     /// A lease on the node. No guard uses it.
     lease: Option<Lease>,
 }
@@ -53,12 +52,13 @@ impl LocalQueue {
         }
     }
 
-    /// Acquires the lock of this queue.
+    /// Acquires the lock of this queue. `begin` begins an attempt among the processes.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         target: Target,
         patience: Patience,
-    ) -> Result<Outcome, AcquireError> {
+        begin: impl Fn(Target, Patience) -> AttemptFuture,
+    ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
         let lock = Arc::clone(&target.lock);
         let turn = tokio::select! {
             biased;
@@ -78,9 +78,9 @@ impl LocalQueue {
         // A node that cannot be granted again is deleted.
         drop(turn.node.lease.take());
         let outcome = match patience {
-            Patience::Wait => turn.attempt(target).await?,
+            Patience::Wait => turn.attempt(|| begin(target.clone(), patience)).await?,
             // The attempt of a try ends if the lock is busy, so the next contender must not get it.
-            Patience::Try => attempt(target, patience).await?,
+            Patience::Try => begin(target, patience).await?,
         };
         if let Outcome::Granted(leases) = &outcome {
             if let Some(lease) = leases.first() {
@@ -132,11 +132,6 @@ impl LocalQueue {
     }
 }
 
-async fn attempt(target: Target, patience: Patience) -> Result<Outcome, AcquireError> {
-    let session = target.lock.session.clone();
-    wait_loop::acquire(&session, slice::from_ref(&target), patience).await
-}
-
 /// A contender that waits for the turn; dropping it leaves the queue.
 struct Waiting<'a> {
     queue: &'a LocalQueue,
@@ -172,12 +167,14 @@ impl Turn {
     }
 
     /// Waits for an attempt. If this contender gives up, the next one continues the attempt.
-    async fn attempt(&mut self, target: Target) -> Result<Outcome, AcquireError> {
+    async fn attempt(
+        &mut self,
+        begin: impl Fn() -> AttemptFuture,
+    ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
         poll_fn(|cx| {
             // Out of the turn while it is polled: if the attempt panics, no contender continues it.
             let kept = self.node.attempt.take();
-            let make = || attempt(target.clone(), Patience::Wait).boxed();
-            let mut attempt = kept.unwrap_or_else(make);
+            let mut attempt = kept.unwrap_or_else(&begin);
             let polled = attempt.poll_unpin(cx);
             if polled.is_pending() {
                 self.node.attempt = Some(attempt);
@@ -255,7 +252,12 @@ mod tests {
         let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
         let turn = queue.take_for_test();
         let waits = Arc::clone(&queue);
-        let mut waiter = async move { waits.acquire(target, Patience::Wait).await }.boxed();
+        let mut waiter = async move {
+            waits
+                .acquire(target, Patience::Wait, |_, _| panic!("it has no turn"))
+                .await
+        }
+        .boxed();
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         assert!(turn.hands_on(0));

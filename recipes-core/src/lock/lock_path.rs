@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::lock::local_queue::LocalQueue;
-use crate::lock::table::Contending;
 use crate::names::node_name::LockKind;
+use crate::names::owner::OwnerLabel;
 use crate::names::path;
 use crate::rules::vacancy::Vacancy;
 use crate::session::core::Session;
@@ -67,7 +67,7 @@ impl LockPath {
         name: &str,
         kind: LockKind,
         mode: NodeMode,
-        owner: Option<Contending>,
+        owner: Option<OwnerLabel>,
     ) -> NewNode {
         let path = self.node_path(name);
         let data = self

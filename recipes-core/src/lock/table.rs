@@ -1,154 +1,19 @@
-//! Owners, which re-enter locks, and the table of what this process does with each lock path.
+//! What this process does with each lock path: who acquires it, and who holds it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 
 use dashmap::DashMap;
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared};
-use uuid::Uuid;
+use tokio::sync::watch;
 
-use crate::driver::internals::Attempted;
-use crate::error::AcquireError;
-use crate::lock::hold::{Hold, Task};
+use crate::lock::hold::{Hold, Share};
+use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
 use crate::names::node_name::LockKind;
-
-/// A random number that identifies this process.
-static PROCESS: LazyLock<u64> = LazyLock::new(|| {
-    // The halves have their fixed bits in different places, so all bits of the result are random.
-    let (high, low) = Uuid::new_v4().as_u64_pair();
-    high ^ low
-});
-
-static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
-
-tokio::task_local! {
-    static SCOPE: Owner;
-}
-
-/// An explicit owner of locks. It takes the place of the thread that owns a lock in Curator.
-///
-/// Acquires of one owner re-enter what the owner holds, through any handle of the same path and
-/// session. Acquires of different owners exclude each other. An acquire outside any
-/// [`scope`](Self::scope) that names no owner gets an owner of its own.
-///
-/// A scope is one logical thread: its acquires share the lock, whether they run side by side or are
-/// nested. Spawned tasks are outside the scope of their spawner.
-///
-/// # Examples
-/// ```
-/// # use recipes_core::Owner;
-/// # async fn example() {
-/// let request = Owner::new();
-/// request
-///     .scope(async {
-///         // Every acquire in here belongs to `request`.
-///     })
-///     .await;
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    number: u64,
-}
-
-impl Owner {
-    /// Makes a new owner, different from every other in this process. Clones are the same owner.
-    #[expect(
-        clippy::new_without_default,
-        reason = "two defaults would not be equal"
-    )]
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            number: NEXT_OWNER.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-
-    /// Runs a future whose acquires belong to this owner.
-    ///
-    /// # Cancel safety
-    /// The same as the future's.
-    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        SCOPE.scope(self.clone(), future)
-    }
-
-    /// Returns the name of this owner in the records of its nodes: sixteen hexadecimal digits for
-    /// the process, a dash, and a number. It differs from the name of every other owner in any
-    /// process.
-    #[must_use]
-    pub fn id(&self) -> String {
-        Contending::from(self).to_string()
-    }
-
-    /// Returns the owner of the scope that is running, if any.
-    #[must_use]
-    pub fn current() -> Option<Self> {
-        SCOPE.try_with(Clone::clone).ok()
-    }
-}
-
-/// The contender that the record of a node names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contending {
-    /// An owner, by its number.
-    Owner(u64),
-    /// The task of an acquire without an owner.
-    Task(Task),
-}
-
-impl Contending {
-    /// The task that is running.
-    pub(crate) fn task() -> Self {
-        Self::Task(Task::current())
-    }
-}
-
-impl From<&Owner> for Contending {
-    fn from(owner: &Owner) -> Self {
-        Self::Owner(owner.number)
-    }
-}
-
-/// The form in records.
-impl fmt::Display for Contending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = *PROCESS;
-        match self {
-            Self::Owner(number) => write!(f, "{process:016x}-{number}"),
-            Self::Task(Task::Spawned(id)) => write!(f, "{process:016x}-task{id}"),
-            Self::Task(Task::Blocking(id)) => write!(f, "{process:016x}-{id:?}"),
-        }
-    }
-}
-
-type AttemptFuture = BoxFuture<'static, Result<Attempted, AcquireError>>;
-
-/// An attempt that all acquires of one owner wait for together. The first one polls it. If that one
-/// is dropped, the next continues; if the last is dropped, the attempt ends.
-#[derive(Clone)]
-pub(crate) struct Attempt {
-    // Dropped before `outcome`, so that the table finds no attempt alive that is being dropped.
-    alive: Arc<()>,
-    outcome: Shared<AttemptFuture>,
-}
-
-impl Attempt {
-    pub(crate) fn new(outcome: AttemptFuture) -> Self {
-        Self {
-            alive: Arc::default(),
-            outcome: outcome.shared(),
-        }
-    }
-
-    /// Waits for the outcome.
-    pub(crate) async fn outcome(&self) -> Result<Attempted, AcquireError> {
-        self.outcome.clone().await
-    }
-}
+use crate::names::owner::Owner;
+use crate::session::core::Session;
 
 /// One entry of the table: an owner that acquires or holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,23 +25,80 @@ pub(crate) struct Key {
 
 /// What an owner is doing with a lock.
 enum Entry {
-    /// It acquires the lock. The entry is dead once no acquire waits for the attempt.
-    Acquiring {
-        id: u64,
-        alive: Weak<()>,
-        outcome: WeakShared<AttemptFuture>,
-    },
+    /// It acquires the lock, under the claim with this number.
+    Acquiring { claim: u64, over: ClaimOver },
     /// It holds the lock. The entry is dead once no guard is left.
     Held(Weak<Hold>),
 }
 
 impl Entry {
-    /// Does not upgrade: dropping the last reference here would end an attempt or a hold. That
-    /// comes back to the table while a shard of it is locked.
+    /// Does not upgrade: dropping the last reference here would end a hold. That comes back to the
+    /// table while a shard of it is locked.
     fn is_alive(&self) -> bool {
         match self {
-            Self::Acquiring { alive, .. } => alive.strong_count() > 0,
+            Self::Acquiring { .. } => true,
             Self::Held(hold) => hold.strong_count() > 0,
+        }
+    }
+}
+
+/// The end of another acquire's claim.
+pub(crate) struct ClaimOver(watch::Receiver<()>);
+
+impl ClaimOver {
+    /// Completes when that acquire has the lock or has given up.
+    pub(crate) async fn wait(mut self) {
+        // The claim sends nothing; it drops its sender.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+/// The right of one acquire to try for some locks in the name of its owner. While it lasts, other
+/// acquires of the owner wait. Dropping it ends it.
+pub(crate) struct Claim {
+    session: Session,
+    number: u64,
+    keys: Vec<Key>,
+    /// Dropped after the entries are removed, so that whoever it wakes finds them gone.
+    _over: watch::Sender<()>,
+}
+
+impl Claim {
+    /// Claims these locks; each with whether it is for a reader next to its owner's writer. `None`
+    /// if another acquire of the owner was faster.
+    pub(crate) fn stake(session: &Session, keys: Vec<(Key, bool)>) -> Option<Self> {
+        let table = &session.shared.paths;
+        let (over, ends) = watch::channel(());
+        let mut claim = Self {
+            session: session.clone(),
+            number: table.next_claim.fetch_add(1, Ordering::Relaxed),
+            keys: Vec::with_capacity(keys.len()),
+            _over: over,
+        };
+        for (key, is_beside) in keys {
+            if !table.claim(&key, is_beside, claim.number, &ends) {
+                // Dropping the claim gives back the others.
+                return None;
+            }
+            claim.keys.push(key);
+        }
+        Some(claim)
+    }
+
+    /// Turns one lease for each key into a hold of the owner, without an await in between. The holds
+    /// take the place of the claim.
+    pub(crate) fn hold(self, leases: Vec<Lease>) -> Vec<Share> {
+        let granted = self.keys.iter().zip(leases);
+        granted
+            .map(|(key, lease)| Hold::begin(key.clone(), lease))
+            .collect()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            self.session.shared.paths.end_claim(key, self.number);
         }
     }
 }
@@ -196,7 +118,7 @@ impl PathState {
 /// What an owner does with a lock, as an acquire finds it.
 pub(crate) enum Present {
     Nothing,
-    Acquiring(Attempt),
+    Acquiring(ClaimOver),
     Held(Arc<Hold>),
 }
 
@@ -206,7 +128,7 @@ pub(crate) enum Present {
 #[derive(Default)]
 pub(crate) struct PathTable {
     paths: DashMap<Arc<str>, PathState>,
-    next_attempt: AtomicU64,
+    next_claim: AtomicU64,
 }
 
 impl PathTable {
@@ -236,21 +158,19 @@ impl PathTable {
             return Present::Nothing;
         };
         let present = match state.entries.get(&(key.kind, key.owner.clone())) {
-            // `outcome` only while `alive` is held: otherwise it may be the last reference.
-            Some(Entry::Acquiring { alive, outcome, .. }) => alive
-                .upgrade()
-                .and_then(|alive| Some((alive, outcome.upgrade()?)))
-                .map(|(alive, outcome)| Present::Acquiring(Attempt { alive, outcome })),
+            Some(Entry::Acquiring { over, .. }) => {
+                Some(Present::Acquiring(ClaimOver(over.0.clone())))
+            }
             Some(Entry::Held(hold)) => hold.upgrade().map(Present::Held),
             None => None,
         };
         present.unwrap_or(Present::Nothing)
     }
 
-    /// Enters an attempt. Fails if the owner already acquires or holds this lock. Fails also if it
-    /// acquires or holds the other half of a read/write lock, unless the attempt is for a reader
-    /// next to its writer.
-    pub(crate) fn begin(&self, key: &Key, is_beside: bool, id: u64, attempt: &Attempt) -> bool {
+    /// Enters a claim. Fails if the owner already acquires or holds this lock. Fails also if it
+    /// acquires or holds the other half of a read/write lock, unless the claim is for a reader next
+    /// to its writer.
+    fn claim(&self, key: &Key, is_beside: bool, claim: u64, ends: &watch::Receiver<()>) -> bool {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         let slot = (key.kind, key.owner.clone());
         if state.entries.get(&slot).is_some_and(Entry::is_alive) {
@@ -261,20 +181,12 @@ impl PathTable {
         if !is_beside && other.is_some_and(Entry::is_alive) {
             return false;
         }
-        if let Some(outcome) = attempt.outcome.downgrade() {
-            let alive = Arc::downgrade(&attempt.alive);
-            state
-                .entries
-                .insert(slot, Entry::Acquiring { id, alive, outcome });
-        }
+        let over = ClaimOver(ends.clone());
+        state.entries.insert(slot, Entry::Acquiring { claim, over });
         true
     }
 
-    pub(crate) fn next_attempt(&self) -> u64 {
-        self.next_attempt.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Replaces an attempt by the hold that it led to.
+    /// Replaces a claim by the hold that it led to.
     pub(crate) fn hold(&self, key: &Key, hold: &Arc<Hold>) {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         state.entries.insert(
@@ -283,11 +195,11 @@ impl PathTable {
         );
     }
 
-    /// Removes an attempt that is over, but not an entry that has taken its place.
-    pub(crate) fn end_attempt(&self, key: &Key, ended: u64) {
+    /// Removes a claim that is over, but not an entry that has taken its place.
+    fn end_claim(&self, key: &Key, ended: u64) {
         self.remove(
             key,
-            |entry| matches!(entry, Entry::Acquiring { id, .. } if *id == ended),
+            |entry| matches!(entry, Entry::Acquiring { claim, .. } if *claim == ended),
         );
     }
 
@@ -331,144 +243,4 @@ impl fmt::Debug for PathTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future;
-    use std::thread;
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    struct Claim {
-        table: Arc<PathTable>,
-        key: Key,
-        id: u64,
-    }
-
-    impl Drop for Claim {
-        fn drop(&mut self) {
-            self.table.end_attempt(&self.key, self.id);
-        }
-    }
-
-    fn key(owner: &Owner, kind: LockKind) -> Key {
-        Key {
-            path: "/a".into(),
-            kind,
-            owner: owner.clone(),
-        }
-    }
-
-    fn pending() -> Attempt {
-        Attempt::new(future::pending().boxed())
-    }
-
-    fn is_acquiring(table: &PathTable, key: &Key) -> bool {
-        matches!(table.present(key), Present::Acquiring(_))
-    }
-
-    #[test]
-    fn owner_has_one_attempt_at_a_time_which_is_his_own() {
-        let (table, owner) = (PathTable::default(), Owner::new());
-        let (mutex, attempt) = (key(&owner, LockKind::Mutex), pending());
-        assert!(table.begin(&mutex, false, 1, &attempt));
-        assert!(is_acquiring(&table, &mutex));
-        assert!(!table.begin(&mutex, false, 2, &pending()));
-        let others = key(&Owner::new(), LockKind::Mutex);
-        assert!(matches!(table.present(&others), Present::Nothing));
-        let of_other = pending();
-        assert!(table.begin(&others, false, 3, &of_other));
-        // These two attempts are not in the table any more.
-        table.end_attempt(&mutex, 2);
-        table.end_attempt(&mutex, 3);
-        assert!(is_acquiring(&table, &mutex));
-        table.end_attempt(&mutex, 1);
-        assert!(matches!(table.present(&mutex), Present::Nothing));
-        assert!(is_acquiring(&table, &others));
-        drop(of_other);
-        assert!(matches!(table.present(&others), Present::Nothing));
-        let next = pending();
-        assert!(table.begin(&others, false, 4, &next), "nobody waits for it");
-        table.end_attempt(&others, 3);
-        assert!(is_acquiring(&table, &others));
-    }
-
-    #[test]
-    fn halves_of_a_lock_are_begun_beside_each_other_only_on_purpose() {
-        for (first, second) in [
-            (LockKind::Write, LockKind::Read),
-            (LockKind::Read, LockKind::Write),
-        ] {
-            let (table, owner) = (PathTable::default(), Owner::new());
-            let (first, second) = (key(&owner, first), key(&owner, second));
-            let (one, other) = (pending(), pending());
-            assert!(table.begin(&first, false, 1, &one));
-            assert!(!table.begin(&second, false, 2, &other));
-            assert!(table.begin(&second, true, 2, &other));
-            // Another owner is not affected.
-            let stranger = key(&Owner::new(), LockKind::Write);
-            assert!(table.begin(&stranger, false, 3, &pending()));
-        }
-    }
-
-    #[test]
-    fn path_is_forgotten_with_its_last_entry() {
-        let (table, owner) = (PathTable::default(), Owner::new());
-        let (reads, writes) = (key(&owner, LockKind::Read), key(&owner, LockKind::Write));
-        let (one, other) = (pending(), pending());
-        assert!(table.begin(&writes, false, 1, &one));
-        assert!(table.begin(&reads, true, 2, &other));
-        table.end_attempt(&writes, 1);
-        assert_eq!(table.paths.len(), 1);
-        table.forget("/a");
-        assert!(is_acquiring(&table, &reads), "in use");
-        table.end_attempt(&reads, 2);
-        assert_eq!(table.paths.len(), 0);
-    }
-
-    /// Dropping the last reference to an attempt comes back to the table: it must not be locked
-    /// then.
-    #[test]
-    fn attempts_that_are_dropped_while_others_look_at_them_lock_nobody_up() {
-        let table = Arc::new(PathTable::default());
-        let key = Key {
-            path: "/a".into(),
-            kind: LockKind::Mutex,
-            owner: Owner::new(),
-        };
-        #[expect(clippy::disallowed_methods, reason = "threads of the machine")]
-        let until = Instant::now() + Duration::from_secs(1);
-        #[expect(clippy::disallowed_methods, reason = "threads of the machine")]
-        let is_time = move || Instant::now() < until;
-        let (drops, done) = std::sync::mpsc::channel();
-        let (dropping, key_of_both) = (Arc::clone(&table), key.clone());
-        let finished = drops.clone();
-        thread::spawn(move || {
-            while is_time() {
-                let (table, key) = (Arc::clone(&dropping), key_of_both.clone());
-                let id = table.next_attempt();
-                let claim = Claim {
-                    table,
-                    key: key.clone(),
-                    id,
-                };
-                let outcome = async move {
-                    let _claim = claim;
-                    future::pending().await
-                };
-                let attempt = Attempt::new(outcome.boxed());
-                dropping.begin(&key, false, id, &attempt);
-            }
-            finished.send(()).unwrap();
-        });
-        thread::spawn(move || {
-            while is_time() {
-                drop(table.present(&key));
-            }
-            drops.send(()).unwrap();
-        });
-        for _ in 0..2 {
-            let locked_up = done.recv_timeout(Duration::from_secs(30));
-            assert!(locked_up.is_ok(), "locked up");
-        }
-    }
-}
+mod tests;

@@ -11,8 +11,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::ConfigError;
-use crate::lock::table::Contending;
 use crate::names::node_name::LockKind;
+use crate::names::owner::OwnerLabel;
 use crate::names::path::{escape_key, unescape_key};
 
 const FORMAT: &str = "recipes/1";
@@ -101,7 +101,7 @@ impl NodeData {
     pub(crate) fn bytes(
         &self,
         kind: LockKind,
-        owner: Option<Contending>,
+        owner: Option<OwnerLabel>,
         purpose: Option<&str>,
     ) -> Vec<u8> {
         match self {
@@ -208,7 +208,7 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::table::Owner;
+    use crate::names::owner::Owner;
 
     fn identity() -> Identity {
         Identity {
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn this_process_writes_its_pid_and_kind() {
         let owner = Owner::new();
-        let contending = Some(Contending::from(&owner));
+        let contending = Some(OwnerLabel::from(&owner));
         let bytes = NodeData::of_this_process().bytes(LockKind::Mutex, contending, Some("test"));
         let identity = Identity::parse(&bytes).unwrap();
         assert_eq!(

@@ -33,7 +33,7 @@ use crate::rules::admission::{self, Place, Verdict};
 
 mod messages;
 
-pub(crate) use messages::{Action, Entry, Event, Failure, Found, Node, Patience};
+pub(crate) use messages::{Action, Entry, Event, Failure, Found, Node, Outcome, Patience};
 
 /// How many times the parents of the lock nodes are made for one create before the attempt fails.
 /// They vanish when the server reaps an empty container between the two requests, at most once a

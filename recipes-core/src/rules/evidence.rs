@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::session::clock::Moment;
+use crate::clock::Moment;
 
 /// Heartbeats in one session timeout.
 pub(crate) const BEATS: u32 = 6;

@@ -71,7 +71,7 @@ impl Deleted {
 
 /// What to delete.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum Doomed {
     /// These nodes, in one transaction where possible.
     Nodes(Vec<String>),
     /// The nodes that creates of unknown outcome with this uuid may have made.
@@ -79,7 +79,7 @@ pub(crate) enum Target {
 }
 
 struct Job {
-    target: Target,
+    target: Doomed,
     /// The number of the epoch of the nodes.
     made_in: u64,
     tried: Tried,
@@ -92,8 +92,8 @@ struct Job {
 impl Job {
     fn paths(&self) -> &[String] {
         match &self.target {
-            Target::Nodes(paths) => paths,
-            Target::MadeWith { .. } => &[],
+            Doomed::Nodes(paths) => paths,
+            Doomed::MadeWith { .. } => &[],
         }
     }
 
@@ -177,7 +177,7 @@ impl Cleanup {
     }
 
     /// Hands nodes over. The receiver gets the outcome and can be dropped.
-    pub(crate) fn delete(&self, target: Target, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
+    pub(crate) fn delete(&self, target: Doomed, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
         self.push(target, epoch.number, Tried::Perhaps)
     }
 
@@ -197,7 +197,7 @@ impl Cleanup {
         );
     }
 
-    fn push(&self, target: Target, made_in: u64, tried: Tried) -> oneshot::Receiver<Deleted> {
+    fn push(&self, target: Doomed, made_in: u64, tried: Tried) -> oneshot::Receiver<Deleted> {
         let (done, outcome) = oneshot::channel();
         let job = Job {
             target,
@@ -263,7 +263,7 @@ async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> 
     loop {
         let epoch = current_epoch(&mut phase).await;
         let epoch = epoch.filter(|epoch| epoch.number == job.made_in);
-        let (Some(epoch), Target::Nodes(paths)) = (epoch, &job.target) else {
+        let (Some(epoch), Doomed::Nodes(paths)) = (epoch, &job.target) else {
             return Some(job);
         };
         let attempt = async {

@@ -12,13 +12,13 @@ use futures::stream::{self, BoxStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::attempt::cleanup_guard::Stakes;
+use crate::clock::{Clock, Moment};
 use crate::error::LostReason;
-use crate::lock::lease::LeaseState;
 use crate::rules::evidence::{Evidence, Proof};
-use crate::session::clock::{Clock, Moment};
 use crate::session::connections::Connections;
+use crate::session::leftovers::Leftovers;
 use crate::session::own_watch::OwnWatch;
+use crate::session::tenant::Tenant;
 use crate::session::witness::{HighestNumber, Ledger, Witness};
 use crate::store::nodes::{NodeStat, Nodes, NodesError};
 use crate::sync::{AtomicBool, Mutex, lock};
@@ -73,10 +73,10 @@ pub(crate) struct Epoch {
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
     /// The keeper owns the sender. A closed channel means that the keeper is gone with its runtime.
     link: watch::Receiver<Link>,
-    leases: Mutex<BTreeMap<u64, Arc<LeaseState>>>,
+    leases: Mutex<BTreeMap<u64, Arc<dyn Tenant>>>,
     arrivals: Mutex<Vec<Arrival>>,
     next_id: AtomicU64,
-    contenders: Mutex<BTreeMap<u64, Arc<Stakes>>>,
+    contenders: Mutex<BTreeMap<u64, Arc<Leftovers>>>,
     /// Whether the keeper looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
     leaves_numbers_out: AtomicBool,
@@ -226,20 +226,20 @@ impl Epoch {
 
     /// Counts a contender in, for as long as it keeps the result. While any contender waits or
     /// holds, heartbeats keep the session alive.
-    pub(crate) fn contend(self: &Arc<Self>, stakes: &Arc<Stakes>) -> Contending {
+    pub(crate) fn contend(self: &Arc<Self>, leftovers: &Arc<Leftovers>) -> InUse {
         let id = self.new_id();
-        lock(&self.contenders).insert(id, Arc::clone(stakes));
+        lock(&self.contenders).insert(id, Arc::clone(leftovers));
         if !self.is_attended.load(Ordering::SeqCst) {
             self.wake_keeper.notify_one();
         }
-        Contending {
+        InUse {
             epoch: Arc::clone(self),
             id,
         }
     }
 
     /// The nodes that may exist of attempts in progress.
-    pub(crate) fn stakes(&self) -> Vec<Arc<Stakes>> {
+    pub(crate) fn leftovers(&self) -> Vec<Arc<Leftovers>> {
         lock(&self.contenders).values().cloned().collect()
     }
 
@@ -261,11 +261,12 @@ impl Epoch {
 
     /// Puts a lease into the keeper's care, with the watch on its node if there is one already. The
     /// caller must count as a contender, so that the keeper is awake.
-    pub(crate) fn register(&self, lease: &Arc<LeaseState>, own_watch: Option<OwnWatch>) {
-        lock(&self.leases).insert(lease.id, Arc::clone(lease));
+    pub(crate) fn register(&self, lease: Arc<dyn Tenant>, own_watch: Option<OwnWatch>) {
+        let id = lease.id();
+        lock(&self.leases).insert(id, lease);
         let is_watched = own_watch.is_some();
         lock(&self.arrivals).push(Arrival {
-            id: lease.id,
+            id,
             at: Some(Instant::now()),
             own_watch,
         });
@@ -286,8 +287,8 @@ impl Epoch {
     }
 
     /// Replaces the released lease of the same id. The new lease takes over the care for the node.
-    pub(crate) fn replace(&self, lease: &Arc<LeaseState>) {
-        lock(&self.leases).insert(lease.id, Arc::clone(lease));
+    pub(crate) fn replace(&self, lease: Arc<dyn Tenant>) {
+        lock(&self.leases).insert(lease.id(), lease);
     }
 
     pub(crate) fn deregister(&self, id: u64) {
@@ -301,7 +302,7 @@ impl Epoch {
         found: Option<&(Vec<u8>, NodeStat)>,
         connection: Option<u64>,
     ) {
-        let mut told: Option<Arc<LeaseState>> = None;
+        let mut told: Option<Arc<dyn Tenant>> = None;
         // The lease may be replaced meanwhile, at most once for each waiter of a hand-off.
         while let Some(lease) = self.lease(id) {
             if told.is_some_and(|told| Arc::ptr_eq(&told, &lease)) {
@@ -316,11 +317,11 @@ impl Epoch {
         std::mem::take(&mut lock(&self.arrivals))
     }
 
-    pub(crate) fn lease(&self, id: u64) -> Option<Arc<LeaseState>> {
+    pub(crate) fn lease(&self, id: u64) -> Option<Arc<dyn Tenant>> {
         lock(&self.leases).get(&id).cloned()
     }
 
-    pub(crate) fn leases(&self) -> Vec<Arc<LeaseState>> {
+    pub(crate) fn leases(&self) -> Vec<Arc<dyn Tenant>> {
         lock(&self.leases).values().cloned().collect()
     }
 }
@@ -337,16 +338,16 @@ impl fmt::Debug for Epoch {
 
 /// A contender of an epoch. It counts itself out when dropped.
 #[derive(Debug)]
-pub(crate) struct Contending {
+pub(crate) struct InUse {
     epoch: Arc<Epoch>,
     id: u64,
 }
 
-impl Drop for Contending {
+impl Drop for InUse {
     fn drop(&mut self) {
-        let stakes = lock(&self.epoch.contenders).remove(&self.id);
+        let leftovers = lock(&self.epoch.contenders).remove(&self.id);
         // Not under the mutex, because it may be the last reference to a lock path.
-        drop(stakes);
+        drop(leftovers);
     }
 }
 

@@ -160,10 +160,8 @@ impl EpochKeeper {
         self.take_arrivals();
         if !self.epoch.is_good(self.lapses) {
             self.lapses = self.epoch.lapses();
-            // Reading a lease's state ends it if its deadline has passed.
-            self.epoch.leases().iter().for_each(|lease| {
-                lease.state();
-            });
+            let leases = self.epoch.leases();
+            leases.iter().for_each(|lease| lease.lose_if_over());
         }
         while self.under_way.len() < LOOKS_MAX {
             let Some(id) = self.looks.take_due(now) else {
@@ -224,7 +222,7 @@ impl EpochKeeper {
         let now = Instant::now();
         self.beat_after = now;
         for lease in self.epoch.leases() {
-            self.looks.schedule(lease.id, now);
+            self.looks.schedule(lease.id(), now);
         }
     }
 
@@ -247,11 +245,11 @@ impl EpochKeeper {
             // Released already. Removing the watch would cost a request, keeping it does not.
             return self.follow(id, own_watch, None);
         };
-        match self.permit(&lease.node_path) {
+        match self.permit(lease.node_path()) {
             Some(permit) => self.follow(id, own_watch, Some(permit)),
             // The watch may have fired, and it is dropped here.
             None => {
-                lease.care.watch(None);
+                lease.care().watch(None);
                 self.looks.schedule(id, Instant::now());
             }
         }
@@ -266,7 +264,7 @@ impl EpochKeeper {
         let Some(lease) = self.epoch.lease(id) else {
             return;
         };
-        if let Some(at) = self.refusals.postponed(&lease.lock_path, Instant::now()) {
+        if let Some(at) = self.refusals.postponed(lease.lock_path(), Instant::now()) {
             return self.looks.schedule(id, at);
         }
         let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
@@ -274,10 +272,10 @@ impl EpochKeeper {
         let is_followed = self.followed.contains_key(&id);
         let permit = match is_followed {
             true => None,
-            false => self.permit(&lease.node_path),
+            false => self.permit(lease.node_path()),
         };
         let look = async move {
-            let path = &lease.node_path;
+            let path = lease.node_path();
             let found = if let Some(permit) = permit {
                 let watched = nodes.watch(path).await;
                 watched.map(|found| {
@@ -300,10 +298,10 @@ impl EpochKeeper {
         match found {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), connection);
-                self.refusals.answered(&lease.lock_path, now);
+                self.refusals.answered(lease.lock_path(), now);
                 match own_watch {
                     Some((own_watch, permit)) => {
-                        lease.care.watch(Some(own_watch.clone()));
+                        lease.care().watch(Some(own_watch.clone()));
                         self.follow(id, own_watch, Some(permit));
                     }
                     None if self.followed.contains_key(&id) => {}
@@ -312,10 +310,10 @@ impl EpochKeeper {
             }
             Ok(None) => self.epoch.observe(id, None, None),
             Err(error) if error.is_lasting() => {
-                if self.refusals.refused(&lease.lock_path, now) {
+                if self.refusals.refused(lease.lock_path(), now) {
                     warn!(
                         target: SESSION,
-                        node = %lease.node_path,
+                        node = %lease.node_path(),
                         %error,
                         "own lock node may not be read: if it is removed, or the lock is asked \
                          for, this is noticed only when the session ends"
@@ -325,7 +323,7 @@ impl EpochKeeper {
                 self.looks.schedule(id, now);
             }
             Err(error) => {
-                debug!(target: SESSION, node = %lease.node_path, %error, "own node not seen yet");
+                debug!(target: SESSION, node = %lease.node_path(), %error, "own node not seen yet");
                 self.looks.schedule(id, now + OWN_WATCH_GRACE);
             }
         }
@@ -341,7 +339,7 @@ impl EpochKeeper {
     fn own_node(&mut self, id: u64, event: NodeEvent) {
         self.followed.remove(&id);
         if let Some(lease) = self.epoch.lease(id) {
-            lease.care.watch(None);
+            lease.care().watch(None);
         }
         match event {
             NodeEvent::Deleted => self.epoch.observe(id, None, None),

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use crate::clock::{Clock, Moment};
 use crate::error::LostReason;
 use crate::log::SESSION;
-use crate::session::cleanup::{Cleanup, Target};
-use crate::session::clock::{Clock, Moment};
+use crate::session::cleanup::{Cleanup, Doomed};
 use crate::session::core::Phase;
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
 use crate::session::epoch_task::{EpochKeeper, Over, UNPOLLED_GRACE};
@@ -169,21 +169,21 @@ impl Keeper {
         let paths: Vec<_> = epoch
             .leases()
             .iter()
-            .map(|it| it.node_path.clone())
+            .map(|it| it.node_path().to_owned())
             .collect();
         if !paths.is_empty() {
-            drop(self.cleanup.delete(Target::Nodes(paths), epoch));
+            drop(self.cleanup.delete(Doomed::Nodes(paths), epoch));
         }
         // Attempts notice the end and hand over their nodes, except those that are not polled.
         let polled = async {
-            while !epoch.stakes().is_empty() {
+            while !epoch.leftovers().is_empty() {
                 tokio::time::sleep(UNPOLLED_GRACE / 20).await;
             }
         };
         let unpolled = tokio::time::timeout(UNPOLLED_GRACE, polled).await.is_err();
         if unpolled {
-            let stakes = epoch.stakes();
-            stakes
+            let leftovers = epoch.leftovers();
+            leftovers
                 .iter()
                 .for_each(|it| it.delete_all(&self.cleanup, epoch));
         }

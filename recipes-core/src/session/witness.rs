@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::sync::Notify;
 
+use crate::clock::{Clock, Moment};
 use crate::rules::evidence::{Evidence, Proof};
-use crate::session::clock::{Clock, Moment};
 use crate::store::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use uuid::Uuid;
 
-use crate::session::clock;
+use crate::clock;
 use crate::store::nodes::{Nodes, NodesError};
 
 /// Makes one [`Nodes`] for each epoch: on the ensemble, or on a double of it.

@@ -20,8 +20,9 @@ macro_rules! flight {
         let $stage = Stage::new().await;
         let nodes = $stage.epoch.nodes().unwrap();
         let targets = targets(&$stage, &["/a", "/b"]);
-        let stakes = Arc::new(Stakes::new(&targets));
-        let mut $flight = Flight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, stakes);
+        let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
+        let leftovers = Arc::new(Leftovers::new(directories));
+        let mut $flight = Flight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, leftovers);
     };
 }
 
@@ -256,8 +257,11 @@ async fn lease_rests_on_the_connection_on_which_all_was_heard() {
     let event = watch(&mut flight, 0);
     let leases = flight.leases(granted(Some(5)));
     let state = stage.epoch.leases().remove(0);
-    assert_eq!(leases[0].state(), crate::lock::lease::GuardState::Held);
-    assert!(state.care.vouches(stage.epoch.connection().unwrap()));
+    assert_eq!(
+        leases[0].state(),
+        crate::lock::lease_state::GuardState::Held
+    );
+    assert!(state.care().vouches(stage.epoch.connection().unwrap()));
     event.send(NodeEvent::Deleted).unwrap();
     settle().await;
     assert!(leases[0].check().is_err());
@@ -269,8 +273,8 @@ async fn lease_rests_on_the_connection_on_which_all_was_heard() {
 #[tokio::test(start_paused = true)]
 async fn refused_withdrawal_is_told_and_others_are_waited_for() {
     flight!(flight, stage);
-    flight.armed.set(0, Made::Node("n0".to_owned()));
-    flight.armed.set(1, Made::Node("n1".to_owned()));
+    flight.cleanup_guard.set(0, Made::Node("n0".to_owned()));
+    flight.cleanup_guard.set(1, Made::Node("n1".to_owned()));
     let both = [(0, "n0"), (1, "n1")].map(|(member, name)| (member, name.to_owned()));
     for node in both {
         flight.carry_out(Action::Withdraw(vec![node]));

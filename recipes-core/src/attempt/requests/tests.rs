@@ -3,6 +3,7 @@ use std::pin::pin;
 use futures::poll;
 
 use super::*;
+use crate::names::node_name::LockKind;
 use crate::scripted::{Asked, Read, Stage, node, node_watch};
 
 /// A create was sent twice with one name, and both were carried out.

@@ -3,10 +3,10 @@ use std::pin::pin;
 use futures::{FutureExt, poll};
 
 use super::*;
-use crate::attempt::requests::Target;
-use crate::attempt::wait_loop::Outcome;
-use crate::error::AcquireError;
-use crate::rules::acquire::Patience;
+use crate::attempt::wait_loop;
+use crate::lock::local_queue::AttemptFuture;
+use crate::lock::target::Target;
+use crate::rules::acquire::{Outcome, Patience};
 use crate::scripted::{
     Answer, Asked, MILLI, Read, SECOND, Stage, T, failed, is_beat, jump, node, node_watch, settle,
     unknown,
@@ -247,7 +247,7 @@ async fn released_lease_is_shared_with_nobody_and_deleted_once() {
 struct Shared {
     stage: Stage,
     lease: Lease,
-    waiter: std::pin::Pin<Box<dyn Future<Output = Result<Outcome, AcquireError>> + Send>>,
+    waiter: AttemptFuture,
 }
 
 async fn shared(own_watch: Option<OwnWatch>) -> Shared {
@@ -262,7 +262,13 @@ async fn shared(own_watch: Option<OwnWatch>) -> Shared {
         beside: None,
         owner: None,
     };
-    let waiting = async move { queue.acquire(target, Patience::Wait).await };
+    let waiting = async move {
+        let begin = |target: Target, patience| {
+            let session = target.lock.session.clone();
+            async move { wait_loop::acquire(&session, &[target], patience).await }.boxed()
+        };
+        queue.acquire(target, Patience::Wait, begin).await
+    };
     let mut waiter = waiting.boxed();
     assert!(poll!(waiter.as_mut()).is_pending());
     stage.log().await;
@@ -300,9 +306,10 @@ async fn watched_node_is_handed_on_without_a_request() {
     assert!(shared.stage.log().await.is_empty());
     // The keeper now watches over the next lease.
     let id = next.state.id;
-    assert!(Arc::ptr_eq(
-        &shared.stage.epoch.lease(id).unwrap(),
-        &next.state
+    let watched_over = shared.stage.epoch.lease(id).unwrap();
+    assert!(std::ptr::addr_eq(
+        Arc::as_ptr(&watched_over),
+        Arc::as_ptr(&next.state)
     ));
     // Dropping the first lease does not end the second.
     drop(shared.lease);

@@ -9,6 +9,26 @@ pub(crate) enum Patience {
     Try,
 }
 
+/// How an attempt that was not refused ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome<T> {
+    Granted(T),
+    /// Another contender holds some lock; only with [`Patience::Try`].
+    Busy,
+    /// What the owner holds has changed, so what it lacks has to be found out again.
+    Stale,
+}
+
+impl<T> Outcome<T> {
+    pub(crate) fn map<U>(self, granted: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Granted(it) => Outcome::Granted(granted(it)),
+            Self::Busy => Outcome::Busy,
+            Self::Stale => Outcome::Stale,
+        }
+    }
+}
+
 /// A lock node of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {

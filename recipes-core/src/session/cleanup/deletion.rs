@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Cleanup, Deleted, Target, Tried};
+use super::{Cleanup, Deleted, Doomed, Tried};
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{NodesError, Reply};
 
@@ -103,7 +103,7 @@ impl Deletion {
     }
 
     fn hand_over(&mut self, tried: Tried) -> oneshot::Receiver<Deleted> {
-        let target = Target::Nodes(vec![std::mem::take(&mut self.path)]);
+        let target = Doomed::Nodes(vec![std::mem::take(&mut self.path)]);
         self.cleanup.push(target, self.made_in, tried)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{Deleted, Job, Target, current_epoch, delete_all, while_serving};
+use super::{Deleted, Doomed, Job, current_epoch, delete_all, while_serving};
 use crate::log::CLEANUP;
 use crate::names::node_name;
 use crate::session::core::Phase;
@@ -50,7 +50,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     // A create of this session may be in flight, or the server may lag behind it, so commit first.
     // Creates of ended sessions go with their session.
     let is_open =
-        |job: &Job| matches!(job.target, Target::MadeWith { .. }) && job.made_in == epoch.number;
+        |job: &Job| matches!(job.target, Doomed::MadeWith { .. }) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
     let first = directories.first().filter(|_| any_open);
     let mut committed = first.map(|first| commit(&*nodes, first));
@@ -89,8 +89,8 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
 
 fn directories_of(job: &Job) -> Vec<String> {
     match &job.target {
-        Target::Nodes(paths) => paths.iter().map(|path| split(path).0.to_owned()).collect(),
-        Target::MadeWith { directory, .. } => vec![directory.clone()],
+        Doomed::Nodes(paths) => paths.iter().map(|path| split(path).0.to_owned()).collect(),
+        Doomed::MadeWith { directory, .. } => vec![directory.clone()],
     }
 }
 
@@ -112,13 +112,13 @@ fn nodes_of(
         Some(Err(error)) => Err(error.clone()),
     };
     let found = || match &job.target {
-        Target::MadeWith { directory, uuid } => {
+        Doomed::MadeWith { directory, uuid } => {
             let protection = node_name::protection(*uuid);
             let ours = children(directory)?.iter();
             let ours = ours.filter(|name| name.starts_with(&protection));
             Ok(ours.map(|name| format!("{directory}/{name}")).collect())
         }
-        Target::Nodes(paths) => {
+        Doomed::Nodes(paths) => {
             let mut ours = Vec::new();
             for path in paths {
                 let (directory, name) = split(path);

@@ -40,7 +40,7 @@ async fn one_that_is_refused_is_told_and_stops_none_of_the_others() {
     for refused in ["/a/1", "/a/2", "/a/3"] {
         let stage = Stage::new().await;
         let all = paths(["/a/1", "/a/2", "/a/3"]);
-        let outcome = cleanup(&stage).delete(Target::Nodes(all.clone()), &stage.epoch);
+        let outcome = cleanup(&stage).delete(Doomed::Nodes(all.clone()), &stage.epoch);
         let (count, together) = deleting_together(&stage).await;
         assert_eq!(count, 3);
         together.send(Err(failed(NodesError::NoAuth))).unwrap();
@@ -63,7 +63,7 @@ async fn one_that_is_refused_is_told_and_stops_none_of_the_others() {
 #[tokio::test(start_paused = true)]
 async fn one_that_is_gone_stops_none_of_the_others() {
     let stage = Stage::new().await;
-    let all = Target::Nodes(paths(["/a/1", "/a/2"]));
+    let all = Doomed::Nodes(paths(["/a/1", "/a/2"]));
     let outcome = cleanup(&stage).delete(all, &stage.epoch);
     let (_, together) = deleting_together(&stage).await;
     together.send(Err(failed(NodesError::NoNode))).unwrap();
@@ -76,7 +76,7 @@ async fn one_that_is_gone_stops_none_of_the_others() {
 #[tokio::test(start_paused = true)]
 async fn deletion_of_unknown_outcome_is_tried_again() {
     let stage = Stage::new().await;
-    let one = Target::Nodes(paths(["/a/1"]));
+    let one = Doomed::Nodes(paths(["/a/1"]));
     let mut outcome = cleanup(&stage).delete(one, &stage.epoch);
     for _ in 0..3 {
         let again = Err(unknown());
@@ -99,7 +99,7 @@ async fn deletion_of_unknown_outcome_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn node_goes_with_its_session_while_it_is_deleted() {
     let stage = Stage::new().await;
-    let one = Target::Nodes(paths(["/a/1"]));
+    let one = Doomed::Nodes(paths(["/a/1"]));
     let outcome = cleanup(&stage).delete(one, &stage.epoch);
     let _unanswered = deleting(&stage, "/a/1").await;
     stage
@@ -112,7 +112,7 @@ async fn node_goes_with_its_session_while_it_is_deleted() {
 async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
     let stage = Stage::new().await;
     let uuid = Uuid::from_u128(1);
-    let made = || Target::MadeWith {
+    let made = || Doomed::MadeWith {
         directory: "/a".to_owned(),
         uuid,
     };
@@ -159,7 +159,7 @@ async fn not_more_than_so_many_directories_are_listed_at_a_time() {
     const AT_A_TIME: usize = 256;
     let stage = Stage::new().await;
     let nodes = (0..=AT_A_TIME).map(|it| format!("/{it}/node"));
-    let of_old_epoch = Target::Nodes(nodes.collect());
+    let of_old_epoch = Doomed::Nodes(nodes.collect());
     let outcome = cleanup(&stage).push(of_old_epoch, 0, Tried::Perhaps);
     for count in [AT_A_TIME, 1] {
         settle().await;
@@ -325,7 +325,7 @@ async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
     ];
     for (listing, is_deleted) in listings {
         let (stage, next) = Stage::with_next().await;
-        let one = Target::Nodes(paths(["/a/1"]));
+        let one = Doomed::Nodes(paths(["/a/1"]));
         let outcome = cleanup(&stage).delete(one, &stage.epoch);
         let _unanswered = deleting(&stage, "/a/1").await;
         expire(&stage).await;
@@ -356,7 +356,7 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     let (stage, next) = Stage::with_next().await;
     let uuid = Uuid::from_u128(1);
     expire(&stage).await;
-    let made = Target::MadeWith {
+    let made = Doomed::MadeWith {
         directory: "/a".to_owned(),
         uuid,
     };
@@ -411,7 +411,7 @@ async fn every_node_of_unknown_creates_is_found_in_every_directory() {
     let outcomes: Vec<_> = directories
         .iter()
         .cloned()
-        .map(|directory| cleanup(&stage).delete(Target::MadeWith { directory, uuid }, &stage.epoch))
+        .map(|directory| cleanup(&stage).delete(Doomed::MadeWith { directory, uuid }, &stage.epoch))
         .collect();
     // Two nodes: a create was sent again that had been carried out.
     let names = [1, 2].map(|it| format!("{}lock-000000000{it}", node_name::protection(uuid)));
@@ -430,7 +430,7 @@ async fn every_node_of_unknown_creates_is_found_in_every_directory() {
 async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
     let count = Arc::new(watch::Sender::new(0));
     let job = |made_in| Job {
-        target: Target::Nodes(paths(["/a/1"])),
+        target: Doomed::Nodes(paths(["/a/1"])),
         made_in,
         tried: Tried::Nothing,
         done: None,

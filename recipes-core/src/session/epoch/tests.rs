@@ -29,8 +29,8 @@ fn scene(timeout: Option<Duration>) -> Scene {
 }
 
 impl Scene {
-    fn contend(&self) -> Contending {
-        self.epoch.contend(&Arc::new(Stakes::new(&[])))
+    fn contend(&self) -> InUse {
+        self.epoch.contend(&Arc::new(Leftovers::new([])))
     }
 
     fn is_keeper_woken(&self) -> bool {
@@ -117,24 +117,24 @@ async fn lease_is_attended_and_arrives_once() {
     // An epoch of its own: the keeper of the stage attends the other one.
     let Scene { epoch, .. } = scene(Some(T));
     let lease = stage.lease(1);
-    let state = stage.epoch.lease(stage.epoch.leases()[0].id).unwrap();
-    epoch.register(&state, None);
+    let state = stage.epoch.lease(stage.epoch.leases()[0].id()).unwrap();
+    epoch.register(Arc::clone(&state), None);
     assert!(epoch.wake_keeper.notified().now_or_never().is_none());
     assert!(epoch.attend());
     let arrivals = epoch.arrivals();
     assert_eq!(arrivals.len(), 1);
     assert_eq!(arrivals[0].at, Some(Instant::now()));
     assert!(epoch.arrivals().is_empty());
-    epoch.look_soon(state.id);
+    epoch.look_soon(state.id());
     assert!(epoch.wake_keeper.notified().now_or_never().is_some());
     assert_eq!(epoch.arrivals()[0].at, None, "at once");
     let (_event, watch) = node_watch();
-    epoch.register(&state, Some(OwnWatch::new(watch)));
+    epoch.register(Arc::clone(&state), Some(OwnWatch::new(watch)));
     assert!(epoch.wake_keeper.notified().now_or_never().is_some());
     assert!(epoch.arrivals()[0].own_watch.is_some());
-    epoch.deregister(state.id);
+    epoch.deregister(state.id());
     assert!(!epoch.attend());
-    assert!(epoch.lease(state.id).is_none());
+    assert!(epoch.lease(state.id()).is_none());
     drop(lease);
 }
 

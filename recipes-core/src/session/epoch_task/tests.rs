@@ -3,19 +3,20 @@ use std::pin::pin;
 use futures::{FutureExt, poll};
 
 use super::*;
-use crate::attempt::cleanup_guard::Stakes;
 use crate::error::LostReason;
-use crate::lock::lease::{GuardState, Lease};
+use crate::lock::lease::Lease;
+use crate::lock::lease_state::GuardState;
 use crate::scripted::{
     Answer, Asked, MILLI, Read, SECOND, Stage, T, Watched, is_beat, node, node_watch, settle,
     unknown,
 };
 use crate::session::check_schedule::REFUSED_PAUSE;
-use crate::session::epoch::Contending;
+use crate::session::epoch::InUse;
+use crate::session::leftovers::Leftovers;
 use crate::store::nodes::NodeOpDone;
 
-fn contend(stage: &Stage) -> Contending {
-    stage.epoch.contend(&Arc::new(Stakes::new(&[])))
+fn contend(stage: &Stage) -> InUse {
+    stage.epoch.contend(&Arc::new(Leftovers::new([])))
 }
 
 /// The kinds of the requests that were sent, in order.
@@ -310,7 +311,7 @@ async fn change_of_the_node_is_looked_at_and_watched_again() {
 
 fn lease_is_vouched_for(stage: &Stage) -> bool {
     let lease = stage.epoch.leases().remove(0);
-    lease.care.vouches(stage.epoch.connection().unwrap())
+    lease.care().vouches(stage.epoch.connection().unwrap())
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ pub(super) enum Op {
     ReleaseFirst,
 }
 
-/// As `armed::Made`.
+/// As `leftovers::Made`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Made {
     Nothing,
