@@ -13,8 +13,10 @@
 //! | `release` | the end of leases, and its outcome |
 //! | `transaction` | writes of the user that are bound to a lease |
 //! | `revocation` | a request to give the lock up |
+//! | `directory` | the lock directory, where a watch on it saves listings |
 //! | `local_queue` | the waiters of this process |
 
+pub(crate) mod directory;
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod lease_state;

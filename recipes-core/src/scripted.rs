@@ -13,10 +13,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::attempt::wait_loop;
 use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::local_queue::AttemptFuture;
 use crate::lock::lock_path::LockPath;
+use crate::lock::target::Target;
 use crate::names::node_name::LockKind;
 use crate::names::token::FencingToken;
+use crate::rules::acquire::Patience;
 use crate::session::core::Session;
 use crate::session::epoch::Epoch;
 use crate::session::leftovers::Leftovers;
@@ -363,6 +367,12 @@ impl Stage {
         self.nodes.beat();
         settle().await;
     }
+}
+
+/// Begins an attempt among the processes, for a queue of this process.
+pub(crate) fn begin(target: Target, patience: Patience) -> AttemptFuture {
+    let session = target.lock.session.clone();
+    async move { wait_loop::acquire(&session, &[target], patience).await }.boxed()
 }
 
 /// Lets every task run until it waits for something.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::attempt::requests::Ask;
+use crate::attempt::ask::Ask;
 use crate::lock::target::Target;
 use crate::session::cleanup::{Cleanup, Doomed};
 use crate::session::epoch::Epoch;

@@ -3,7 +3,7 @@
 use futures::{FutureExt, TryFutureExt};
 use thiserror::Error;
 
-use crate::attempt::requests::Ask;
+use crate::attempt::ask::Ask;
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{
     Created, MultiError, NodeOp, NodeOpDone, NodeStat, Nodes, NodesError, Reply,

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use futures::future::join_all;
 use uuid::Uuid;
 
+use crate::attempt::ask::Ask;
 use crate::attempt::creation::Creation;
 use crate::error::Step;
 use crate::lock::lock_path::LockPath;
@@ -14,15 +15,12 @@ use crate::lock::revocation;
 use crate::lock::target::Target;
 use crate::names::node_name;
 use crate::rules::acquire::{Entry, Event, Found, Node};
-use crate::rules::admission::Place;
-use crate::rules::vacancy::Watched;
 use crate::session::epoch::Epoch;
 use crate::session::own_watch::OwnWatch;
 use crate::store::nodes::{
     Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, Nodes, NodesError, commit,
 };
 use crate::store::retry::{Backoff, persist};
-use crate::sync::lock;
 
 /// A request that the ensemble refuses, or that ended with the session.
 #[derive(Debug)]
@@ -38,48 +36,6 @@ fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
     move |source| {
         let path = Arc::clone(&path);
         Refused { path, step, source }
-    }
-}
-
-/// A member and the uuid of its create, which is in flight or of unknown outcome.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask<'a> {
-    pub(crate) member: usize,
-    pub(crate) target: &'a Target,
-    pub(crate) uuid: Uuid,
-}
-
-impl Ask<'_> {
-    fn queues(&self) -> bool {
-        self.target.place() == Place::Tail
-    }
-
-    /// Whether a listing is needed to find the nodes ahead.
-    fn needs_listing(&self) -> bool {
-        self.queues() && !lock(&self.target.lock.vacancy).is_expected()
-    }
-
-    /// Watches the directory if that may save later acquires a listing.
-    fn watch<'n>(&self, nodes: &'n dyn Nodes) -> Option<impl Future<Output = ()> + Send + use<'n>> {
-        let known = Arc::clone(&self.target.lock);
-        if !self.queues() || !lock(&known.vacancy).wants_watch() {
-            return None;
-        }
-        let budget = known
-            .session
-            .may_watch(nodes.chroot_len() + known.path.len())?;
-        let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
-        Some(async move {
-            let watched = watched.await.ok().flatten();
-            let watched = watched.map(|it| Watched::new(it, connection, budget));
-            lock(&known.vacancy).watch(watched);
-        })
-    }
-
-    /// Whether everything created before this node is gone, judged by its sequence number.
-    fn judge(&self, name: &str) -> bool {
-        let sequence = node_name::sequence(name).filter(|_| self.queues());
-        sequence.is_some_and(|it| lock(&self.target.lock.vacancy).judge(it))
     }
 }
 
@@ -160,7 +116,7 @@ fn entries(
         let name = node_name::last_part(&path).to_owned();
         let children = match listed.remove(&ask.member) {
             Some(listing) => listing.ok(),
-            None => ask.judge(&name).then(|| vec![name.clone()]),
+            None => ask.claim_as_first(&name).then(|| vec![name.clone()]),
         };
         Entry {
             node: Node { name, czxid },

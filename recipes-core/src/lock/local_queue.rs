@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::names::node_name::LockKind;
-    use crate::scripted::Stage;
+    use crate::scripted::{Stage, begin};
 
     /// If such a contender stayed, held nodes would be handed on to no contender, and tries with a
     /// timeout would fill the memory.
@@ -252,12 +252,7 @@ mod tests {
         let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
         let turn = queue.take_for_test();
         let waits = Arc::clone(&queue);
-        let mut waiter = async move {
-            waits
-                .acquire(target, Patience::Wait, |_, _| panic!("it has no turn"))
-                .await
-        }
-        .boxed();
+        let mut waiter = async move { waits.acquire(target, Patience::Wait, begin).await }.boxed();
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         assert!(turn.hands_on(0));

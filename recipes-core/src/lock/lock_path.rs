@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::ConfigError;
+use crate::lock::directory::Vacancy;
 use crate::lock::local_queue::LocalQueue;
 use crate::names::node_name::LockKind;
 use crate::names::owner::OwnerLabel;
 use crate::names::path;
-use crate::rules::vacancy::Vacancy;
 use crate::session::core::Session;
 use crate::session::options::LockOptions;
 use crate::store::nodes::{Acl, NewNode, NodeMode};

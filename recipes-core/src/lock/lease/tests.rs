@@ -3,13 +3,12 @@ use std::pin::pin;
 use futures::{FutureExt, poll};
 
 use super::*;
-use crate::attempt::wait_loop;
 use crate::lock::local_queue::AttemptFuture;
 use crate::lock::target::Target;
 use crate::rules::acquire::{Outcome, Patience};
 use crate::scripted::{
-    Answer, Asked, MILLI, Read, SECOND, Stage, T, failed, is_beat, jump, node, node_watch, settle,
-    unknown,
+    Answer, Asked, MILLI, Read, SECOND, Stage, T, begin, failed, is_beat, jump, node, node_watch,
+    settle, unknown,
 };
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeOpDone};
 
@@ -262,13 +261,7 @@ async fn shared(own_watch: Option<OwnWatch>) -> Shared {
         beside: None,
         owner: None,
     };
-    let waiting = async move {
-        let begin = |target: Target, patience| {
-            let session = target.lock.session.clone();
-            async move { wait_loop::acquire(&session, &[target], patience).await }.boxed()
-        };
-        queue.acquire(target, Patience::Wait, begin).await
-    };
+    let waiting = async move { queue.acquire(target, Patience::Wait, begin).await };
     let mut waiter = waiting.boxed();
     assert!(poll!(waiter.as_mut()).is_pending());
     stage.log().await;

@@ -183,7 +183,7 @@ impl World {
     }
 
     fn judge(&mut self, made: Made) -> bool {
-        let is_alone = self.ask(|vacancy| vacancy.judge(made.number));
+        let is_alone = self.ask(|vacancy| vacancy.claim_as_first(made.number));
         if is_alone {
             self.broken = self.objection(made);
         }
@@ -249,7 +249,7 @@ impl World {
     pub(super) fn watch(&mut self, watch: Option<Watch>) {
         let watched = watch.map(|it| self.told(it));
         let is_kept = self.ask(|vacancy| {
-            vacancy.watch(watched);
+            vacancy.note_watch(watched);
             vacancy.watched.is_some()
         });
         self.watch = watch.filter(|_| is_kept);

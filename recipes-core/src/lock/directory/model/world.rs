@@ -4,6 +4,7 @@ use super::connection::{Connection, Message};
 use super::contender::{Hearing, Stage, Watch};
 use super::ensemble::{Directory, Made, Whose};
 use super::*;
+use crate::rules::vacancy::RUN_MIN;
 
 pub(super) const OURS: usize = 2;
 
@@ -257,7 +258,7 @@ impl World {
     /// The next number seems to follow the last node, but another node is ahead of it.
     fn is_taken_in(&self) -> Option<(&Watch, &Directory)> {
         let (watch, directory) = (self.watch.as_ref()?, self.directory.as_ref()?);
-        let follows = self.known.last?.is_followed_by(directory.count);
+        let follows = self.known.last()?.is_followed_by(directory.count);
         (follows && !directory.children.is_empty()).then_some((watch, directory))
     }
 
@@ -277,7 +278,7 @@ impl World {
     pub(super) fn remembers_another(&self) -> bool {
         let is_same = |(watch, directory): (&Watch, &Directory)| watch.czxid == directory.czxid;
         let is_past = |(watch, _): (&Watch, &Directory)| {
-            self.known.last.is_some_and(|it| it.czxid < watch.czxid)
+            self.known.last().is_some_and(|it| it.czxid < watch.czxid)
         };
         self.is_taken_in()
             .is_some_and(|it| is_same(it) && is_past(it))
@@ -285,7 +286,7 @@ impl World {
 
     /// A node has been deleted, and its contender reports it after a later one.
     pub(super) fn is_told_late(&self) -> bool {
-        let last = self.known.last;
+        let last = self.known.last();
         self.ours.iter().any(|it| match it {
             Stage::Releasing {
                 sole: Some(sole),
