@@ -12,13 +12,12 @@ use tracing::{Instrument, debug, debug_span};
 
 use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::requests::{self, OwnNode, Refused};
-use crate::attempt::wait_loop::path_of;
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lock::lease::{Basis, Lease, MadeNode};
 use crate::lock::target::Target;
 use crate::log::LOCK;
 use crate::names::token::FencingToken;
-use crate::rules::acquire::{Action, Entry, Event, Failure, Node, Outcome};
+use crate::rules::acquire::{Action, Entry, Event, Failure, GrantedNode, Outcome};
 use crate::session::cleanup::Deleted;
 use crate::session::core::Session;
 use crate::session::epoch::{Epoch, Forgot};
@@ -155,10 +154,13 @@ impl<'a> Flight<'a> {
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
             Action::Withdraw(nodes) => {
-                let first = nodes.first().map_or("", |(member, _)| self.path(*member));
+                let Some((first, _)) = nodes.first() else {
+                    return;
+                };
+                let path = self.path(*first).into();
                 let target = self.cleanup_guard.withdraw(&nodes);
                 let deleted = self.session.shared.cleanup.delete(target, self.epoch);
-                self.withdrawn.push((first.into(), deleted));
+                self.withdrawn.push((path, deleted));
                 nodes
                     .into_iter()
                     .for_each(|(member, _)| self.forget(member));
@@ -388,17 +390,17 @@ impl<'a> Flight<'a> {
     }
 
     /// The last look before a grant. Returns the event that speaks against it, if any.
-    pub(crate) fn doubt(&mut self, granted: &[Node]) -> Option<Event> {
+    pub(crate) fn doubt(&mut self, granted: &[GrantedNode]) -> Option<Event> {
         // No wake-up is needed: after an event the watches are polled again.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Some(news) = self.poll_news(&mut nobody) {
             return Some(news);
         }
         for (node, floor) in granted.iter().zip(&self.floors) {
-            if let Some(number) = node.czxid.filter(|number| number <= floor) {
+            if node.czxid <= *floor {
                 // This ends the epoch, and `acquire` then drops this future.
-                let seen = *floor;
-                self.epoch.note_forgot(Forgot { seen, now: number });
+                let (seen, now) = (*floor, node.czxid);
+                self.epoch.note_forgot(Forgot { seen, now });
                 return Some(Event::Lapsed);
             }
         }
@@ -463,20 +465,23 @@ impl<'a> Flight<'a> {
         Poll::Pending
     }
 
-    pub(crate) fn failed(&self, failure: Failure) -> Result<Outcome<Vec<Node>>, AcquireError> {
+    pub(crate) fn failed(
+        &self,
+        failure: Failure,
+    ) -> Result<Outcome<Vec<GrantedNode>>, AcquireError> {
         let error = match failure {
             Failure::SequenceExhausted { member, sequence } => AcquireError::SequenceExhausted {
-                path: self.path(member).to_owned(),
+                path: self.path(member),
                 sequence,
             },
             Failure::ParentsVanish { member } => {
-                AcquireError::refused(self.path(member), Step::CreateParents, NodesError::NoNode)
+                AcquireError::refused(&self.path(member), Step::CreateParents, NodesError::NoNode)
             }
             Failure::WriterGone { member } => {
                 let target = self.targets.get(member);
                 match target.and_then(|target| target.beside.as_ref()) {
-                    Some(writer) if !writer.is_released() => {
-                        writer.lose(LostReason::NodeRemoved).into()
+                    Some(writer) if !writer.lease.is_released() => {
+                        writer.lease.lose(LostReason::NodeRemoved).into()
                     }
                     _ => return Ok(Outcome::Stale),
                 }
@@ -485,23 +490,29 @@ impl<'a> Flight<'a> {
         Err(error)
     }
 
-    fn path(&self, member: usize) -> &'a str {
-        path_of(self.targets, member)
+    /// The path of a member, for an error; all paths of the set if there is no such member.
+    fn path(&self, member: usize) -> String {
+        match self.targets.get(member) {
+            Some(target) => target.lock.path.to_string(),
+            None => {
+                let paths: Vec<&str> = self.targets.iter().map(|it| &*it.lock.path).collect();
+                paths.join(", ")
+            }
+        }
     }
 
     /// Turns granted nodes into leases, without an await in between.
-    pub(crate) fn leases(self, granted: Vec<Node>) -> Vec<Lease> {
+    pub(crate) fn leases(self, granted: Vec<GrantedNode>) -> Vec<Lease> {
         let mut leases = Vec::with_capacity(granted.len());
         let (connection, lapses) = (self.connection, self.epoch.lapses());
         let granted = granted.into_iter().zip(self.targets).zip(self.own_nodes);
         for (member, ((node, target), own)) in granted.enumerate() {
-            let czxid = node.czxid.unwrap_or_default();
-            let own_token = FencingToken::new(czxid);
+            let own_token = FencingToken::new(node.czxid);
             let beside = target.beside.as_ref();
             let made = MadeNode {
                 path: target.lock.node_path(&node.name),
-                czxid,
-                fencing_token: beside.map_or(own_token, |writer| writer.fencing_token),
+                czxid: node.czxid,
+                fencing_token: beside.map_or(own_token, |writer| writer.lease.fencing_token),
                 is_revoked: own.is_revoked,
                 was_alone: own.was_alone,
             };

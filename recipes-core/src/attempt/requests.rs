@@ -59,13 +59,11 @@ pub(crate) async fn enter(
     nodes: &dyn Nodes,
     asks: &[Ask<'_>],
 ) -> Result<Event, Refused> {
+    let Some(first) = asks.first() else {
+        return Ok(Event::Entered(Vec::new()));
+    };
     let creation = Creation::new(asks).map_err(|too_large| {
-        let lock = asks.first().map(|ask| &ask.target.lock);
-        Refused {
-            path: lock.map_or_else(|| "".into(), |lock| Arc::clone(&lock.path)),
-            step: Step::Create,
-            source: NodesError::Refused(Arc::new(too_large)),
-        }
+        at(&first.target.lock, Step::Create)(NodesError::Refused(Arc::new(too_large)))
     })?;
     let mut backoff = Backoff::default();
     loop {
@@ -98,9 +96,7 @@ pub(crate) async fn enter(
                 let ask = asks
                     .iter()
                     .find(|ask| member.is_none_or(|it| it == ask.member));
-                let path = ask.map_or_else(|| "".into(), |ask| Arc::clone(&ask.target.lock.path));
-                let step = Step::Create;
-                return Err(Refused { path, step, source });
+                return Err(at(&ask.unwrap_or(first).target.lock, Step::Create)(source));
             }
         }
     }

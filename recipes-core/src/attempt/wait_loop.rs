@@ -10,7 +10,7 @@ use crate::attempt::in_flight::Flight;
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
 use crate::lock::target::Target;
-use crate::rules::acquire::{Acquire, Action, Event, Node, Outcome, Patience};
+use crate::rules::acquire::{Acquire, Action, Event, GrantedNode, Outcome, Patience};
 use crate::session::core::Session;
 use crate::session::leftovers::Leftovers;
 
@@ -21,10 +21,12 @@ pub(crate) async fn acquire(
     targets: &[Target],
     patience: Patience,
 ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
-    let path = path_of(targets, 0);
+    let Some(first) = targets.first() else {
+        return Ok(Outcome::Granted(Vec::new()));
+    };
     let mut machine = Acquire::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
-        let epoch = session.open_epoch(path).await?;
+        let epoch = session.open_epoch(&first.lock.path).await?;
         let Ok(nodes) = epoch.nodes() else {
             epoch.ended().await;
             continue;
@@ -42,15 +44,11 @@ pub(crate) async fn acquire(
     }
 }
 
-pub(crate) fn path_of(targets: &[Target], member: usize) -> &str {
-    targets.get(member).map_or("", |target| &target.lock.path)
-}
-
 /// Serves the attempt in one epoch.
 async fn serve(
     machine: &mut Acquire,
     flight: &mut Flight<'_>,
-) -> Result<Outcome<Vec<Node>>, AcquireError> {
+) -> Result<Outcome<Vec<GrantedNode>>, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
     'events: loop {
         for action in actions {

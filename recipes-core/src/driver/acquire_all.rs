@@ -14,7 +14,7 @@ use crate::error::AcquireError;
 use crate::lock::hold::{Share, Standing};
 use crate::lock::lease::Lease;
 use crate::lock::table::{Claim, ClaimOver, Key, Present};
-use crate::lock::target::Target;
+use crate::lock::target::{Target, Writer};
 use crate::names::node_name::LockKind;
 use crate::names::owner::{Owner, OwnerLabel};
 use crate::rules::acquire::{Outcome, Patience};
@@ -223,7 +223,9 @@ impl Survey {
                     return Err(AcquireError::WouldDeadlock { path });
                 }
                 // `None` if the writer was released in this moment.
-                Standing::Good(()) => target.beside = hold.lease().share(),
+                Standing::Good(()) => {
+                    target.beside = hold.lease().share().map(Writer::new).transpose()?;
+                }
                 Standing::Over => table.end_hold(hold.key(), &raw const *hold),
             },
         }

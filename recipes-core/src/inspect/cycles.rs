@@ -169,11 +169,11 @@ impl<'a> Graph<'a> {
             add(&edge.waiting_node, &edge.lock, &edge.waiter);
         }
         for (number, edge) in edges.iter().enumerate() {
-            let at = |path| index.get(path).copied().unwrap_or_default();
-            if let Some(node) = nodes.get_mut(at(edge.waiting_node.as_str())) {
+            let at = |path: &String| index.get(path.as_str()).copied();
+            if let Some(node) = at(&edge.waiting_node).and_then(|it| nodes.get_mut(it)) {
                 node.ahead.push(number);
             }
-            if let Some(node) = nodes.get_mut(at(edge.holding_node.as_str())) {
+            if let Some(node) = at(&edge.holding_node).and_then(|it| nodes.get_mut(it)) {
                 node.is_waited_for = true;
             }
         }

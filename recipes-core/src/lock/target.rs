@@ -2,14 +2,49 @@
 
 use std::sync::Arc;
 
+use thiserror::Error;
 use uuid::Uuid;
 
+use crate::error::{AcquireError, Step};
 use crate::lock::lease_state::LeaseState;
 use crate::lock::lock_path::LockPath;
 use crate::names::node_name::{self, LockKind};
 use crate::names::owner::OwnerLabel;
 use crate::rules::admission::Place;
-use crate::store::nodes::{NewNode, NodeMode, NodeOp};
+use crate::store::nodes::{NewNode, NodeMode, NodeOp, NodesError};
+
+/// The writer that a reader of the same owner goes next to.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(crate) lease: Arc<LeaseState>,
+    /// The number in its node's name, as it stands there. The reader's node has the same.
+    sequence: String,
+}
+
+/// The name of a node has no number, so no place in the queue can be derived from it.
+#[derive(Debug, Error)]
+#[error("the name of {node} does not end in a sequence number")]
+struct Unnumbered {
+    node: String,
+}
+
+impl Writer {
+    /// # Errors
+    /// [`AcquireError`] if the writer's node has no number, which no store gives.
+    pub(crate) fn new(lease: Arc<LeaseState>) -> Result<Self, AcquireError> {
+        let name = node_name::last_part(&lease.node_path);
+        let Some(sequence) = node_name::sequence_text(name).map(str::to_owned) else {
+            let node = lease.node_path.clone();
+            let source = NodesError::Refused(Arc::new(Unnumbered { node }));
+            return Err(AcquireError::refused(
+                &lease.lock_path,
+                Step::Create,
+                source,
+            ));
+        };
+        Ok(Self { lease, sequence })
+    }
+}
 
 /// One lock of the set that is acquired.
 #[derive(Clone, Debug)]
@@ -17,7 +52,7 @@ pub(crate) struct Target {
     pub(crate) lock: Arc<LockPath>,
     pub(crate) kind: LockKind,
     /// The writer that a reader of the same owner goes next to.
-    pub(crate) beside: Option<Arc<LeaseState>>,
+    pub(crate) beside: Option<Writer>,
     /// The owner, for the node's record. `None` if several owners share the node.
     pub(crate) owner: Option<OwnerLabel>,
 }
@@ -26,7 +61,7 @@ impl Target {
     pub(crate) fn place(&self) -> Place {
         match &self.beside {
             Some(writer) => Place::Beside {
-                session: writer.session_id(),
+                session: writer.lease.session_id(),
             },
             None => Place::Tail,
         }
@@ -42,11 +77,9 @@ impl Target {
                     .new_node(&name, self.kind, NodeMode::EphemeralSequential, self.owner),
             );
         };
-        let writer_name = node_name::last_part(&writer.node_path);
-        let sequence = node_name::sequence_text(writer_name).unwrap_or_default();
-        let name = node_name::beside(uuid, self.kind, sequence);
+        let name = node_name::beside(uuid, self.kind, &writer.sequence);
         let writer_exists = NodeOp::Check {
-            path: writer.node_path.clone(),
+            path: writer.lease.node_path.clone(),
             version: None,
         };
         let node = self

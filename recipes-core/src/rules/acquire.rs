@@ -33,7 +33,9 @@ use crate::rules::admission::{self, Place, Verdict};
 
 mod messages;
 
-pub(crate) use messages::{Action, Entry, Event, Failure, Found, Node, Outcome, Patience};
+pub(crate) use messages::{
+    Action, Entry, Event, Failure, Found, GrantedNode, Node, Outcome, Patience,
+};
 
 /// How many times the parents of the lock nodes are made for one create before the attempt fails.
 /// They vanish when the server reaps an empty container between the two requests, at most once a
@@ -252,12 +254,14 @@ impl Acquire {
 
     fn no_parent(&mut self) -> Vec<Action> {
         self.parents_made += 1;
-        match self.entering() {
-            members if self.parents_made <= PARENTS_MADE_MAX => vec![Action::MakeParents(members)],
-            members => {
-                let member = members.first().copied().unwrap_or_default();
+        let members = self.entering();
+        match members.first().copied() {
+            Some(member) if self.parents_made > PARENTS_MADE_MAX => {
                 vec![Action::Fail(Failure::ParentsVanish { member })]
             }
+            Some(_) => vec![Action::MakeParents(members)],
+            // A late answer: nothing is being created any more.
+            None => Vec::new(),
         }
     }
 
@@ -561,10 +565,14 @@ impl Acquire {
             let unlisted = self.unlist(self.members.len());
             return self.list(unlisted);
         }
-        if held.iter().any(|node| node.czxid.is_none()) {
-            return self.read();
+        let numbered = held.into_iter().map(|Node { name, czxid }| {
+            let czxid = czxid?;
+            Some(GrantedNode { name, czxid })
+        });
+        match numbered.collect() {
+            Some(granted) => vec![Action::Grant(granted)],
+            None => self.read(),
         }
-        vec![Action::Grant(held)]
     }
 
     /// Reads the nodes whose numbers were not returned, and all that are not watched, because an

@@ -2,6 +2,7 @@ use futures::poll;
 
 use super::*;
 use crate::names::node_name::LockKind;
+use crate::rules::acquire::Node;
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, node_watch, settle};
 use crate::store::nodes::{Connection, EndReason};
 
@@ -26,9 +27,9 @@ macro_rules! flight {
     };
 }
 
-fn granted(czxid: Option<i64>) -> Vec<Node> {
+fn granted(czxid: i64) -> Vec<GrantedNode> {
     let name = "n".to_owned();
-    vec![Node { name, czxid }]
+    vec![GrantedNode { name, czxid }]
 }
 
 /// Watches the node of a member, as if the machine had requested it.
@@ -42,9 +43,9 @@ fn watch(flight: &mut Flight<'_>, member: usize) -> oneshot::Sender<NodeEvent> {
 async fn nothing_speaks_against_a_grant_in_time_over_the_same_connection() {
     flight!(flight, stage);
     let _event = watch(&mut flight, 0);
-    assert_eq!(flight.doubt(&granted(Some(5))), None);
+    assert_eq!(flight.doubt(&granted(5)), None);
     jump(T / 2 - SECOND);
-    assert_eq!(flight.doubt(&granted(Some(5))), None);
+    assert_eq!(flight.doubt(&granted(5)), None);
     assert_eq!(stage.epoch.forgot(), None);
 }
 
@@ -52,10 +53,10 @@ async fn nothing_speaks_against_a_grant_in_time_over_the_same_connection() {
 async fn grant_at_the_deadline_or_without_a_connection_is_in_doubt() {
     flight!(late, _stage);
     jump(T / 2);
-    assert_eq!(late.doubt(&granted(Some(5))), Some(Event::Lapsed));
+    assert_eq!(late.doubt(&granted(5)), Some(Event::Lapsed));
     flight!(unconnected, stage);
     stage.nodes.connection_is(Connection::Disconnected);
-    assert_eq!(unconnected.doubt(&granted(Some(5))), Some(Event::Lapsed));
+    assert_eq!(unconnected.doubt(&granted(5)), Some(Event::Lapsed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,10 +64,10 @@ async fn grant_over_another_connection_is_in_doubt_once() {
     flight!(flight, stage);
     let event = watch(&mut flight, 1);
     stage.nodes.reconnect();
-    assert_eq!(flight.doubt(&granted(Some(5))), Some(Event::Reconnected));
+    assert_eq!(flight.doubt(&granted(5)), Some(Event::Reconnected));
     // Watches of the earlier connection do not count.
     event.send(NodeEvent::Deleted).unwrap();
-    assert_eq!(flight.doubt(&granted(Some(5))), None);
+    assert_eq!(flight.doubt(&granted(5)), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,15 +76,15 @@ async fn news_of_an_own_node_is_heard_in_the_moment_of_the_grant() {
         flight!(flight, _stage);
         let event = watch(&mut flight, member);
         event.send(NodeEvent::Deleted).unwrap();
-        let doubt = flight.doubt(&granted(Some(5)));
+        let doubt = flight.doubt(&granted(5));
         assert_eq!(doubt, Some(Event::OwnGone(member)));
         let event = watch(&mut flight, member);
         event.send(NodeEvent::Changed).unwrap();
-        let doubt = flight.doubt(&granted(Some(5)));
+        let doubt = flight.doubt(&granted(5));
         assert_eq!(doubt, Some(Event::OwnChanged(member)));
         let event = watch(&mut flight, member);
         event.send(NodeEvent::SessionEnded).unwrap();
-        assert_eq!(flight.doubt(&granted(Some(5))), None);
+        assert_eq!(flight.doubt(&granted(5)), None);
     }
 }
 
@@ -94,9 +95,9 @@ async fn news_of_a_node_that_a_member_has_no_more_is_not_heard() {
     flight.carry_out(Action::Enter(vec![0]));
     // The receiver may be gone.
     let _ = of_old.send(NodeEvent::Deleted);
-    assert_eq!(flight.doubt(&granted(Some(5))), None);
+    assert_eq!(flight.doubt(&granted(5)), None);
     of_other.send(NodeEvent::Deleted).unwrap();
-    assert_eq!(flight.doubt(&granted(Some(5))), Some(Event::OwnGone(1)));
+    assert_eq!(flight.doubt(&granted(5)), Some(Event::OwnGone(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +105,7 @@ async fn number_that_is_not_above_all_that_were_seen_ends_the_epoch() {
     for (number, is_higher) in [(8, false), (9, false), (10, true)] {
         flight!(flight, stage);
         flight.floors[0] = 9;
-        let doubt = flight.doubt(&granted(Some(number)));
+        let doubt = flight.doubt(&granted(number));
         assert_eq!(doubt.is_none(), is_higher, "{number}");
         let forgot = Forgot {
             seen: 9,
@@ -255,7 +256,7 @@ async fn lease_rests_on_the_connection_on_which_all_was_heard() {
     assert_eq!(flight.doubt(&[]), Some(Event::Reconnected));
     assert_eq!(flight.doubt(&[]), None);
     let event = watch(&mut flight, 0);
-    let leases = flight.leases(granted(Some(5)));
+    let leases = flight.leases(granted(5));
     let state = stage.epoch.leases().remove(0);
     assert_eq!(
         leases[0].state(),

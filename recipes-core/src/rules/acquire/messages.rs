@@ -38,6 +38,15 @@ pub(crate) struct Node {
     pub(crate) czxid: Option<i64>,
 }
 
+/// A lock node of ours that was granted; its number makes the fencing token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GrantedNode {
+    /// Last part of its path.
+    pub(crate) name: String,
+    /// Transaction that created it.
+    pub(crate) czxid: i64,
+}
+
 /// A node that a create made, and the listing that left together with the create.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
@@ -126,7 +135,7 @@ pub(crate) enum Action {
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),
     /// The set is held.
-    Grant(Vec<Node>),
+    Grant(Vec<GrantedNode>),
     /// The lock is busy and nothing of ours is left.
     Busy,
     /// Waiting longer cannot succeed.

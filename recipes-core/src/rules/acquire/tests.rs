@@ -11,6 +11,13 @@ fn node(sequence: u32) -> Node {
     }
 }
 
+fn granted_node(sequence: u32) -> GrantedNode {
+    GrantedNode {
+        name: name(sequence),
+        czxid: i64::from(sequence) + 100,
+    }
+}
+
 fn name(sequence: u32) -> String {
     format!("_c_00000000-0000-4000-8000-{sequence:012}-lock-{sequence:010}")
 }
@@ -74,7 +81,7 @@ fn waiting(ahead: &[u32]) -> Acquire {
 fn an_empty_directory_grants_in_one_round_trip() {
     let mut acquire = started(1, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(0, &[0])]));
-    assert_eq!(actions, [Action::Grant(vec![node(0)])]);
+    assert_eq!(actions, [Action::Grant(vec![granted_node(0)])]);
 }
 
 #[test]
@@ -87,7 +94,7 @@ fn a_listing_that_was_lost_is_asked_for_again() {
     assert_eq!(acquire.step(entered), [Action::List(0)]);
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[0]))),
-        [Action::Grant(vec![node(0)])]
+        [Action::Grant(vec![granted_node(0)])]
     );
 }
 
@@ -103,7 +110,7 @@ fn the_deletion_of_the_only_node_ahead_is_the_grant() {
     let mut acquire = waiting(&[3]);
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
-        [Action::Grant(vec![node(5)])]
+        [Action::Grant(vec![granted_node(5)])]
     );
 }
 
@@ -135,7 +142,7 @@ fn the_deletion_before_the_nearest_prepares_the_hand_off() {
     );
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
-        [Action::Grant(vec![node(5)])]
+        [Action::Grant(vec![granted_node(5)])]
     );
 }
 
@@ -149,7 +156,7 @@ fn a_deletion_seen_while_a_listing_is_under_way_counts_for_it() {
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
     // The listing is older than the second deletion.
     let actions = acquire.step(Event::Listed(0, names(&[3, 5])));
-    assert_eq!(actions, [Action::Grant(vec![node(5)])]);
+    assert_eq!(actions, [Action::Grant(vec![granted_node(5)])]);
 }
 
 #[test]
@@ -227,7 +234,7 @@ fn a_create_of_unknown_outcome_is_searched_for_before_another() {
     assert_eq!(actions, [Action::Adopt(0, name(4)), Action::List(0)]);
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[4]))),
-        [Action::Grant(vec![node(4)])]
+        [Action::Grant(vec![granted_node(4)])]
     );
 }
 
@@ -290,7 +297,7 @@ fn a_grant_without_a_token_asks_for_it_first() {
     let entered = Event::Entered(vec![unnumbered(0, &[0])]);
     assert_eq!(acquire.step(entered), [Action::Stat(0)]);
     let stated = Event::Stated(0, Some(found(0, SESSION)));
-    assert_eq!(acquire.step(stated), [Action::Grant(vec![node(0)])]);
+    assert_eq!(acquire.step(stated), [Action::Grant(vec![granted_node(0)])]);
 }
 
 #[test]
@@ -320,7 +327,10 @@ fn a_try_that_loses_the_race_deletes_its_node() {
 fn a_set_is_granted_when_all_are_admitted() {
     let mut acquire = started(2, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[7])]));
-    assert_eq!(actions, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        actions,
+        [Action::Grant(vec![granted_node(0), granted_node(7)])]
+    );
 }
 
 #[test]
@@ -345,7 +355,14 @@ fn a_set_waits_for_its_first_busy_member_and_holds_nothing_behind_it() {
         [Action::Enter(vec![2])]
     );
     let actions = acquire.step(Event::Entered(vec![entry(10, &[10])]));
-    assert_eq!(actions, [Action::Grant(vec![node(0), node(7), node(10)])]);
+    assert_eq!(
+        actions,
+        [Action::Grant(vec![
+            granted_node(0),
+            granted_node(7),
+            granted_node(10)
+        ])]
+    );
 }
 
 #[test]
@@ -374,7 +391,7 @@ fn a_reader_beside_its_writer_is_admitted_without_a_listing() {
             node: node(5),
             children: None,
         }]);
-        assert_eq!(acquire.step(beside), [Action::Grant(vec![node(5)])]);
+        assert_eq!(acquire.step(beside), [Action::Grant(vec![granted_node(5)])]);
     }
 }
 
@@ -384,7 +401,7 @@ fn a_reader_beside_its_writer_that_is_found_again_is_admitted() {
     acquire.step(Event::SessionStarted(SESSION));
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
     let actions = acquire.step(Event::Searched(vec![vec![found(5, SESSION)]]));
-    let granted = Action::Grant(vec![node(5)]);
+    let granted = Action::Grant(vec![granted_node(5)]);
     assert_eq!(actions, [Action::Adopt(0, name(5)), granted]);
 }
 
@@ -409,7 +426,10 @@ fn all_nodes_that_were_made_together_are_read_for_their_tokens() {
     assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
     assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
     let granted = acquire.step(Event::Stated(1, Some(found(7, SESSION))));
-    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        granted,
+        [Action::Grant(vec![granted_node(0), granted_node(7)])]
+    );
 }
 
 /// The answer about one node proves nothing about another that is not watched.
@@ -439,7 +459,10 @@ fn what_is_not_watched_is_asked_for_together() {
     assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), both);
     assert_eq!(acquire.step(Event::Listed(0, names(&[0]))), []);
     let granted = acquire.step(Event::Listed(1, names(&[7])));
-    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        granted,
+        [Action::Grant(vec![granted_node(0), granted_node(7)])]
+    );
 }
 
 #[test]
@@ -493,7 +516,10 @@ fn a_set_asks_once_for_all_where_a_watch_is_late() {
     assert_eq!(asked, [Action::List(0), Action::List(1)]);
     assert_eq!(acquire.step(Event::Listed(0, names(&[7]))), []);
     let granted = acquire.step(Event::Listed(1, names(&[1])));
-    assert_eq!(granted, [Action::Grant(vec![node(7), node(1)])]);
+    assert_eq!(
+        granted,
+        [Action::Grant(vec![granted_node(7), granted_node(1)])]
+    );
 }
 
 #[test]
@@ -532,7 +558,7 @@ fn the_deletion_of_a_stranger_only_lists_again() {
     assert_eq!(acquire.step(gone), [Action::List(0)]);
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[5]))),
-        [Action::Grant(vec![node(5)])]
+        [Action::Grant(vec![granted_node(5)])]
     );
 }
 
@@ -622,14 +648,20 @@ fn a_deletion_that_is_heard_before_the_own_node_is_watched_again_is_no_grant() {
 fn a_grant_over_a_new_connection_is_listed_for_again() {
     let mut acquire = started(2, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(0, &[0]), entry(7, &[7])]));
-    assert_eq!(actions, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        actions,
+        [Action::Grant(vec![granted_node(0), granted_node(7)])]
+    );
     assert_eq!(
         reconnected(&mut acquire),
         [Action::List(0), Action::List(1)]
     );
     assert_eq!(acquire.step(Event::Listed(1, names(&[7]))), []);
     let granted = acquire.step(Event::Listed(0, names(&[0])));
-    assert_eq!(granted, [Action::Grant(vec![node(0), node(7)])]);
+    assert_eq!(
+        granted,
+        [Action::Grant(vec![granted_node(0), granted_node(7)])]
+    );
 }
 
 #[test]
@@ -640,13 +672,13 @@ fn a_grant_that_comes_too_late_is_made_once_the_session_is_known_to_live() {
     // Our node is not watched, so it is listed after the commit.
     assert_eq!(acquire.step(Event::Committed), [Action::List(0)]);
     let granted = acquire.step(Event::Listed(0, names(&[5])));
-    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+    assert_eq!(granted, [Action::Grant(vec![granted_node(5)])]);
 
     let mut acquire = waiting(&[3]);
     acquire.step(Event::BlockerGone(0, name(3)));
     assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
     let granted = acquire.step(Event::Committed);
-    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+    assert_eq!(granted, [Action::Grant(vec![granted_node(5)])]);
 }
 
 #[test]
@@ -678,7 +710,7 @@ fn of_several_nodes_of_ours_the_first_is_adopted_and_the_others_are_withdrawn() 
     );
     // Its own later nodes do not keep it waiting.
     let granted = acquire.step(Event::Listed(0, names(&[4, 6, 7])));
-    assert_eq!(granted, [Action::Grant(vec![node(4)])]);
+    assert_eq!(granted, [Action::Grant(vec![granted_node(4)])]);
 }
 
 #[test]
@@ -741,7 +773,7 @@ fn a_deletion_seen_during_a_stale_listing_grants_nothing_without_the_own_watch()
     );
     acquire.step(Event::OwnWatched(0));
     let granted = acquire.step(Event::Listed(0, names(&[3, 6])));
-    assert_eq!(granted, [Action::Grant(vec![node(6)])]);
+    assert_eq!(granted, [Action::Grant(vec![granted_node(6)])]);
 }
 
 #[test]
@@ -760,7 +792,10 @@ fn nodes_of_two_creates_are_read_for_their_numbers() {
     assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
     assert_eq!(acquire.step(Event::Stated(0, Some(found(5, SESSION)))), []);
     let granted = acquire.step(Event::Stated(1, Some(found(8, SESSION))));
-    assert_eq!(granted, [Action::Grant(vec![node(5), node(8)])]);
+    assert_eq!(
+        granted,
+        [Action::Grant(vec![granted_node(5), granted_node(8)])]
+    );
 }
 
 #[test]
@@ -803,7 +838,7 @@ fn nothing_is_entered_while_a_search_is_under_way() {
 #[test]
 fn a_grant_that_changed_data_took_back_is_made_once_the_node_is_watched_again() {
     let mut acquire = waiting(&[3]);
-    let granted = [Action::Grant(vec![node(5)])];
+    let granted = [Action::Grant(vec![granted_node(5)])];
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), granted);
     assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
     assert_eq!(acquire.step(Event::OwnWatched(0)), granted);
@@ -833,5 +868,5 @@ fn a_reader_beside_its_writer_that_was_made_over_the_connection_before_is_listed
     }]);
     assert_eq!(acquire.step(beside), [Action::List(0)]);
     let granted = acquire.step(Event::Listed(0, names(&[5])));
-    assert_eq!(granted, [Action::Grant(vec![node(5)])]);
+    assert_eq!(granted, [Action::Grant(vec![granted_node(5)])]);
 }

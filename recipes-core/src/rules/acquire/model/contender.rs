@@ -62,7 +62,7 @@ pub(super) struct Contender {
     pub(super) proved: Vec<u8>,
     /// What the state machine grants, and the own nodes that were in front when the latest event
     /// taken was generated. The driver has yet to take its last look.
-    pub(super) granting: Option<(Vec<Node>, Vec<u8>)>,
+    pub(super) granting: Option<(Vec<GrantedNode>, Vec<u8>)>,
     /// One entry for each grant.
     pub(super) held: Vec<Vec<Lock>>,
     /// Nodes that the clean-up is to delete.

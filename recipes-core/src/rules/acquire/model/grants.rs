@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Checks a grant at the moment in which it is made.
-    fn granted(&mut self, index: usize, nodes: &[Node], front: &[u8]) {
+    fn granted(&mut self, index: usize, nodes: &[GrantedNode], front: &[u8]) {
         let it = &mut self.contenders[index];
         let mut held = Vec::new();
         for (member, node) in nodes.iter().enumerate() {
@@ -134,7 +134,7 @@ impl World {
             if !lock.mark().is_in_order() {
                 self.broken = Some("granted beyond the end of the counter");
             }
-            if node.czxid != Some(i64::from(lock.czxid)) {
+            if node.czxid != i64::from(lock.czxid) {
                 self.broken = Some("granted with a token of another node");
             }
             let tokens = &mut self.ensemble.dirs[usize::from(lock.dir)].tokens;
