@@ -8,6 +8,8 @@ use crate::names::node_name;
 use crate::scripted::{Answer, Asked, MILLI, SECOND, Stage, failed, settle, unknown};
 use crate::store::nodes::{Connection, EndReason, NodeOpDone};
 
+mod releases;
+
 fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
@@ -175,134 +177,6 @@ async fn not_more_than_so_many_directories_are_listed_at_a_time() {
     assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
 }
 
-#[tokio::test(start_paused = true)]
-async fn first_answer_to_a_release_says_who_deleted_the_node() {
-    type Case = (Result<(), NodesError>, fn(&Deleted) -> bool);
-    let cases: [Case; 4] = [
-        (Ok(()), |it| matches!(it, Deleted::ByUs)),
-        (Err(NodesError::NoNode), |it| {
-            matches!(it, Deleted::BySomebody)
-        }),
-        (Err(NodesError::NoAuth), |it| {
-            matches!(it, Deleted::Refused(_))
-        }),
-        (Err(NodesError::SessionEnded), |it| {
-            matches!(it, Deleted::WithSession)
-        }),
-    ];
-    for (answer, is_it) in cases {
-        let stage = Stage::new().await;
-        let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
-        deletion.send(&stage.epoch);
-        deleting(&stage, "/a/1").await.send(answer).unwrap();
-        let ended = deletion.finish(stage.epoch.deadline()).await.unwrap();
-        assert!(is_it(&ended), "{ended:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn release_without_an_answer_goes_on_behind_its_deadline() {
-    let stage = Stage::new().await;
-    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
-    deletion.send(&stage.epoch);
-    let unanswered = deleting(&stage, "/a/1").await;
-    let ended = deletion.finish(Instant::now() + 10 * MILLI).await;
-    assert!(ended.is_none());
-    unanswered.send(Err(unknown())).unwrap();
-    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
-    cleanup(&stage).drained().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn release_whose_answer_was_lost_is_asked_for_again() {
-    let stage = Stage::new().await;
-    let mut deletion = cleanup(&stage).deletion("/a/1", &stage.epoch);
-    deletion.send(&stage.epoch);
-    let lost = Err(unknown());
-    deleting(&stage, "/a/1").await.send(lost).unwrap();
-    let mut ended = std::pin::pin!(deletion.finish(stage.epoch.deadline()));
-    assert!(poll!(ended.as_mut()).is_pending());
-    let gone = Err(NodesError::NoNode);
-    deleting(&stage, "/a/1").await.send(gone).unwrap();
-    settle().await;
-    let ended = poll!(ended.as_mut());
-    assert!(
-        matches!(ended, Poll::Ready(Some(Deleted::ByUs))),
-        "{ended:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn deletion_that_is_dropped_or_was_never_sent_is_seen_to() {
-    let stage = Stage::new().await;
-    drop(cleanup(&stage).deletion("/a/1", &stage.epoch));
-    deleting(&stage, "/a/1").await.send(Ok(())).unwrap();
-    let mut deletion = cleanup(&stage).deletion("/a/2", &stage.epoch);
-    deletion.send(&stage.epoch);
-    drop(deletion);
-    let lost = Err(unknown());
-    deleting(&stage, "/a/2").await.send(lost).unwrap();
-    deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
-    // A node that was deleted in another way is not pursued.
-    let mut deletion = cleanup(&stage).deletion("/a/3", &stage.epoch);
-    deletion.done();
-    drop(deletion);
-    cleanup(&stage).drained().await;
-    assert!(stage.log().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
-    let stage = Stage::new().await;
-    let deletion = |path: &str| {
-        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
-        deletion.share(&stage.epoch);
-        deletion.finish(stage.epoch.deadline())
-    };
-    let first = tokio::spawn(deletion("/a/1"));
-    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
-    let alone = deleting(&stage, "/a/1").await;
-    let (count, together) = deleting_together(&stage).await;
-    assert_eq!(count, 2);
-    together.send(Err(failed(NodesError::NoNode))).unwrap();
-    // Deleted one by one, each gets its own outcome.
-    let gone = Err(NodesError::NoNode);
-    deleting(&stage, "/a/2").await.send(gone).unwrap();
-    deleting(&stage, "/a/3").await.send(Ok(())).unwrap();
-    let [second, third] = others;
-    assert!(matches!(second.await.unwrap(), Some(Deleted::BySomebody)));
-    assert!(matches!(third.await.unwrap(), Some(Deleted::ByUs)));
-    alone.send(Ok(())).unwrap();
-    assert!(matches!(first.await.unwrap(), Some(Deleted::ByUs)));
-    // The next release has a request of its own again.
-    let next = tokio::spawn(deletion("/a/4"));
-    deleting(&stage, "/a/4").await.send(Ok(())).unwrap();
-    assert!(matches!(next.await.unwrap(), Some(Deleted::ByUs)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn group_of_unknown_outcome_is_pursued() {
-    let stage = Stage::new().await;
-    let deletion = |path: &str| {
-        let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
-        deletion.share(&stage.epoch);
-        deletion.finish(stage.epoch.deadline())
-    };
-    let _first = tokio::spawn(deletion("/a/1"));
-    let _unanswered = deleting(&stage, "/a/1").await;
-    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(deletion(path)));
-    let (_, together) = deleting_together(&stage).await;
-    together.send(Err(failed(unknown()))).unwrap();
-    for path in ["/a/2", "/a/3"] {
-        let gone = Err(NodesError::NoNode);
-        deleting(&stage, path).await.send(gone).unwrap();
-    }
-    for other in others {
-        // The transaction deleted it, and its answer was lost.
-        assert!(matches!(other.await.unwrap(), Some(Deleted::ByUs)));
-    }
-}
-
 /// Expires the session and waits for the next one.
 async fn expire(stage: &Stage) {
     let expired = Connection::Ended(EndReason::Expired);
@@ -424,29 +298,4 @@ async fn every_node_of_unknown_creates_is_found_in_every_directory() {
     for outcome in outcomes {
         assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
-    let count = Arc::new(watch::Sender::new(0));
-    let job = |made_in| Job {
-        target: Doomed::Nodes(paths(["/a/1"])),
-        made_in,
-        tried: Tried::Nothing,
-        done: None,
-        _pending: Pending::new(&count),
-        gauge: None,
-    };
-    let left = |made_in: &[u64], only_full| {
-        let mut waiting: VecDeque<_> = made_in.iter().map(|it| job(*it)).collect();
-        let group = Group::take(&mut waiting, only_full);
-        group.map(|_| waiting.len())
-    };
-    assert_eq!(left(&[], false), None);
-    assert_eq!(left(&[1, 1], false), Some(0));
-    assert_eq!(left(&[1, 1], true), None, "more may come");
-    assert_eq!(left(&[1; 40], true), Some(8));
-    // Nodes of the next session are not deleted with those of the one before.
-    assert_eq!(left(&[1, 1, 2], false), Some(1));
-    assert_eq!(left(&[1, 1, 2], true), Some(1));
 }

@@ -15,6 +15,9 @@ use crate::session::epoch::InUse;
 use crate::session::leftovers::Leftovers;
 use crate::store::nodes::NodeOpDone;
 
+mod beats;
+mod connections;
+
 fn contend(stage: &Stage) -> InUse {
     stage.epoch.contend(&Arc::new(Leftovers::new([])))
 }
@@ -71,88 +74,6 @@ async fn watched(stage: &Stage, czxid: i64) -> (Lease, tokio::sync::oneshot::Sen
 
 fn is_lost(lease: &Lease) -> Option<LostReason> {
     lease.lost().now_or_never().map(|lost| lost.reason)
-}
-
-#[tokio::test(start_paused = true)]
-async fn beats_come_each_sixth_of_the_timeout_and_each_third_is_committed() {
-    let stage = Stage::new().await;
-    let _contending = contend(&stage);
-    let mut beats = Vec::new();
-    for tick in 1..=240_u32 {
-        // The clock, in tenths of a second.
-        beats.extend(kinds(&stage).await.into_iter().map(|it| (tick - 1, it)));
-        tokio::time::advance(100 * MILLI).await;
-    }
-    let wanted: Vec<_> = (1..=11_u32)
-        .map(|it| (it * 20, if it % 3 == 0 { "commit" } else { "sync" }))
-        .collect();
-    assert_eq!(beats, wanted);
-    assert_eq!(stage.epoch.lapses(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_beats_for_nobody() {
-    let stage = Stage::new().await;
-    tokio::time::advance(T).await;
-    assert!(stage.log().await.is_empty());
-    let contending = contend(&stage);
-    // A new contender sends requests of its own.
-    assert!(stage.log().await.is_empty());
-    tokio::time::advance(T / 6 + MILLI).await;
-    assert_eq!(kinds(&stage).await, ["commit"]);
-    drop(contending);
-    tokio::time::advance(T).await;
-    // One heartbeat may have been planned while there was a contender.
-    settle().await;
-    tokio::time::advance(T).await;
-    assert!(kinds(&stage).await.len() <= 1);
-    tokio::time::advance(T).await;
-    assert!(stage.log().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_beat_is_under_way_at_a_time_and_one_that_failed_is_sent_again_soon() {
-    let stage = Stage::new().await;
-    let _contending = contend(&stage);
-    settle().await;
-    tokio::time::advance(T / 6).await;
-    let Asked::Sync(first) = stage.asked().await else {
-        panic!("no beat");
-    };
-    tokio::time::advance(SECOND).await;
-    assert!(stage.log().await.is_empty());
-    first.send(Err(unknown())).unwrap();
-    assert!(stage.log().await.is_empty());
-    tokio::time::advance(BEAT_PAUSE - 10 * MILLI).await;
-    assert!(stage.log().await.is_empty());
-    tokio::time::advance(11 * MILLI).await;
-    let Asked::Sync(second) = stage.asked().await else {
-        panic!("no beat");
-    };
-    second.send(Err(unknown())).unwrap();
-    settle().await;
-    // A new connection may be better, so there is no pause.
-    stage.nodes.reconnect();
-    assert_eq!(kinds(&stage).await, ["sync"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn slow_beat_counts_from_its_sending() {
-    let stage = Stage::new().await;
-    let lease = stage.lease(1);
-    let _contending = contend(&stage);
-    settle().await;
-    tokio::time::advance(T / 6).await;
-    let sent = Instant::now();
-    let beat = loop {
-        if let Asked::Sync(beat) = stage.asked().await {
-            break beat;
-        }
-    };
-    tokio::time::advance(3 * SECOND).await;
-    beat.send(Ok(())).unwrap();
-    settle().await;
-    assert_eq!(lease.valid_until(), Some(sent + T / 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,39 +167,6 @@ async fn look_without_an_answer_is_repeated_soon_and_a_refused_one_late() {
     }
 }
 
-/// Nodes of one lock may have different ACLs. One that may not be read does not keep the others from
-/// being verified after a reconnect.
-#[tokio::test(start_paused = true)]
-async fn nodes_of_a_lock_take_turns_if_one_may_not_be_read() {
-    let stage = Stage::new().await;
-    let (unreadable, readable) = (stage.lease(1), stage.lease(2));
-    settle().await;
-    tokio::time::advance(OWN_WATCH_GRACE).await;
-    let (of_first, of_second) = (watching(&stage).await, watching(&stage).await);
-    assert!(of_first.send(Err(NodesError::NoAuth)).is_ok());
-    settle().await;
-    let (_event, watch) = node_watch();
-    let (data, stat) = node(2, b"");
-    assert!(of_second.send(Ok(Some((data, stat, watch)))).is_ok());
-    settle().await;
-    stage.nodes.reconnect();
-    settle().await;
-    let again = watching(&stage).await;
-    assert!(again.send(Err(NodesError::NoAuth)).is_ok());
-    let early = stage.log().await;
-    let is_look = |it: &String| it.starts_with("Read(") || it.starts_with("Watch(");
-    assert!(!early.iter().any(is_look), "{early:?}");
-    let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
-    assert!(is_suspended(&unreadable) && is_suspended(&readable));
-    stage.beat_for(REFUSED_PAUSE + MILLI).await;
-    // It was watched before, so it is only read.
-    let of_second = reading(&stage).await;
-    of_second.send(Ok(Some(node(2, b"")))).unwrap();
-    settle().await;
-    assert_eq!(readable.state(), GuardState::Held);
-    assert!(is_suspended(&unreadable));
-}
-
 #[tokio::test(start_paused = true)]
 async fn deletion_that_is_heard_of_loses_the_lock() {
     let stage = Stage::new().await;
@@ -325,76 +213,6 @@ async fn end_of_a_watch_with_its_session_says_nothing_of_the_node() {
     stage.nodes.connection_is(expired);
     settle().await;
     assert_eq!(is_lost(&lease), Some(LostReason::SessionExpired));
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen() {
-    let stage = Stage::new().await;
-    let (first, _event) = watched(&stage, 1).await;
-    let (second, _event) = watched(&stage, 2).await;
-    stage.log().await;
-    stage.nodes.connection_is(Connection::Disconnected);
-    settle().await;
-    assert_eq!(stage.epoch.link(), Link::Disconnected);
-    stage.nodes.connection_is(Connection::Connected);
-    settle().await;
-    assert!(matches!(stage.epoch.link(), Link::Connected(_)));
-    // The client sets existing watches again, so the nodes are only read.
-    let (of_first, of_second) = (reading(&stage).await, reading(&stage).await);
-    let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
-    assert!(is_suspended(&first) && is_suspended(&second));
-    of_first.send(Ok(Some(node(1, b"")))).unwrap();
-    settle().await;
-    assert_eq!(first.state(), GuardState::Held);
-    assert!(is_suspended(&second));
-    of_second.send(Ok(None)).unwrap();
-    settle().await;
-    assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
-}
-
-/// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
-#[tokio::test(start_paused = true)]
-async fn client_is_told_of_each_new_connection() {
-    let stage = Stage::new().await;
-    settle().await;
-    let told = || *crate::sync::lock(&stage.nodes.reconnections);
-    assert_eq!(told(), 0);
-    for times in 1..=2 {
-        stage.nodes.connection_is(Connection::Disconnected);
-        settle().await;
-        assert_eq!(told(), times - 1);
-        stage.nodes.connection_is(Connection::Connected);
-        settle().await;
-        assert_eq!(told(), times);
-    }
-}
-
-/// The look was sent before the connection broke, and is answered when there is another.
-#[tokio::test(start_paused = true)]
-async fn late_look_of_the_connection_before_is_no_verification() {
-    let stage = Stage::new().await;
-    let lease = stage.lease(1);
-    settle().await;
-    tokio::time::advance(OWN_WATCH_GRACE).await;
-    let late = watching(&stage).await;
-    stage.nodes.reconnect();
-    settle().await;
-    let (_event, watch) = node_watch();
-    let (data, stat) = node(1, b"");
-    assert!(late.send(Ok(Some((data, stat, watch)))).is_ok());
-    settle().await;
-    assert!(matches!(lease.state(), GuardState::Suspended { .. }));
-    // The new connection has a look of its own.
-    let asked = loop {
-        match stage.asked().await {
-            Asked::Watch(_, answer) => break answer.send(Ok(Some(with_watch(1)))).is_ok(),
-            Asked::Read(_, answer) => break answer.send(Ok(Some(node(1, b"")))).is_ok(),
-            _ => {}
-        }
-    };
-    assert!(asked);
-    settle().await;
-    assert_eq!(lease.state(), GuardState::Held);
 }
 
 fn with_watch(
@@ -517,34 +335,4 @@ async fn not_more_than_so_many_looks_are_under_way() {
     settle().await;
     assert_eq!(std::iter::from_fn(|| stage.nodes.asked()).count(), 1);
     drop(leases);
-}
-
-#[tokio::test(start_paused = true)]
-async fn keeper_that_is_gone_ends_its_leases() {
-    let stage = Stage::new().await;
-    let lease = stage.lease(1);
-    stage.session.close().await;
-    let closed = LostReason::SessionClosed;
-    assert_eq!(is_lost(&lease), Some(closed));
-    assert_eq!(stage.epoch.link(), Link::Ended(closed));
-    assert_eq!(lease.state(), GuardState::Lost(closed));
-}
-
-#[tokio::test(start_paused = true)]
-async fn store_that_forgot_ends_the_session() {
-    let stage = Stage::new().await;
-    let lease = stage.lease(1);
-    stage.epoch.note_forgot(Forgot { seen: 9, now: 5 });
-    settle().await;
-    assert!(is_lost(&lease).is_some());
-    let ended = stage.session.open_epoch("/a").await.unwrap_err();
-    let is_told = matches!(
-        ended,
-        crate::error::AcquireError::StoreForgot {
-            seen: 9,
-            now: 5,
-            ..
-        }
-    );
-    assert!(is_told, "{ended}");
 }
