@@ -79,13 +79,13 @@ pub use recipes_core::GssapiSaslOptions;
 #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
 pub use recipes_core::SaslOptions;
 pub use recipes_core::{
-    Acl, Acls, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
+    Acl, Acls, Acquire, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
     DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
     InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat,
     NodesError, Owner, ParentMode, Participant, Party, Permission, QueryError, Recipe,
     ReleaseError, RevokeError, Scan, Session, SessionBuilder, SessionHealth, Standing, Step,
-    Transaction, TransactionError, TransactionResult, VerifyError, WaitForGraph, escape_key,
-    inspect, scan, unescape_key,
+    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
+    escape_key, inspect, scan, unescape_key,
 };
 #[cfg(feature = "tls")]
 pub use recipes_core::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

@@ -2,12 +2,18 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `internals` | acquires a set of locks for an owner |
+//! | `request` | an acquire as a future, with its owner and its timeout |
+//! | `locks` | the locks that it acquires, and what all locks have in common |
+//! | `in_turn` | acquires the locks of several sessions |
+//! | `internals` | acquires a set of locks of one session for an owner |
 //! | `deadline` | how long that may take |
-//! | `guard` | guards, and what all locks have in common |
+//! | `guard` | guards |
 //! | `guard_macro` | the methods that all guards have |
 
 pub(crate) mod deadline;
 pub(crate) mod guard;
 mod guard_macro;
+pub(crate) mod in_turn;
 pub(crate) mod internals;
+pub(crate) mod locks;
+pub(crate) mod request;

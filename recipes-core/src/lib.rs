@@ -36,11 +36,13 @@ mod store;
 mod sync;
 mod telemetry;
 
+pub use driver::guard::{GuardMember, LockGuard};
 #[doc(hidden)]
-pub use driver::guard::granted;
-pub use driver::guard::{DistributedLock, GuardMember, LockGuard};
+pub use driver::internals::{LockInternals, check_set, set_name};
+pub use driver::locks::DistributedLock;
 #[doc(hidden)]
-pub use driver::internals::{LockInternals, Wait, acquire_all, check_set, set_name};
+pub use driver::locks::{Locks, sealed};
+pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,

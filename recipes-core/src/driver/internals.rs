@@ -23,9 +23,8 @@ use crate::session::options::LockOptions;
 use crate::telemetry::Acquiring;
 
 /// How long an acquire waits.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// As long as it takes.
     Forever,
     /// At most this long, over all steps.
@@ -102,10 +101,7 @@ impl LockInternals {
     }
 
     /// Acquires this lock; `None` only for [`Wait::Try`].
-    ///
-    /// # Errors
-    /// As [`acquire_all`].
-    pub async fn acquire(
+    pub(crate) async fn acquire(
         &self,
         owner: Option<&Owner>,
         wait: Wait,
@@ -175,12 +171,9 @@ pub fn set_name(members: &[LockInternals]) -> String {
 
 /// Acquires all of these locks of one session or none, in the order in which they are waited for.
 ///
-/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`].
-///
-/// # Errors
-/// As [`AcquireError`] says; nothing stays acquired.
-#[doc(hidden)]
-pub async fn acquire_all(
+/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`]. After an error
+/// nothing stays acquired.
+pub(crate) async fn acquire_all(
     members: &[LockInternals],
     owner: Option<&Owner>,
     wait: Wait,
