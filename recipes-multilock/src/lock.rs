@@ -1,12 +1,11 @@
 //! The multi-lock and its guard.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use recipes_core::sealed::Sealed;
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Owner, Session, TryAcquire,
-    check_set, set_name,
+    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Session, TryAcquire, check_set,
+    set_name,
 };
 
 use crate::member::Member;
@@ -128,28 +127,6 @@ impl MultiLock {
     pub fn try_acquire(&self) -> TryAcquire<MultiGuard> {
         TryAcquire::new(self.locks(), MultiGuard::new)
     }
-
-    // The forms before `Acquire`, until their callers have changed.
-    /// As `acquire().owner(owner)`.
-    pub fn acquire_as(&self, owner: &Owner) -> Acquire<MultiGuard> {
-        self.acquire().owner(owner)
-    }
-
-    /// As `acquire().timeout(timeout)`.
-    pub fn acquire_timeout(&self, timeout: Duration) -> Acquire<MultiGuard> {
-        self.acquire().timeout(timeout)
-    }
-
-    /// As `acquire().owner(owner).timeout(timeout)`.
-    pub fn acquire_timeout_as(&self, owner: &Owner, timeout: Duration) -> Acquire<MultiGuard> {
-        self.acquire().owner(owner).timeout(timeout)
-    }
-
-    /// As `try_acquire().owner(owner)`.
-    pub fn try_acquire_as(&self, owner: &Owner) -> TryAcquire<MultiGuard> {
-        self.try_acquire().owner(owner)
-    }
-    // Until here.
 
     /// Whether an owner of this process holds each member through its session.
     #[doc(alias = "isAcquiredInThisProcess")]

@@ -1,10 +1,8 @@
 //! The mutex handle.
 
-use std::time::Duration;
-
 use recipes_core::sealed::Sealed;
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockInternals, LockKind, LockOptions, Locks, Owner,
+    Acquire, ConfigError, DistributedLock, LockInternals, LockKind, LockOptions, Locks,
     Participant, QueryError, Session, TryAcquire,
 };
 
@@ -44,6 +42,10 @@ use crate::guard::MutexGuard;
 ///
 /// Curator `InterProcessMutex`; differs: no thread ownership, holders are notified of a loss,
 /// tokens.
+///
+/// [`LockGuard::transaction`]: recipes_core::LockGuard::transaction
+/// [`Owner`]: recipes_core::Owner
+/// [`Owner::scope`]: recipes_core::Owner::scope
 #[derive(Clone, Debug)]
 pub struct InterProcessMutex {
     lock: LockInternals,
@@ -91,28 +93,6 @@ impl InterProcessMutex {
     pub fn try_acquire(&self) -> TryAcquire<MutexGuard> {
         TryAcquire::new(self.locks(), MutexGuard::new)
     }
-
-    // The forms before `Acquire`, until their callers have changed.
-    /// As `acquire().owner(owner)`.
-    pub fn acquire_as(&self, owner: &Owner) -> Acquire<MutexGuard> {
-        self.acquire().owner(owner)
-    }
-
-    /// As `acquire().timeout(timeout)`.
-    pub fn acquire_timeout(&self, timeout: Duration) -> Acquire<MutexGuard> {
-        self.acquire().timeout(timeout)
-    }
-
-    /// As `acquire().owner(owner).timeout(timeout)`.
-    pub fn acquire_timeout_as(&self, owner: &Owner, timeout: Duration) -> Acquire<MutexGuard> {
-        self.acquire().owner(owner).timeout(timeout)
-    }
-
-    /// As `try_acquire().owner(owner)`.
-    pub fn try_acquire_as(&self, owner: &Owner) -> TryAcquire<MutexGuard> {
-        self.try_acquire().owner(owner)
-    }
-    // Until here.
 
     /// Whether an owner of this process holds the lock through this session.
     #[doc(alias = "isAcquiredInThisProcess")]

@@ -1,10 +1,8 @@
 //! The read/write lock handle.
 
-use std::time::Duration;
-
 use recipes_core::{
-    Acquire, ConfigError, LockInternals, LockKind, LockOptions, Locks, Owner, Participant,
-    QueryError, Session, TryAcquire,
+    Acquire, ConfigError, LockInternals, LockKind, LockOptions, Locks, Participant, QueryError,
+    Session, TryAcquire,
 };
 
 use crate::guards::{ReadGuard, WriteGuard};
@@ -43,6 +41,8 @@ use crate::handles::{ReadLock, WriteLock};
 ///
 /// Curator `InterProcessReadWriteLock`; differs: no thread ownership, holders are notified of a
 /// loss, tokens, downgrades that keep writers out, upgrades that fail instead of waiting for ever.
+///
+/// [`Owner`]: recipes_core::Owner
 #[derive(Clone, Debug)]
 pub struct InterProcessReadWriteLock {
     read: LockInternals,
@@ -95,28 +95,6 @@ impl InterProcessReadWriteLock {
         TryAcquire::new(Locks::One(self.read.clone()), ReadGuard::new)
     }
 
-    // The forms before `Acquire`, until their callers have changed.
-    /// As `read().owner(owner)`.
-    pub fn read_as(&self, owner: &Owner) -> Acquire<ReadGuard> {
-        self.read().owner(owner)
-    }
-
-    /// As `read().timeout(timeout)`.
-    pub fn read_timeout(&self, timeout: Duration) -> Acquire<ReadGuard> {
-        self.read().timeout(timeout)
-    }
-
-    /// As `read().owner(owner).timeout(timeout)`.
-    pub fn read_timeout_as(&self, owner: &Owner, timeout: Duration) -> Acquire<ReadGuard> {
-        self.read().owner(owner).timeout(timeout)
-    }
-
-    /// As `try_read().owner(owner)`.
-    pub fn try_read_as(&self, owner: &Owner) -> TryAcquire<ReadGuard> {
-        self.try_read().owner(owner)
-    }
-    // Until here.
-
     /// Makes a request to write, which waits as long as it takes, or as its
     /// [`timeout`](Acquire::timeout) says.
     ///
@@ -133,28 +111,6 @@ impl InterProcessReadWriteLock {
     pub fn try_write(&self) -> TryAcquire<WriteGuard> {
         TryAcquire::new(Locks::One(self.write.clone()), WriteGuard::new)
     }
-
-    // The forms before `Acquire`, until their callers have changed.
-    /// As `write().owner(owner)`.
-    pub fn write_as(&self, owner: &Owner) -> Acquire<WriteGuard> {
-        self.write().owner(owner)
-    }
-
-    /// As `write().timeout(timeout)`.
-    pub fn write_timeout(&self, timeout: Duration) -> Acquire<WriteGuard> {
-        self.write().timeout(timeout)
-    }
-
-    /// As `write().owner(owner).timeout(timeout)`.
-    pub fn write_timeout_as(&self, owner: &Owner, timeout: Duration) -> Acquire<WriteGuard> {
-        self.write().owner(owner).timeout(timeout)
-    }
-
-    /// As `try_write().owner(owner)`.
-    pub fn try_write_as(&self, owner: &Owner) -> TryAcquire<WriteGuard> {
-        self.try_write().owner(owner)
-    }
-    // Until here.
 
     /// Lists the readers that hold or wait, in the order of admission, over all processes.
     ///

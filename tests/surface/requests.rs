@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::join;
+use futures::future::{join, lazy};
 use futures::poll;
 use lock_recipes::{
     Acquire, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member,
@@ -121,7 +121,7 @@ async fn request_belongs_to_the_scope_of_its_first_poll(ensemble: TestEnsemble) 
     assert_eq!(held.hold_count(), 2);
     drop(again);
 
-    let made_inside = owner.scope(async { lock.try_acquire() }).await;
+    let made_inside = owner.scope(lazy(|_| lock.try_acquire())).await;
     assert!(made_inside.await.unwrap().is_none(), "a new owner");
 
     let mut polled_inside = lock.acquire();

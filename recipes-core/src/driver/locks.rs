@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -55,28 +54,6 @@ pub trait DistributedLock: sealed::Sealed + Send + Sync + 'static {
     fn try_acquire(&self) -> TryAcquire<LockGuard> {
         TryAcquire::new(self.locks(), |guard| guard)
     }
-
-    // The forms before `Acquire`, until their callers have changed.
-    /// As `acquire().owner(owner)`.
-    fn acquire_as(&self, owner: &Owner) -> Acquire<LockGuard> {
-        self.acquire().owner(owner)
-    }
-
-    /// As `acquire().timeout(timeout)`.
-    fn acquire_timeout(&self, timeout: Duration) -> Acquire<LockGuard> {
-        self.acquire().timeout(timeout)
-    }
-
-    /// As `acquire().owner(owner).timeout(timeout)`.
-    fn acquire_timeout_as(&self, owner: &Owner, timeout: Duration) -> Acquire<LockGuard> {
-        self.acquire().owner(owner).timeout(timeout)
-    }
-
-    /// As `try_acquire().owner(owner)`.
-    fn try_acquire_as(&self, owner: &Owner) -> TryAcquire<LockGuard> {
-        self.try_acquire().owner(owner)
-    }
-    // Until here.
 }
 
 /// The locks that one request acquires: all or none.
