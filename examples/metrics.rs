@@ -91,7 +91,7 @@ async fn work(session: Session, worker: usize) -> Result<(), Failure> {
     let handed_on = LockOptions::new().local_handoffs(2);
     let stock = InterProcessMutex::with_options(&session, "/recipes-metrics/stock", &handed_on)?;
     for _ in 0..ROUNDS {
-        match orders.acquire_timeout(PATIENCE).await {
+        match orders.acquire().timeout(PATIENCE).await {
             Ok(_guard) => tokio::time::sleep(WORK).await,
             Err(AcquireError::TimedOut { .. }) => {}
             Err(error) => return Err(error.into()),

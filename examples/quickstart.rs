@@ -26,21 +26,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let (alice, bob) = (Owner::new(), Owner::new());
-    let held = orders.acquire_as(&alice).await?;
+    let held = orders.acquire().owner(&alice).await?;
     println!(
         "Alice acquires it with fencing token {}.",
         held.fencing_token()
     );
     show_queue(&orders).await?;
 
-    let again = orders.acquire_as(&alice).await?;
+    let again = orders.acquire().owner(&alice).await?;
     println!(
         "Alice acquires it again, as its owner: she holds it {} times.",
         again.hold_count()
     );
 
     match orders
-        .acquire_timeout_as(&bob, Duration::from_millis(200))
+        .acquire()
+        .owner(&bob)
+        .timeout(Duration::from_millis(200))
         .await
     {
         Err(AcquireError::TimedOut { waited, .. }) => {
@@ -50,10 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     println!("Bob asks again, and waits as long as it takes.");
-    let bobs = tokio::spawn({
-        let orders = orders.clone();
-        async move { orders.acquire_as(&bob).await }
-    });
+    let bobs = tokio::spawn(orders.acquire().owner(&bob));
     while orders.participants().await?.len() < 2 {
         tokio::task::yield_now().await;
     }

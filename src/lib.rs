@@ -16,8 +16,9 @@
 //!
 //! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
 //! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
-//! [`LockFactory`] that makes them by key. An [`Owner`] re-enters the locks that it holds. Guards
-//! are the proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
+//! [`LockFactory`] that makes them by key. [`Acquire`] says what an acquire waits for, how it fails,
+//! and what is left if it is dropped. An [`Owner`] re-enters the locks that it holds. Guards are the
+//! proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
 //! [`DistributedLock`].
 //!
 //! [`inspect`] and [`scan`] show the locks of an ensemble, whichever client takes them.
@@ -36,7 +37,7 @@
 //! | metric | type | labels | what |
 //! |---|---|---|---|
 //! | `lock_recipes_acquires_total` | counter | `kind`, `outcome` | acquires that ended |
-//! | `lock_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the call of an acquire to its end |
+//! | `lock_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the first poll of an acquire to its end |
 //! | `lock_recipes_queue_length` | histogram | `kind` | nodes ahead of a contender, the holder's too, when its node is made |
 //! | `lock_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
 //! | `lock_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
@@ -59,7 +60,7 @@
 //!
 //! | span | lasts | fields |
 //! |---|---|---|
-//! | `acquire` | as the call | `lock`, `kind`, and once known `node`, `token`, `outcome` |
+//! | `acquire` | from the first poll to the end | `lock`, `kind`, and once known `node`, `token`, `outcome` |
 //! | `wait`, in `acquire` | until the node that it waits for is gone, or not waited for any more; one for each watched node, often two | `lock`, `node`, `predecessor` |
 //! | `hold`, follows from `acquire` | as `lock_recipes_hold_seconds` | `lock`, `node`, `token`, `kind`, and finally `end`: `released`, or the reason of the loss |
 //! | `release` | as the call | `lock`, `node`, `token` |
@@ -79,13 +80,13 @@ pub use recipes_core::GssapiSaslOptions;
 #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
 pub use recipes_core::SaslOptions;
 pub use recipes_core::{
-    Acl, Acls, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
+    Acl, Acls, Acquire, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
     DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
     InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat,
     NodesError, Owner, ParentMode, Participant, Party, Permission, QueryError, Recipe,
     ReleaseError, RevokeError, Scan, Session, SessionBuilder, SessionHealth, Standing, Step,
-    Transaction, TransactionError, TransactionResult, VerifyError, WaitForGraph, escape_key,
-    inspect, scan, unescape_key,
+    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
+    escape_key, inspect, scan, unescape_key,
 };
 #[cfg(feature = "tls")]
 pub use recipes_core::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

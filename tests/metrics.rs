@@ -72,7 +72,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
 
 fn waiter(lock: &InterProcessMutex) -> JoinHandle<Result<MutexGuard, AcquireError>> {
     let lock = lock.clone();
-    tokio::spawn(async move { lock.acquire().await })
+    tokio::spawn(lock.acquire())
 }
 
 /// Three are granted, one after the other. Two give up while four and five are in the queue.
@@ -85,7 +85,7 @@ async fn queue(ensemble: &TestEnsemble, session: &Session) {
         ensemble.await_children(ORDERS, contenders).await;
     }
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let late = lock.acquire_timeout(Duration::from_millis(100)).await;
+    let late = lock.acquire().timeout(Duration::from_millis(100)).await;
     assert!(matches!(late, Err(AcquireError::TimedOut { .. })));
     ensemble.await_children(ORDERS, 4).await;
     waiters.pop().unwrap().abort();
@@ -102,13 +102,13 @@ async fn read_and_write(ensemble: &TestEnsemble, session: &Session) {
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
     let owner = Owner::new();
     let (writing, writer) = (lock.clone(), owner.clone());
-    let writer = tokio::spawn(async move { writing.write_as(&writer).await });
+    let writer = tokio::spawn(writing.write().owner(&writer));
     ensemble.await_children(CONFIG, 3).await;
     for reader in readers {
         reader.release().await.unwrap();
     }
     let writer = writer.await.unwrap().unwrap();
-    let again = lock.write_as(&owner).await.unwrap();
+    let again = lock.write().owner(&owner).await.unwrap();
     let beside = writer.read().await.unwrap();
     beside.release().await.unwrap();
     again.release().await.unwrap();

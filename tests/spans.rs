@@ -111,7 +111,7 @@ async fn trace_of_two_contenders_tells_who_waited_for_whom_and_how_long_each_hel
 
     let first = lock.acquire().await.unwrap();
     let second = lock.clone();
-    let second = tokio::spawn(async move { second.acquire().await });
+    let second = tokio::spawn(second.acquire());
     ensemble.await_children(PATH, 2).await;
     let first_node = first.members().remove(0);
     let waits = async || trace.spans("wait").pop();

@@ -107,7 +107,7 @@ impl Reservations {
     ) -> Result<i64, BatchError> {
         // The set waits in the order of the paths, so clients may name seats in any order.
         let locks = self.locks.multi_lock(seats).map_err(broken)?;
-        let guard = locks.acquire_timeout(self.patience).await?;
+        let guard = locks.acquire().timeout(self.patience).await?;
         let done = self.decide_and_write(action, &guard, payment).await;
         release(guard).await;
         done

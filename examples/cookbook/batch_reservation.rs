@@ -15,7 +15,8 @@ pub(crate) async fn reserve(
     // The set waits in the order of the paths, in whatever order the seats are named.
     let guard = locks
         .multi_lock(seats)?
-        .acquire_timeout(Duration::from_secs(5))
+        .acquire()
+        .timeout(Duration::from_secs(5))
         .await?;
     let mut reservation = guard.transaction();
     for seat in seats {

@@ -30,7 +30,7 @@ pub(crate) async fn publish(session: &Session, values: [&str; 2]) -> Result<(), 
 /// Reads both as one writer left them, `None` before the first.
 pub(crate) async fn load(session: &Session) -> Result<Option<[Vec<u8>; 2]>, Box<dyn Error>> {
     let lock = InterProcessReadWriteLock::new(session, "/config/lock")?;
-    let reader = lock.read_timeout(Duration::from_secs(5)).await?;
+    let reader = lock.read().timeout(Duration::from_secs(5)).await?;
     let both =
         async { Ok::<_, Box<dyn Error>>((session.read(HOST).await?, session.read(PORT).await?)) };
     // An error if a writer may have written between the two reads.

@@ -20,7 +20,7 @@ pub(crate) async fn call_at_most_once<T>(
 ) -> Result<Option<T>, Box<dyn Error>> {
     let lock = keys.mutex(key)?;
     // A new owner: in a caller's scope, a second call would re-enter.
-    let Some(guard) = lock.try_acquire_as(&Owner::new()).await? else {
+    let Some(guard) = lock.try_acquire().owner(&Owner::new()).await? else {
         return Ok(None);
     };
     let over = Instant::now() + period;

@@ -102,7 +102,7 @@ impl OrderCodes {
 
     /// Holds the lock all the time, so that every `allocate` re-enters.
     async fn allocate_in_a_row(&self, count: usize) -> Result<Vec<Order>, OrderError> {
-        let hold = self.lock.acquire_timeout(self.patience).await?;
+        let hold = self.lock.acquire().timeout(self.patience).await?;
         let mut orders = Vec::with_capacity(count);
         for _ in 0..count {
             orders.push(self.allocate().await?);
@@ -114,7 +114,7 @@ impl OrderCodes {
     /// Allocates the next code. If the request holds the lock already, this acquire re-enters
     /// without a request to the ensemble, because both are inside one `Owner::scope`.
     async fn allocate(&self) -> Result<Order, OrderError> {
-        let guard = self.lock.acquire_timeout(self.patience).await?;
+        let guard = self.lock.acquire().timeout(self.patience).await?;
         let order = self.count(&guard).await?;
         release(guard).await;
         Ok(order)

@@ -2,14 +2,20 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `request` | an acquire as a future, with its owner and its timeout |
+//! | `locks` | the locks that it acquires, and what all locks have in common |
+//! | `in_turn` | acquires the locks of several sessions |
 //! | `internals` | one lock of one kind, the core of every recipe |
-//! | `acquire_all` | acquires a set of locks for an owner |
+//! | `acquire_all` | acquires a set of locks of one session for an owner |
 //! | `deadline` | how long that may take |
-//! | `guard` | guards, and what all locks have in common |
+//! | `guard` | guards |
 //! | `guard_macro` | the methods that all guards have |
 
 pub(crate) mod acquire_all;
 pub(crate) mod deadline;
 pub(crate) mod guard;
 mod guard_macro;
+pub(crate) mod in_turn;
 pub(crate) mod internals;
+pub(crate) mod locks;
+pub(crate) mod request;

@@ -37,13 +37,13 @@ mod store;
 mod sync;
 mod telemetry;
 
-#[doc(hidden)]
-pub use driver::acquire_all::{Wait, acquire_all};
-#[doc(hidden)]
-pub use driver::guard::granted;
-pub use driver::guard::{DistributedLock, GuardMember, LockGuard};
+pub use driver::guard::{GuardMember, LockGuard};
 #[doc(hidden)]
 pub use driver::internals::{LockInternals, check_set, set_name};
+pub use driver::locks::DistributedLock;
+#[doc(hidden)]
+pub use driver::locks::{Locks, sealed};
+pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,

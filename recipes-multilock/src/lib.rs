@@ -2,7 +2,6 @@
 //!
 //! Users depend on `lock-recipes`, which re-exports this crate.
 
-mod in_turn;
 mod lock;
 mod member;
 

@@ -1,17 +1,13 @@
 //! The multi-lock and its guard.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use recipes_core::sealed::Sealed;
 use recipes_core::{
-    AcquireError, ConfigError, DistributedLock, LockGuard, LockInternals, Owner, Session, Wait,
-    acquire_all, check_set, granted, set_name,
+    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Session, TryAcquire, check_set,
+    set_name,
 };
 
-use crate::in_turn;
 use crate::member::Member;
 
 /// Several locks that are held together or not at all.
@@ -51,32 +47,9 @@ use crate::member::Member;
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     locks: Locks,
+    /// The members of [`MultiLock::new`], in the order in which it got them.
+    as_given: Option<Arc<[LockInternals]>>,
     name: Arc<str>,
-}
-
-#[derive(Clone)]
-enum Locks {
-    /// Locks of one session, which the driver acquires as one attempt.
-    Together {
-        in_order: Arc<[LockInternals]>,
-        as_given: Arc<[LockInternals]>,
-    },
-    InTurn(Arc<[Box<dyn DistributedLock>]>),
-}
-
-impl fmt::Debug for Locks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Together { in_order, .. } => {
-                let paths = in_order.iter().map(LockInternals::path);
-                f.debug_list().entries(paths).finish()
-            }
-            Self::InTurn(locks) => {
-                let paths = locks.iter().map(|lock| lock.path());
-                f.debug_list().entries(paths).finish()
-            }
-        }
-    }
 }
 
 impl MultiLock {
@@ -95,11 +68,11 @@ impl MultiLock {
         let mut in_order = as_given.clone();
         in_order.sort_by(|a, b| a.path().cmp(b.path()));
         let name = set_name(&in_order).into();
-        let locks = Locks::Together {
-            in_order: in_order.into(),
-            as_given: as_given.into(),
-        };
-        Ok(Self { locks, name })
+        Ok(Self {
+            locks: Locks::Together(in_order.into()),
+            as_given: Some(as_given.into()),
+            name,
+        })
     }
 
     /// Waits for the members in the order in which they were given. This is for fleets that have
@@ -109,15 +82,13 @@ impl MultiLock {
     /// wait for each other.
     #[must_use]
     pub fn in_given_order(self) -> Self {
-        match self.locks {
-            Locks::Together { as_given, .. } => Self {
+        match self.as_given {
+            Some(as_given) => Self {
                 name: set_name(&as_given).into(),
-                locks: Locks::Together {
-                    in_order: Arc::clone(&as_given),
-                    as_given,
-                },
+                locks: Locks::Together(Arc::clone(&as_given)),
+                as_given: Some(as_given),
             },
-            Locks::InTurn(_) => self,
+            None => self,
         }
     }
 
@@ -132,112 +103,45 @@ impl MultiLock {
     /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path of one session is
     /// there twice.
     pub fn from_locks(locks: Vec<Box<dyn DistributedLock>>) -> Result<Self, ConfigError> {
-        let internals: Vec<_> = locks.iter().flat_map(|lock| lock.internals()).collect();
-        check_set(&internals)?;
-        let name = set_name(&internals).into();
-        let locks = Locks::InTurn(locks.into());
-        Ok(Self { locks, name })
+        let locks = Locks::InTurn(locks.iter().map(|lock| lock.locks()).collect());
+        let singles = locks.singles();
+        check_set(&singles)?;
+        Ok(Self {
+            locks,
+            as_given: None,
+            name: set_name(&singles).into(),
+        })
     }
 
-    /// Acquires all members, and waits as long as it takes.
+    /// Makes a request for all members, which waits as long as it takes, or as its
+    /// [`timeout`](Acquire::timeout) says.
     ///
-    /// Members that the owner holds already are re-entered.
-    ///
-    /// # Errors
-    /// [`AcquireError`], if waiting on cannot succeed. Nothing stays held or queued.
-    ///
-    /// # Cancel safety
-    /// Dropping the future releases what was acquired and gives up the places in the queues.
-    pub async fn acquire(&self) -> Result<MultiGuard, AcquireError> {
-        self.acquire_by(None, Wait::Forever).await
+    /// Members that the owner holds already are re-entered. [`Acquire`] lists the errors, and says
+    /// what is left if the request is dropped.
+    pub fn acquire(&self) -> Acquire<MultiGuard> {
+        Acquire::new(self.locks(), MultiGuard::new)
     }
 
-    /// Acquires all for an owner, as [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire), and [`AcquireError::Lost`] while the owner has guards of a
-    /// member that it lost.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_as(&self, owner: &Owner) -> Result<MultiGuard, AcquireError> {
-        self.acquire_by(Some(owner), Wait::Forever).await
-    }
-
-    /// Acquires all within a timeout, which covers all members and steps.
-    ///
-    /// # Errors
-    /// [`AcquireError::TimedOut`], and as [`acquire`](Self::acquire).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<MultiGuard, AcquireError> {
-        self.acquire_by(None, Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires all for an owner within a timeout, as [`acquire_timeout`](Self::acquire_timeout).
-    ///
-    /// # Errors
-    /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_as`](Self::acquire_as).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_timeout_as(
-        &self,
-        owner: &Owner,
-        timeout: Duration,
-    ) -> Result<MultiGuard, AcquireError> {
-        self.acquire_by(Some(owner), Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires all if no member has a conflicting contender in its queue, otherwise returns
-    /// `None`.
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire); [`AcquireError::TimedOut`] if the ensemble does not answer
-    /// within the session's connect timeout.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, AcquireError> {
-        self.try_acquire_by(None).await
-    }
-
-    /// Acquires all for an owner without waiting, as [`try_acquire`](Self::try_acquire).
-    ///
-    /// # Errors
-    /// As [`try_acquire`](Self::try_acquire) and [`acquire_as`](Self::acquire_as).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire_as(&self, owner: &Owner) -> Result<Option<MultiGuard>, AcquireError> {
-        self.try_acquire_by(Some(owner)).await
+    /// Makes a request that acquires all if no member has a conflicting contender in its queue, and
+    /// returns `None` otherwise.
+    pub fn try_acquire(&self) -> TryAcquire<MultiGuard> {
+        TryAcquire::new(self.locks(), MultiGuard::new)
     }
 
     /// Whether an owner of this process holds each member through its session.
     #[doc(alias = "isAcquiredInThisProcess")]
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
-        let members = self.internals();
+        let members = self.locks.singles();
         members
             .iter()
             .all(LockInternals::is_acquired_in_this_process)
     }
+}
 
-    async fn acquire_by(
-        &self,
-        owner: Option<&Owner>,
-        wait: Wait,
-    ) -> Result<MultiGuard, AcquireError> {
-        granted(self.acquire_with(owner.cloned(), wait).await).map(MultiGuard::new)
-    }
-
-    async fn try_acquire_by(
-        &self,
-        owner: Option<&Owner>,
-    ) -> Result<Option<MultiGuard>, AcquireError> {
-        let outcome = self.acquire_with(owner.cloned(), Wait::Try).await?;
-        Ok(outcome.map(MultiGuard::new))
+impl Sealed for MultiLock {
+    fn locks(&self) -> Locks {
+        self.locks.clone()
     }
 }
 
@@ -245,34 +149,18 @@ impl DistributedLock for MultiLock {
     fn path(&self) -> &str {
         &self.name
     }
-
-    fn acquire_with(
-        &self,
-        owner: Option<Owner>,
-        wait: Wait,
-    ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
-        match &self.locks {
-            Locks::Together { in_order, .. } => {
-                async move { acquire_all(in_order, owner.as_ref(), wait).await }.boxed()
-            }
-            Locks::InTurn(locks) => in_turn::acquire(locks, owner, wait).boxed(),
-        }
-    }
-
-    fn internals(&self) -> Vec<LockInternals> {
-        match &self.locks {
-            Locks::Together { in_order, .. } => in_order.to_vec(),
-            Locks::InTurn(locks) => locks.iter().flat_map(|lock| lock.internals()).collect(),
-        }
-    }
 }
 
 recipes_core::lock_guard! {
     /// Proof that all members of a [`MultiLock`](crate::MultiLock) are held.
     ///
-    /// The set is lost as soon as one member is: [`lost`](LockGuard::lost) names it, and
-    /// [`members`](LockGuard::members) lists path, token and state of each. The guard dereferences
-    /// to [`LockGuard`], which has the methods of all guards. A
-    /// [`transaction`](LockGuard::transaction) commits only while all members are held.
+    /// The set is lost as soon as one member is: [`lost`] names it, and [`members`] lists path,
+    /// token and state of each. The guard dereferences to [`LockGuard`](recipes_core::LockGuard),
+    /// which has the methods of all guards. A [`transaction`] commits only while all members are
+    /// held.
+    ///
+    /// [`lost`]: recipes_core::LockGuard::lost
+    /// [`members`]: recipes_core::LockGuard::members
+    /// [`transaction`]: recipes_core::LockGuard::transaction
     pub struct MultiGuard
 }

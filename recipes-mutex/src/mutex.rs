@@ -1,12 +1,9 @@
 //! The mutex handle.
 
-use std::time::Duration;
-
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use recipes_core::sealed::Sealed;
 use recipes_core::{
-    AcquireError, ConfigError, DistributedLock, LockGuard, LockInternals, LockKind, LockOptions,
-    Owner, Participant, QueryError, Session, Wait, granted,
+    Acquire, ConfigError, DistributedLock, LockInternals, LockKind, LockOptions, Locks,
+    Participant, QueryError, Session, TryAcquire,
 };
 
 use crate::guard::MutexGuard;
@@ -45,6 +42,10 @@ use crate::guard::MutexGuard;
 ///
 /// Curator `InterProcessMutex`; differs: no thread ownership, holders are notified of a loss,
 /// tokens.
+///
+/// [`LockGuard::transaction`]: recipes_core::LockGuard::transaction
+/// [`Owner`]: recipes_core::Owner
+/// [`Owner::scope`]: recipes_core::Owner::scope
 #[derive(Clone, Debug)]
 pub struct InterProcessMutex {
     lock: LockInternals,
@@ -79,83 +80,18 @@ impl InterProcessMutex {
         self.lock.path()
     }
 
-    /// Acquires, and waits as long as it takes: through lost connections, and through the end of
-    /// the ZooKeeper session, by queueing up again in the next one.
+    /// Makes a request that waits as long as it takes, or as its [`timeout`](Acquire::timeout)
+    /// says.
     ///
-    /// # Errors
-    /// [`AcquireError`], if waiting on cannot succeed. No node of the attempt stays in the queue.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives up the place in the queue. The node is deleted in the background.
-    pub async fn acquire(&self) -> Result<MutexGuard, AcquireError> {
-        self.acquire_by(None, Wait::Forever).await
+    /// [`Acquire`] lists the errors, and says what is left if the request is dropped.
+    pub fn acquire(&self) -> Acquire<MutexGuard> {
+        Acquire::new(self.locks(), MutexGuard::new)
     }
 
-    /// Acquires for an owner, re-entering what it holds, as [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire), and [`AcquireError::Lost`] while the owner has guards of this
-    /// lock that it lost.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_as(&self, owner: &Owner) -> Result<MutexGuard, AcquireError> {
-        self.acquire_by(Some(owner), Wait::Forever).await
-    }
-
-    /// Acquires within a timeout, which covers all steps; [`Duration::MAX`] waits for ever.
-    ///
-    /// [`Duration::ZERO`] takes a free lock. It waits at most the session's connect timeout for the
-    /// ensemble's answers, and writes nothing if the lock is busy.
-    ///
-    /// # Errors
-    /// [`AcquireError::TimedOut`], and as [`acquire`](Self::acquire).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<MutexGuard, AcquireError> {
-        self.acquire_by(None, Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires for an owner within a timeout, as [`acquire_timeout`](Self::acquire_timeout).
-    ///
-    /// # Errors
-    /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_as`](Self::acquire_as).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_timeout_as(
-        &self,
-        owner: &Owner,
-        timeout: Duration,
-    ) -> Result<MutexGuard, AcquireError> {
-        self.acquire_by(Some(owner), Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires if no other contender is in the queue, otherwise returns `None`.
-    ///
-    /// A busy lock costs one read and no write.
-    ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire); [`AcquireError::TimedOut`] if the ensemble does not answer
-    /// within the session's connect timeout.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self) -> Result<Option<MutexGuard>, AcquireError> {
-        self.try_acquire_by(None).await
-    }
-
-    /// Acquires for an owner if no other contender is in the queue, as
-    /// [`try_acquire`](Self::try_acquire).
-    ///
-    /// # Errors
-    /// As [`try_acquire`](Self::try_acquire) and [`acquire_as`](Self::acquire_as).
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire_as(&self, owner: &Owner) -> Result<Option<MutexGuard>, AcquireError> {
-        self.try_acquire_by(Some(owner)).await
+    /// Makes a request that acquires if no other contender is in the queue, and returns `None`
+    /// otherwise.
+    pub fn try_acquire(&self) -> TryAcquire<MutexGuard> {
+        TryAcquire::new(self.locks(), MutexGuard::new)
     }
 
     /// Whether an owner of this process holds the lock through this session.
@@ -176,39 +112,16 @@ impl InterProcessMutex {
     pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.lock.participants().await
     }
+}
 
-    async fn acquire_by(
-        &self,
-        owner: Option<&Owner>,
-        wait: Wait,
-    ) -> Result<MutexGuard, AcquireError> {
-        let outcome = self.lock.acquire(owner, wait).await;
-        granted(outcome).map(MutexGuard::new)
-    }
-
-    async fn try_acquire_by(
-        &self,
-        owner: Option<&Owner>,
-    ) -> Result<Option<MutexGuard>, AcquireError> {
-        let outcome = self.lock.acquire(owner, Wait::Try).await?;
-        Ok(outcome.map(MutexGuard::new))
+impl Sealed for InterProcessMutex {
+    fn locks(&self) -> Locks {
+        Locks::One(self.lock.clone())
     }
 }
 
 impl DistributedLock for InterProcessMutex {
     fn path(&self) -> &str {
         self.lock.path()
-    }
-
-    fn acquire_with(
-        &self,
-        owner: Option<Owner>,
-        wait: Wait,
-    ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
-        async move { self.lock.acquire(owner.as_ref(), wait).await }.boxed()
-    }
-
-    fn internals(&self) -> Vec<LockInternals> {
-        vec![self.lock.clone()]
     }
 }

@@ -28,12 +28,11 @@ impl WriteGuard {
     /// Acquires the read lock too. A reader that outlives this guard keeps other writers out,
     /// without a gap.
     ///
-    /// Works as [`read_as`](crate::InterProcessReadWriteLock::read_as) with the owner of this
-    /// guard, and never waits for other contenders.
+    /// Works as [`read`](crate::InterProcessReadWriteLock::read) for the owner of this guard, and
+    /// never waits for other contenders.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lock is lost; otherwise as
-    /// [`read`](crate::InterProcessReadWriteLock::read).
+    /// [`AcquireError::Lost`] if the lock is lost; otherwise as [`Acquire`](recipes_core::Acquire).
     ///
     /// # Cancel safety
     /// The write lock stays held. The reader's node is deleted in the background.

@@ -1,8 +1,7 @@
 //! The halves of a read/write lock, for code that takes any lock.
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use recipes_core::{AcquireError, DistributedLock, LockGuard, LockInternals, Owner, Wait};
+use recipes_core::sealed::Sealed;
+use recipes_core::{DistributedLock, LockInternals, Locks};
 
 macro_rules! half {
     ($(#[$docs:meta])* $name:ident) => {
@@ -21,21 +20,15 @@ macro_rules! half {
             }
         }
 
+        impl Sealed for $name {
+            fn locks(&self) -> Locks {
+                Locks::One(self.lock.clone())
+            }
+        }
+
         impl DistributedLock for $name {
             fn path(&self) -> &str {
                 self.lock.path()
-            }
-
-            fn acquire_with(
-                &self,
-                owner: Option<Owner>,
-                wait: Wait,
-            ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
-                async move { self.lock.acquire(owner.as_ref(), wait).await }.boxed()
-            }
-
-            fn internals(&self) -> Vec<LockInternals> {
-                vec![self.lock.clone()]
             }
         }
     };

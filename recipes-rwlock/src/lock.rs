@@ -1,10 +1,8 @@
 //! The read/write lock handle.
 
-use std::time::Duration;
-
 use recipes_core::{
-    AcquireError, ConfigError, LockInternals, LockKind, LockOptions, Owner, Participant,
-    QueryError, Session, Wait, granted,
+    Acquire, ConfigError, LockInternals, LockKind, LockOptions, Locks, Participant, QueryError,
+    Session, TryAcquire,
 };
 
 use crate::guards::{ReadGuard, WriteGuard};
@@ -43,6 +41,8 @@ use crate::handles::{ReadLock, WriteLock};
 ///
 /// Curator `InterProcessReadWriteLock`; differs: no thread ownership, holders are notified of a
 /// loss, tokens, downgrades that keep writers out, upgrades that fail instead of waiting for ever.
+///
+/// [`Owner`]: recipes_core::Owner
 #[derive(Clone, Debug)]
 pub struct InterProcessReadWriteLock {
     read: LockInternals,
@@ -81,158 +81,35 @@ impl InterProcessReadWriteLock {
         self.read.path()
     }
 
-    /// Acquires for reading, and waits as long as it takes.
+    /// Makes a request to read, which waits as long as it takes, or as its
+    /// [`timeout`](Acquire::timeout) says.
     ///
     /// An owner that writes gets the read lock at once, in the writer's place in the queue.
-    ///
-    /// # Errors
-    /// [`AcquireError`], if waiting on cannot succeed. No node of the attempt stays in the queue.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives up the place in the queue. The node is deleted in the background.
-    pub async fn read(&self) -> Result<ReadGuard, AcquireError> {
-        self.read_by(None, Wait::Forever).await
+    /// [`Acquire`] lists the errors, and says what is left if the request is dropped.
+    pub fn read(&self) -> Acquire<ReadGuard> {
+        Acquire::new(Locks::One(self.read.clone()), ReadGuard::new)
     }
 
-    /// Acquires for reading for an owner, as [`read`](Self::read).
-    ///
-    /// # Errors
-    /// As [`read`](Self::read), and [`AcquireError::Lost`] while the owner has guards of this lock
-    /// that it lost.
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn read_as(&self, owner: &Owner) -> Result<ReadGuard, AcquireError> {
-        self.read_by(Some(owner), Wait::Forever).await
+    /// Makes a request to read if no other writer is in the queue, which returns `None` otherwise.
+    pub fn try_read(&self) -> TryAcquire<ReadGuard> {
+        TryAcquire::new(Locks::One(self.read.clone()), ReadGuard::new)
     }
 
-    /// Acquires for reading within a timeout, which covers all steps.
+    /// Makes a request to write, which waits as long as it takes, or as its
+    /// [`timeout`](Acquire::timeout) says.
     ///
-    /// # Errors
-    /// [`AcquireError::TimedOut`], and as [`read`](Self::read).
+    /// It fails with [`AcquireError::WouldDeadlock`] if its owner holds the lock for reading only.
+    /// [`Acquire`] lists the other errors, and says what is left if the request is dropped.
     ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard, AcquireError> {
-        self.read_by(None, Wait::AtMost(timeout)).await
+    /// [`AcquireError::WouldDeadlock`]: recipes_core::AcquireError::WouldDeadlock
+    pub fn write(&self) -> Acquire<WriteGuard> {
+        Acquire::new(Locks::One(self.write.clone()), WriteGuard::new)
     }
 
-    /// Acquires for reading for an owner within a timeout, as [`read_timeout`](Self::read_timeout).
-    ///
-    /// # Errors
-    /// As [`read_timeout`](Self::read_timeout) and [`read_as`](Self::read_as).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn read_timeout_as(
-        &self,
-        owner: &Owner,
-        timeout: Duration,
-    ) -> Result<ReadGuard, AcquireError> {
-        self.read_by(Some(owner), Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires for reading if no other writer is in the queue, otherwise returns `None`.
-    ///
-    /// A busy lock costs one read and no write.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); [`AcquireError::TimedOut`] if the ensemble does not answer within
-    /// the session's connect timeout.
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn try_read(&self) -> Result<Option<ReadGuard>, AcquireError> {
-        self.try_read_by(None).await
-    }
-
-    /// Acquires for reading for an owner if no other writer is in the queue, as
-    /// [`try_read`](Self::try_read).
-    ///
-    /// # Errors
-    /// As [`try_read`](Self::try_read) and [`read_as`](Self::read_as).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn try_read_as(&self, owner: &Owner) -> Result<Option<ReadGuard>, AcquireError> {
-        self.try_read_by(Some(owner)).await
-    }
-
-    /// Acquires for writing, and waits as long as it takes.
-    ///
-    /// # Errors
-    /// [`AcquireError::WouldDeadlock`] if the owner holds the lock for reading only; otherwise as
-    /// [`read`](Self::read).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn write(&self) -> Result<WriteGuard, AcquireError> {
-        self.write_by(None, Wait::Forever).await
-    }
-
-    /// Acquires for writing for an owner, as [`write`](Self::write).
-    ///
-    /// # Errors
-    /// As [`write`](Self::write), and [`AcquireError::Lost`] while the owner has guards of this
-    /// lock that it lost.
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn write_as(&self, owner: &Owner) -> Result<WriteGuard, AcquireError> {
-        self.write_by(Some(owner), Wait::Forever).await
-    }
-
-    /// Acquires for writing within a timeout, which covers all steps.
-    ///
-    /// # Errors
-    /// [`AcquireError::TimedOut`], and as [`write`](Self::write).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard, AcquireError> {
-        self.write_by(None, Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires for writing for an owner within a timeout, as
-    /// [`write_timeout`](Self::write_timeout).
-    ///
-    /// # Errors
-    /// As [`write_timeout`](Self::write_timeout) and [`write_as`](Self::write_as).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn write_timeout_as(
-        &self,
-        owner: &Owner,
-        timeout: Duration,
-    ) -> Result<WriteGuard, AcquireError> {
-        self.write_by(Some(owner), Wait::AtMost(timeout)).await
-    }
-
-    /// Acquires for writing if no other contender is in the queue, otherwise returns `None`.
-    ///
-    /// A busy lock costs one read and no write.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write); [`AcquireError::TimedOut`] if the ensemble does not answer within
-    /// the session's connect timeout.
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn try_write(&self) -> Result<Option<WriteGuard>, AcquireError> {
-        self.try_write_by(None).await
-    }
-
-    /// Acquires for writing for an owner if no other contender is in the queue, as
-    /// [`try_write`](Self::try_write).
-    ///
-    /// # Errors
-    /// As [`try_write`](Self::try_write) and [`write_as`](Self::write_as).
-    ///
-    /// # Cancel safety
-    /// As [`read`](Self::read).
-    pub async fn try_write_as(&self, owner: &Owner) -> Result<Option<WriteGuard>, AcquireError> {
-        self.try_write_by(Some(owner)).await
+    /// Makes a request to write if no other contender is in the queue, which returns `None`
+    /// otherwise.
+    pub fn try_write(&self) -> TryAcquire<WriteGuard> {
+        TryAcquire::new(Locks::One(self.write.clone()), WriteGuard::new)
     }
 
     /// Lists the readers that hold or wait, in the order of admission, over all processes.
@@ -273,30 +150,5 @@ impl InterProcessReadWriteLock {
     pub fn write_lock(&self) -> WriteLock {
         let lock = self.write.clone();
         WriteLock { lock }
-    }
-
-    async fn read_by(&self, owner: Option<&Owner>, wait: Wait) -> Result<ReadGuard, AcquireError> {
-        granted(self.read.acquire(owner, wait).await).map(ReadGuard::new)
-    }
-
-    async fn try_read_by(&self, owner: Option<&Owner>) -> Result<Option<ReadGuard>, AcquireError> {
-        let outcome = self.read.acquire(owner, Wait::Try).await?;
-        Ok(outcome.map(ReadGuard::new))
-    }
-
-    async fn write_by(
-        &self,
-        owner: Option<&Owner>,
-        wait: Wait,
-    ) -> Result<WriteGuard, AcquireError> {
-        granted(self.write.acquire(owner, wait).await).map(WriteGuard::new)
-    }
-
-    async fn try_write_by(
-        &self,
-        owner: Option<&Owner>,
-    ) -> Result<Option<WriteGuard>, AcquireError> {
-        let outcome = self.write.acquire(owner, Wait::Try).await?;
-        Ok(outcome.map(WriteGuard::new))
     }
 }

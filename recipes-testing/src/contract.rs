@@ -73,7 +73,8 @@ pub async fn guard_holds_until_it_is_released(ensemble: TestEnsemble, lock: Lock
     assert!(guard.is_valid());
     assert!(lock.is_held(&elsewhere).await);
     let late = (lock.make)(&elsewhere)
-        .acquire_timeout(IMPATIENCE)
+        .acquire()
+        .timeout(IMPATIENCE)
         .await
         .unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
@@ -194,15 +195,15 @@ pub async fn one_owner_re_enters_while_another_waits(ensemble: TestEnsemble, loc
     let session = ensemble.session().await;
     let (one, another) = (Owner::new(), Owner::new());
     let handle = (lock.make)(&session);
-    let first = handle.acquire_as(&one).await.unwrap();
-    let mut waiting = handle.acquire_as(&another);
+    let first = handle.acquire().owner(&one).await.unwrap();
+    let mut waiting = handle.acquire().owner(&another);
     ensemble
         .until("a waiter", async || {
             assert!(poll!(&mut waiting).is_pending());
             (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
         })
         .await;
-    let second = handle.acquire_as(&one).await.unwrap();
+    let second = handle.acquire().owner(&one).await.unwrap();
     assert_eq!((first.hold_count(), second.hold_count()), (2, 2));
     first.release().await.unwrap();
     assert!(poll!(&mut waiting).is_pending());
@@ -220,7 +221,7 @@ pub async fn nested_holds_count_down(ensemble: TestEnsemble, lock: LockUnderTest
             let guards = [
                 handle.acquire().await.unwrap(),
                 handle.try_acquire().await.unwrap().unwrap(),
-                handle.acquire_timeout(Duration::ZERO).await.unwrap(),
+                handle.acquire().timeout(Duration::ZERO).await.unwrap(),
             ];
             lock.await_contenders(&ensemble, 1).await;
             for guard in guards {
@@ -265,7 +266,7 @@ pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: Lo
             })
             .await;
     }
-    let late = handle.acquire_timeout(IMPATIENCE).await.unwrap_err();
+    let late = handle.acquire().timeout(IMPATIENCE).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     assert!(handle.try_acquire().await.unwrap().is_none());
     lock.await_contenders(&ensemble, 1).await;

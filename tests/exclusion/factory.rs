@@ -59,12 +59,17 @@ async fn same_key_is_the_same_lock_in_every_factory_and_session(ensemble: TestEn
             .unwrap()
     };
     let owner = Owner::new();
-    let held = lock(&here).acquire_as(&owner).await.unwrap();
-    let again = lock(&here).try_acquire_as(&owner).await.unwrap().unwrap();
+    let held = lock(&here).acquire().owner(&owner).await.unwrap();
+    let again = lock(&here)
+        .try_acquire()
+        .owner(&owner)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(again.hold_count(), 2);
     assert!(lock(&elsewhere).try_acquire().await.unwrap().is_none());
     let by_path = InterProcessMutex::new(&here, lock(&here).path()).unwrap();
-    assert!(by_path.try_acquire_as(&owner).await.unwrap().is_some());
+    assert!(by_path.try_acquire().owner(&owner).await.unwrap().is_some());
     drop((held, again));
 }
 

@@ -97,7 +97,7 @@ async fn set_waits_for_one_busy_member_and_queues_nowhere_behind_it(ensemble: Te
     let session = ensemble.session().await;
     let busy = mutex(&session, "/set/b").acquire().await.unwrap();
     let waiter = set(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children("/set/b", 2).await;
     ensemble.await_children("/set/c", 0).await;
     assert_eq!(children(&ensemble).await, [1, 2, 0]);
@@ -129,7 +129,7 @@ async fn set_that_times_out_returns_in_time_and_leaves_nothing(ensemble: TestEns
         let mut took = Vec::new();
         for _ in 0..3 {
             let started = Instant::now();
-            let error = set.acquire_timeout(limit).await.unwrap_err();
+            let error = set.acquire().timeout(limit).await.unwrap_err();
             took.push(started.elapsed());
             assert!(
                 matches!(&error, AcquireError::TimedOut { waited, .. } if *waited == limit),
@@ -160,7 +160,7 @@ async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
         let first = mutex(&elsewhere, PATHS[0]).acquire().await.unwrap();
         let second = mutex(&elsewhere, PATHS[1]).acquire().await.unwrap();
         let started = Instant::now();
-        let (refused, ()) = tokio::join!(set.acquire_timeout(limit), async {
+        let (refused, ()) = tokio::join!(set.acquire().timeout(limit), async {
             tokio::time::sleep(limit * 6 / 10).await;
             first.release().await.unwrap();
         });
@@ -179,11 +179,20 @@ async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
 async fn set_is_re_entered_by_its_owner_and_so_is_a_member(ensemble: TestEnsemble) {
     let (session, other) = (ensemble.session().await, ensemble.session().await);
     let owner = Owner::new();
-    let first = set(&session).acquire_as(&owner).await.unwrap();
+    let first = set(&session).acquire().owner(&owner).await.unwrap();
     let written = ensemble.zxid().await;
-    let second = set(&session).try_acquire_as(&owner).await.unwrap().unwrap();
+    let second = set(&session)
+        .try_acquire()
+        .owner(&owner)
+        .await
+        .unwrap()
+        .unwrap();
     let third = second.reenter().unwrap();
-    let member = mutex(&session, "/set/b").acquire_as(&owner).await.unwrap();
+    let member = mutex(&session, "/set/b")
+        .acquire()
+        .owner(&owner)
+        .await
+        .unwrap();
     assert_eq!(ensemble.zxid().await, written);
     assert_eq!((third.hold_count(), member.hold_count()), (3, 4));
     for guard in [first, second, third] {
@@ -200,7 +209,7 @@ async fn set_is_re_entered_by_its_owner_and_so_is_a_member(ensemble: TestEnsembl
     assert_eq!(children(&ensemble).await, [0, 1, 0]);
 
     // The other way round: the owner has a member when it acquires the set.
-    let all = set(&session).acquire_as(&owner).await.unwrap();
+    let all = set(&session).acquire().owner(&owner).await.unwrap();
     assert_eq!(children(&ensemble).await, [1, 1, 1]);
     member.release().await.unwrap();
     assert_eq!(children(&ensemble).await, [1, 1, 1]);
@@ -233,7 +242,7 @@ async fn set_whose_session_expires_while_it_waits_starts_over(ensemble: TestEnse
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let busy = mutex(&holding, "/set/b").acquire().await.unwrap();
     let waiter = set(&waiting);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children("/set/b", 2).await;
     ensemble.expire(&waiting).await;
     ensemble
@@ -328,7 +337,7 @@ async fn order_that_was_given_is_kept_where_asked_for(ensemble: TestEnsemble) {
     let members = ["/set/c", "/set/b", "/set/a"].map(Member::mutex);
     let set = MultiLock::new(&session, members).unwrap().in_given_order();
     let busy = mutex(&session, "/set/b").acquire().await.unwrap();
-    let waiter = tokio::spawn(async move { set.acquire().await });
+    let waiter = tokio::spawn(set.acquire());
     ensemble.await_children("/set/b", 2).await;
     ensemble.await_children("/set/a", 0).await;
     assert_eq!(children(&ensemble).await, [0, 2, 1]);

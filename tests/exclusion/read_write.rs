@@ -67,9 +67,9 @@ async fn participants_are_listed_by_kind(ensemble: TestEnsemble) {
 async fn reader_that_asks_to_write_is_refused_at_once(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let owner = Owner::new();
-    let reader = lock(&session).read_as(&owner).await.unwrap();
+    let reader = lock(&session).read().owner(&owner).await.unwrap();
     let before = ensemble.zxid().await;
-    let refused = lock(&session).write_as(&owner).await.unwrap_err();
+    let refused = lock(&session).write().owner(&owner).await.unwrap_err();
     assert!(
         matches!(&refused, AcquireError::WouldDeadlock { path } if path == PATH),
         "{refused}"
@@ -77,7 +77,8 @@ async fn reader_that_asks_to_write_is_refused_at_once(ensemble: TestEnsemble) {
     assert_eq!(ensemble.zxid().await, before);
     reader.release().await.unwrap();
     lock(&session)
-        .write_as(&owner)
+        .write()
+        .owner(&owner)
         .await
         .unwrap()
         .release()
@@ -89,22 +90,44 @@ async fn reader_that_asks_to_write_is_refused_at_once(ensemble: TestEnsemble) {
 async fn writer_lets_in_its_own_reader_and_no_other(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let (writing, other) = (Owner::new(), Owner::new());
-    let writer = lock(&session).write_as(&writing).await.unwrap();
+    let writer = lock(&session).write().owner(&writing).await.unwrap();
     let refused = lock(&session)
-        .read_timeout_as(&other, IMPATIENCE)
+        .read()
+        .owner(&other)
+        .timeout(IMPATIENCE)
         .await
         .unwrap_err();
     assert!(
         matches!(refused, AcquireError::TimedOut { .. }),
         "{refused}"
     );
-    assert!(lock(&session).try_read_as(&other).await.unwrap().is_none());
-    assert!(lock(&session).try_write_as(&other).await.unwrap().is_none());
-    let reader = lock(&session).try_read_as(&writing).await.unwrap().unwrap();
+    assert!(
+        lock(&session)
+            .try_read()
+            .owner(&other)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        lock(&session)
+            .try_write()
+            .owner(&other)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let reader = lock(&session)
+        .try_read()
+        .owner(&writing)
+        .await
+        .unwrap()
+        .unwrap();
     reader.release().await.unwrap();
     writer.release().await.unwrap();
     lock(&session)
-        .read_as(&other)
+        .read()
+        .owner(&other)
         .await
         .unwrap()
         .release()
@@ -150,7 +173,7 @@ async fn writer_queued_before_a_downgrade_waits_for_the_reader(ensemble: TestEns
     let writer = lock(&here).write().await.unwrap();
     let token = writer.fencing_token();
     let queued = lock(&elsewhere);
-    let queued = tokio::spawn(async move { queued.write().await });
+    let queued = tokio::spawn(queued.write());
     ensemble.await_children(PATH, 2).await;
 
     let reader = writer.downgrade().await.unwrap();
@@ -212,7 +235,7 @@ async fn reader_beside_a_writer_of_others_is_respected(ensemble: TestEnsemble) {
     );
     ensemble.create(&beside, b"").await;
     let queued = lock(&session);
-    let queued = tokio::spawn(async move { queued.write().await });
+    let queued = tokio::spawn(queued.write());
     ensemble.await_children(PATH, 3).await;
     writer.verify().await.unwrap();
     writer.release().await.unwrap();
@@ -246,7 +269,7 @@ async fn reader_gets_the_lock_of_a_writer_whose_session_expired(ensemble: TestEn
     let writer = lock(&writing).write().await.unwrap();
     let node = writer.members()[0].node_path.clone();
     let waiter = lock(&reading);
-    let waiter = tokio::spawn(async move { waiter.read().await });
+    let waiter = tokio::spawn(waiter.read());
     ensemble.await_children(PATH, 2).await;
     ensemble.expire(&writing).await;
     let reader = waiter.await.unwrap().unwrap();
@@ -273,13 +296,13 @@ async fn readers_without_pause_keep_a_writer_waiting_for_one_generation(ensemble
         .await
         .unwrap();
     let writer = lock(&session);
-    let writer = tokio::spawn(async move { writer.write().await });
+    let writer = tokio::spawn(writer.write());
     ensemble.await_children(PATH, 4).await;
     // Later ones queue after it, however many they are.
     let later: Vec<_> = (0..5)
         .map(|_| {
             let reader = lock(&session);
-            tokio::spawn(async move { reader.read().await })
+            tokio::spawn(reader.read())
         })
         .collect();
     ensemble.await_children(PATH, 9).await;

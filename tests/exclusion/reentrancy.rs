@@ -44,7 +44,7 @@ async fn is_held(session: &Session) -> bool {
 
 on_every_ensemble!(
     nested_acquires_of_one_scope_share_one_node_until_the_last_release,
-    acquire_as_and_reenter_share_the_hold_without_a_scope,
+    named_owner_and_reenter_share_the_hold_without_a_scope,
     another_owner_waits,
     guard_moved_to_another_task_and_dropped_there_releases,
     branches_of_a_join_exclude_each_other,
@@ -86,18 +86,21 @@ async fn nested_acquires_of_one_scope_share_one_node_until_the_last_release(
     ensemble.await_children(PATH, 0).await;
 }
 
-async fn acquire_as_and_reenter_share_the_hold_without_a_scope(ensemble: TestEnsemble) {
+async fn named_owner_and_reenter_share_the_hold_without_a_scope(ensemble: TestEnsemble) {
     let (session, other) = (ensemble.session().await, ensemble.session().await);
     let owner = Owner::new();
-    let first = mutex(&session).acquire_as(&owner).await.unwrap();
+    let first = mutex(&session).acquire().owner(&owner).await.unwrap();
     let second = mutex(&session)
-        .try_acquire_as(&owner)
+        .try_acquire()
+        .owner(&owner)
         .await
         .unwrap()
         .unwrap();
     let third = second.reenter().unwrap();
     let fourth = mutex(&session)
-        .acquire_timeout_as(&owner, Duration::from_millis(1))
+        .acquire()
+        .owner(&owner)
+        .timeout(Duration::from_millis(1))
         .await
         .unwrap();
     assert_eq!(ensemble.children(PATH).await.len(), 1);
@@ -113,17 +116,18 @@ async fn acquire_as_and_reenter_share_the_hold_without_a_scope(ensemble: TestEns
 async fn another_owner_waits(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let (one, another) = (Owner::new(), Owner::new());
-    let held = mutex(&session).acquire_as(&one).await.unwrap();
+    let held = mutex(&session).acquire().owner(&one).await.unwrap();
     assert!(
         mutex(&session)
-            .try_acquire_as(&another)
+            .try_acquire()
+            .owner(&another)
             .await
             .unwrap()
             .is_none()
     );
     assert!(mutex(&session).is_acquired_in_this_process());
     let lock = mutex(&session);
-    let waiter = tokio::spawn(async move { lock.acquire_as(&another).await });
+    let waiter = tokio::spawn(lock.acquire().owner(&another));
     ensemble.await_children(PATH, 2).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -293,7 +297,7 @@ mod self_wait {
         let _logging = tracing::subscriber::set_default(subscriber.finish());
         let session = MemoryEnsemble::new().session();
         let (lock, _held) = (mutex(&session), mutex(&session).acquire().await.unwrap());
-        let acquire = async move { lock.acquire_timeout(waited).await.unwrap_err() };
+        let acquire = async move { lock.acquire().timeout(waited).await.unwrap_err() };
         if by_another_task {
             tokio::spawn(acquire).await.unwrap();
         } else {

@@ -150,7 +150,8 @@ async fn set_over_two_ensembles_is_all_or_nothing(first: TestEnsemble) {
         assert!(set.try_acquire().await.unwrap().is_none());
         assert_eq!(nodes([&first, &second]).await, with_busy);
         let error = set
-            .acquire_timeout(Duration::from_millis(300))
+            .acquire()
+            .timeout(Duration::from_millis(300))
             .await
             .unwrap_err();
         assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");

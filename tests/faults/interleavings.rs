@@ -81,7 +81,7 @@ async fn own_node_and_the_one_ahead_are_deleted_before_they_are_watched() {
     assert!(poll!(&mut waiter).is_pending());
     let waiters_node = node_besides(&ensemble, &held);
     let next = mutex(&s3, PATH);
-    let next = tokio::spawn(async move { next.acquire().await });
+    let next = tokio::spawn(next.acquire());
     settle().await;
     ensemble.delete(&waiters_node).unwrap();
     held.release().await.unwrap();
@@ -99,7 +99,7 @@ async fn own_watch_is_used_up_when_both_are_deleted() {
     assert!(granted(waiter.as_mut()).await.is_none());
     let waiters_node = node_besides(&ensemble, &held);
     let next = mutex(&s3, PATH);
-    let next = tokio::spawn(async move { next.acquire().await });
+    let next = tokio::spawn(next.acquire());
     settle().await;
     ensemble.set_data(&waiters_node, b"__REVOKE__").unwrap();
     ensemble.delete(&waiters_node).unwrap();
@@ -134,7 +134,8 @@ async fn wrapped_sequence_is_refused_when_its_reply_was_lost() {
     let held = mutex(&s1, PATH).acquire().await.unwrap();
     ensemble.lose_reply(s2.session_id(), Operation::Create, Lost::AfterCommit);
     let refused = mutex(&s2, PATH)
-        .acquire_timeout(PATIENCE)
+        .acquire()
+        .timeout(PATIENCE)
         .await
         .unwrap_err();
     assert!(
@@ -174,16 +175,17 @@ async fn writer_waits_for_its_owners_reader_that_nobody_polls() {
     let ensemble = MemoryEnsemble::new();
     let [session] = stage(&ensemble, &[PATH]).await;
     let (owner, lock) = (Owner::new(), read_write(&session));
-    let mut reader = Box::pin(lock.read_as(&owner));
+    let mut reader = Box::pin(lock.read().owner(&owner));
     assert!(poll!(&mut reader).is_pending());
     let limit = Duration::from_millis(200);
-    let refused = lock.write_timeout_as(&owner, limit).await.unwrap_err();
+    let refused = lock.write().owner(&owner).timeout(limit).await.unwrap_err();
     assert!(
         matches!(refused, AcquireError::TimedOut { .. }),
         "{refused}"
     );
     reader.await.unwrap().release().await.unwrap();
-    lock.write_as(&owner)
+    lock.write()
+        .owner(&owner)
         .await
         .unwrap()
         .release()
@@ -204,12 +206,12 @@ async fn reader_and_writer_of_one_owner_begin_on_two_threads() {
             let (both, owner) = (Arc::clone(&both), owner.clone());
             async move {
                 both.wait().await;
-                reading.read_timeout_as(&owner, PATIENCE).await
+                reading.read().owner(&owner).timeout(PATIENCE).await
             }
         });
         let writer = tokio::spawn(async move {
             both.wait().await;
-            writing.write_timeout_as(&owner, PATIENCE).await
+            writing.write().owner(&owner).timeout(PATIENCE).await
         });
         let reader = reader.await.unwrap();
         assert!(reader.is_ok(), "round {round}: {reader:?}");
@@ -227,11 +229,11 @@ async fn writer_is_released_in_good_order_while_its_reader_is_asked_for() {
     let busy = mutex(&s2, "/a").acquire().await.unwrap();
     let (owner, lock) = (Owner::new(), read_write(&s1));
     // As a member of a set that waits for another member.
-    let writer = lock.write_as(&owner).await.unwrap();
+    let writer = lock.write().owner(&owner).await.unwrap();
     let set = MultiLock::new(&s1, [Member::mutex("/a"), Member::read(PATH)]).unwrap();
     let waiter = tokio::spawn({
         let owner = owner.clone();
-        async move { set.acquire_as(&owner).await }
+        async move { set.acquire().owner(&owner).await }
     });
     settle().await;
     writer.release().await.unwrap();
@@ -243,9 +245,9 @@ async fn writer_is_released_in_good_order_while_its_reader_is_asked_for() {
         .unwrap();
     both.release().await.unwrap();
     // Alone, while its connection breaks.
-    let writer = lock.write_as(&owner).await.unwrap();
+    let writer = lock.write().owner(&owner).await.unwrap();
     ensemble.lose_reply(s1.session_id(), Operation::Multi, Lost::BeforeCommit);
-    let (reader, released) = tokio::join!(lock.read_as(&owner), writer.release());
+    let (reader, released) = tokio::join!(lock.read().owner(&owner), writer.release());
     released.unwrap();
     reader.unwrap().release().await.unwrap();
 }
@@ -257,7 +259,7 @@ async fn downgrade_of_unknown_outcome_keeps_a_queued_writer_out() {
         let [s1, s2] = stage(&ensemble, &[PATH]).await;
         let writer = read_write(&s1).write().await.unwrap();
         let queued = read_write(&s2);
-        let queued = tokio::spawn(async move { queued.write().await });
+        let queued = tokio::spawn(queued.write());
         settle().await;
         ensemble.lose_reply(s1.session_id(), Operation::Multi, lost);
         let reader = writer.downgrade().await.unwrap();
@@ -277,7 +279,8 @@ async fn one_missing_directory_of_a_set_does_not_need_rights_beside_the_others()
         .unwrap();
     let [session] = stage(&ensemble, &["/closed/x"]).await;
     let set = MultiLock::new(&session, ["/closed/x", "/open/y"].map(Member::mutex)).unwrap();
-    set.acquire_timeout(PATIENCE)
+    set.acquire()
+        .timeout(PATIENCE)
         .await
         .unwrap()
         .release()
@@ -293,7 +296,7 @@ async fn one_refused_delete_of_a_set_leaves_only_its_own_node() {
     ensemble.deny("/c", Operation::Delete);
     let set = MultiLock::new(&s1, ["/a", "/b", "/c"].map(Member::mutex)).unwrap();
     // Later it would wait for its own node in /c. It is an error that the node stays.
-    let refused = set.acquire_timeout(PATIENCE).await.unwrap_err();
+    let refused = set.acquire().timeout(PATIENCE).await.unwrap_err();
     assert!(
         matches!(&refused, AcquireError::NotAuthorized { path, .. } if path == "/b"),
         "{refused}"
@@ -313,9 +316,9 @@ async fn member_that_was_re_entered_is_lost_while_the_set_waits() {
     let [s1, s2] = stage(&ensemble, &["/a", "/b"]).await;
     let _busy = mutex(&s2, "/b").acquire().await.unwrap();
     let owner = Owner::new();
-    let held = mutex(&s1, "/a").acquire_as(&owner).await.unwrap();
+    let held = mutex(&s1, "/a").acquire().owner(&owner).await.unwrap();
     let set = MultiLock::new(&s1, ["/a", "/b"].map(Member::mutex)).unwrap();
-    let waiter = tokio::spawn(async move { set.acquire_as(&owner).await });
+    let waiter = tokio::spawn(set.acquire().owner(&owner));
     settle().await;
     ensemble.delete(&held.members()[0].node_path).unwrap();
     let lost = tokio::time::timeout(PATIENCE, waiter)
@@ -445,7 +448,7 @@ async fn sessions_that_end_at_once_are_followed_by_others_after_a_pause() {
     let builder = MemoryEnsemble::builder().latency(latency).faults(faults);
     let ensemble = builder.build();
     let lock = mutex(&ensemble.session(), PATH);
-    let failed = lock.acquire_timeout(Duration::from_secs(5)).await;
+    let failed = lock.acquire().timeout(Duration::from_secs(5)).await;
     let failed = failed.unwrap_err();
     assert!(matches!(failed, AcquireError::TimedOut { .. }), "{failed}");
     let requests = ensemble.requests().len();

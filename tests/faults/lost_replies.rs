@@ -37,7 +37,8 @@ async fn create_whose_reply_is_lost_makes_one_node() {
         ensemble.lose_reply(session.session_id(), Operation::Create, lost);
         // A contender that took its own node for a stranger's would wait for itself.
         let acquired = mutex(&session)
-            .acquire_timeout(Duration::from_secs(60))
+            .acquire()
+            .timeout(Duration::from_secs(60))
             .await;
         let held = acquired.unwrap_or_else(|error| panic!("{lost:?}: {error}"));
         assert_eq!(ensemble.children(PATH).len(), 1, "{lost:?}");
@@ -71,7 +72,8 @@ async fn create_that_is_lost_again_and_again_leaves_nothing() {
         ensemble.lose_reply(session.session_id(), Operation::Create, lost);
     }
     let held = mutex(&session)
-        .acquire_timeout(Duration::from_secs(60))
+        .acquire()
+        .timeout(Duration::from_secs(60))
         .await
         .unwrap();
     assert_eq!(ensemble.children(PATH).len(), 1);
@@ -148,7 +150,7 @@ async fn waiter_whose_watches_are_lost_is_granted() {
             let held = mutex(&holding).acquire().await.unwrap();
             ensemble.lose_reply(waiting.session_id(), operation, lost);
             let lock = mutex(&waiting);
-            let waiter = tokio::spawn(async move { lock.acquire().await });
+            let waiter = tokio::spawn(lock.acquire());
             let ensemble = TestEnsemble::Memory(ensemble);
             ensemble.await_children(PATH, 2).await;
             held.release().await.unwrap();

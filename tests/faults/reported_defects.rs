@@ -111,7 +111,7 @@ async fn create_whose_search_is_lost_too_leaves_one_node() {
             ensemble.lose_reply(session.session_id(), Operation::Create, Lost::AfterCommit);
             lose(Operation::List, lists);
             lose(Operation::Sync, syncs);
-            let held = mutex(&session).acquire_timeout(PATIENCE).await.unwrap();
+            let held = mutex(&session).acquire().timeout(PATIENCE).await.unwrap();
             assert_eq!(ensemble.children(PATH).len(), 1, "{lost:?} {lists} {syncs}");
             held.release().await.unwrap();
             assert_eq!(ensemble.children(PATH), [""; 0], "{lost:?} {lists} {syncs}");
@@ -144,7 +144,7 @@ async fn dropped_waiter_whose_deletes_are_lost_again_and_again_leaves_nothing() 
         let (holding, waiting) = (ensemble.session(), ensemble.session());
         let held = mutex(&holding).acquire().await.unwrap();
         let waiter = mutex(&waiting);
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let waiter = tokio::spawn(waiter.acquire());
         let stage = TestEnsemble::Memory(ensemble.clone());
         stage.await_children(PATH, 2).await;
         for _ in 0..5 {
@@ -164,7 +164,7 @@ async fn fifty_waiters_that_time_out_together_leave_the_lock_usable() {
     let held = mutex(&sessions[0]).acquire().await.unwrap();
     let waiters = (0..50).map(|n| {
         let lock = mutex(&sessions[n % 2]);
-        tokio::spawn(async move { lock.acquire_timeout(Duration::from_secs(1)).await })
+        tokio::spawn(lock.acquire().timeout(Duration::from_secs(1)))
     });
     for waited in join_all(waiters).await {
         let late = waited.unwrap().unwrap_err();
@@ -209,7 +209,7 @@ async fn fifty_reconnections_make_and_delete_no_node() {
     let sessions = [ensemble.session(), ensemble.session()];
     let held = mutex(&sessions[0]).acquire().await.unwrap();
     let waiter = mutex(&sessions[1]);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     let queue = TestEnsemble::Memory(ensemble.clone())
         .await_children(PATH, 2)
         .await;

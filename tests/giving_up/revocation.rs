@@ -65,7 +65,7 @@ async fn holder_that_is_asked_and_gives_way_lets_the_next_one_in(ensemble: TestE
     let waiter = mutex(&waiting);
     let participant = last(&waiter).await;
     assert_eq!(participant.path, node(&held));
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(PATH, 2).await;
     assert!(participant.revoke(&waiting).await.unwrap());
     assert_eq!(ensemble.read(&participant.path).await.unwrap().0, REQUEST);
@@ -112,10 +112,7 @@ async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble)
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     watched(&ensemble, 3).await;
     assert!(last(&lock).await.revoke(&holding).await.unwrap());
@@ -189,8 +186,8 @@ async fn nobody_is_told_after_a_release(ensemble: TestEnsemble) {
 async fn all_guards_of_a_hold_are_told(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let (lock, owner) = (mutex(&session), Owner::new());
-    let outer = lock.acquire_as(&owner).await.unwrap();
-    let inner = lock.acquire_as(&owner).await.unwrap();
+    let outer = lock.acquire().owner(&owner).await.unwrap();
+    let inner = lock.acquire().owner(&owner).await.unwrap();
     let again = outer.reenter().unwrap();
     ensemble.set(&node(&inner), REQUEST).await;
     told(&outer).await;
@@ -245,7 +242,7 @@ async fn node_that_was_asked_for_is_not_handed_on(ensemble: TestEnsemble) {
     let held = lock.acquire().await.unwrap();
     let mut local = Box::pin(lock.acquire());
     assert!(poll!(local.as_mut()).is_pending());
-    let other = tokio::spawn(async move { other.acquire().await });
+    let other = tokio::spawn(other.acquire());
     ensemble.await_children(PATH, 2).await;
     ensemble.set(&node(&held), REQUEST).await;
     told(&held).await;
@@ -290,7 +287,7 @@ async fn granted_waiter_knows_at_once_of_a_request_from_before() {
     let (holding, waiting) = (memory.session(), memory.session());
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     let nodes = ensemble.await_children(PATH, 2).await;
     watched(&ensemble, 3).await;
     let mut paths = nodes.iter().map(|it| format!("{PATH}/{it}"));

@@ -18,7 +18,7 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
         let started = Instant::now();
-        let error = waiter.acquire_timeout(HALF_A_SECOND).await.unwrap_err();
+        let error = waiter.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
         took.push(started.elapsed());
         assert!(
             matches!(&error, AcquireError::TimedOut { path, waited }
@@ -53,7 +53,8 @@ async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: T
 
     let waiter = mutex(&waiting);
     waiter
-        .acquire_timeout(Duration::from_millis(100))
+        .acquire()
+        .timeout(Duration::from_millis(100))
         .await
         .unwrap_err();
     // What this session sees from now on does not contain it.
@@ -90,7 +91,7 @@ async fn the_longest_timeout_waits(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let waiter = mutex(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire_timeout(Duration::MAX).await });
+    let waiter = tokio::spawn(waiter.acquire().timeout(Duration::MAX));
     ensemble.await_children(PATH, 2).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -101,9 +102,9 @@ async fn no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held(
 ) {
     let session = ensemble.session().await;
     let lock = mutex(&session);
-    let held = lock.acquire_timeout(Duration::ZERO).await.unwrap();
+    let held = lock.acquire().timeout(Duration::ZERO).await.unwrap();
     let before = ensemble.zxid().await;
-    let error = lock.acquire_timeout(Duration::ZERO).await.unwrap_err();
+    let error = lock.acquire().timeout(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
     assert_eq!(ensemble.zxid().await, before);
     held.release().await.unwrap();
@@ -130,7 +131,7 @@ async fn of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing(
     let sessions = [ensemble.session().await, ensemble.session().await];
     let tries = (0..16).map(|n| {
         let lock = mutex(&sessions[n % 2]);
-        tokio::spawn(async move { lock.try_acquire().await })
+        tokio::spawn(lock.try_acquire())
     });
     let mut guards = Vec::new();
     for outcome in futures::future::join_all(tries).await {

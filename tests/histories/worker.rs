@@ -186,7 +186,7 @@ impl Worker {
         let attempt = self.invoke(wants, None);
         let outcome = match Patience::random(random) {
             Patience::Endless => lock.acquire().await.map(Some),
-            Patience::Until(within) => lock.acquire_timeout(within).await.map(Some),
+            Patience::Until(within) => lock.acquire().timeout(within).await.map(Some),
             Patience::Dropped(within) => match timeout(within, lock.acquire()).await {
                 Ok(outcome) => outcome.map(Some),
                 Err(_) => Ok(None),

@@ -26,15 +26,15 @@ on_every_ensemble!(
 async fn owners_that_wait_for_each_other_are_named(ensemble: TestEnsemble) {
     let (one, other) = (ensemble.session().await, ensemble.session().await);
     let (first, second) = (Owner::new(), Owner::new());
-    let held_a = mutex(&one, "a").acquire_as(&first).await.unwrap();
-    let held_b = mutex(&other, "b").acquire_as(&second).await.unwrap();
+    let held_a = mutex(&one, "a").acquire().owner(&first).await.unwrap();
+    let held_b = mutex(&other, "b").acquire().owner(&second).await.unwrap();
     let (lock, owner) = (mutex(&one, "b"), first.clone());
-    let wants_b = async move { lock.acquire_as(&owner).await };
+    let wants_b = async move { lock.acquire().owner(&owner).await };
     let (_, wants_b) = enqueue(&ensemble, "/locks/b", wants_b).await;
     let open = graph(&one).await;
     assert_eq!((open.edges.len(), open.cycles().len()), (1, 0));
     let (lock, owner) = (mutex(&other, "a"), second.clone());
-    let wants_a = async move { lock.acquire_as(&owner).await };
+    let wants_a = async move { lock.acquire().owner(&owner).await };
     let (_, wants_a) = enqueue(&ensemble, "/locks/a", wants_a).await;
 
     let found = graph(&one).await.cycles();

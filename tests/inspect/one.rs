@@ -29,7 +29,7 @@ async fn mutex_shows_holder_and_waiters_in_order_with_owner_and_purpose(ensemble
     let options = LockOptions::new().purpose("nightly export").unwrap();
     let lock = InterProcessMutex::with_options(&one, PATH, &options).unwrap();
     let owner = Owner::new();
-    let held = lock.acquire_as(&owner).await.unwrap();
+    let held = lock.acquire().owner(&owner).await.unwrap();
     let lock = mutex(&other);
     let (second, waiting) = enqueue(&ensemble, PATH, async move { lock.acquire().await }).await;
     let lock = mutex(&other);
@@ -88,7 +88,7 @@ async fn nodes_that_owners_share_name_none(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let options = LockOptions::new().local_handoffs(3);
     let lock = InterProcessMutex::with_options(&session, PATH, &options).unwrap();
-    let held = lock.acquire_as(&Owner::new()).await.unwrap();
+    let held = lock.acquire().owner(&Owner::new()).await.unwrap();
     let seen = inspect(&session, PATH).await.unwrap();
     assert_eq!(
         seen.contenders[0].participant.identity().unwrap().owner,
@@ -98,7 +98,7 @@ async fn nodes_that_owners_share_name_none(ensemble: TestEnsemble) {
     // Readers do not share.
     let lock = InterProcessReadWriteLock::with_options(&session, "/locks/rw", &options).unwrap();
     let owner = Owner::new();
-    let held = lock.read_as(&owner).await.unwrap();
+    let held = lock.read().owner(&owner).await.unwrap();
     let seen = inspect(&session, "/locks/rw").await.unwrap();
     assert_eq!(
         seen.contenders[0].participant.identity().unwrap().owner,
@@ -111,8 +111,8 @@ async fn readers_and_writers_are_shown_as_they_wait(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
     let writer = Owner::new();
-    let writing = lock.write_as(&writer).await.unwrap();
-    let beside = lock.read_as(&writer).await.unwrap();
+    let writing = lock.write().owner(&writer).await.unwrap();
+    let beside = lock.read().owner(&writer).await.unwrap();
     let wants = lock.clone();
     let (second, waiting) = enqueue(&ensemble, PATH, async move { wants.write().await }).await;
     let wants = lock.clone();
@@ -254,7 +254,7 @@ async fn node_that_leaves_before_it_is_read_is_left_out() {
     let session = ensemble.session();
     let (first, second) = (mutex(&session), mutex(&session));
     let held = first.acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { second.acquire().await });
+    let waiting = tokio::spawn(second.acquire());
     while ensemble.children(PATH).len() < 2 {
         tokio::task::yield_now().await;
     }

@@ -52,7 +52,7 @@ async fn session_that_waits_sends_no_more_than_one_that_holds() {
     let (holds, waits) = (memory.session(), memory.session());
     let held = lock(&holds).acquire().await.unwrap();
     let waiter = lock(&waits);
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let waiting = tokio::spawn(waiter.acquire());
     sleep(T).await;
     memory.reset_requests();
     sleep(HOUR).await;

@@ -42,7 +42,7 @@ async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: Te
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding).acquire().await.unwrap();
     let waiter = mutex(&waiting);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     let before = ensemble.await_children(PATH, 2).await;
 
     ensemble.expire(&waiting).await;
@@ -68,9 +68,9 @@ async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
 ) {
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let owner = Owner::new();
-    let held = mutex(&holding).acquire_as(&owner).await.unwrap();
+    let held = mutex(&holding).acquire().owner(&owner).await.unwrap();
     let waiter = mutex(&waiting);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(PATH, 2).await;
 
     ensemble.expire(&holding).await;
@@ -83,7 +83,7 @@ async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
     assert!(granted.fencing_token() > held.fencing_token());
 
     // While a guard of it exists, the owner is not granted as if nothing had happened.
-    let again = mutex(&holding).acquire_as(&owner).await.unwrap_err();
+    let again = mutex(&holding).acquire().owner(&owner).await.unwrap_err();
     assert!(matches!(again, AcquireError::Lost(_)), "{again}");
     assert!(held.reenter().is_err());
     let released = held.release().await.unwrap_err();
@@ -92,7 +92,8 @@ async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
     // After the last guard is gone, it starts again.
     granted.release().await.unwrap();
     mutex(&holding)
-        .acquire_as(&owner)
+        .acquire()
+        .owner(&owner)
         .await
         .unwrap()
         .release()
@@ -144,12 +145,12 @@ async fn waiters_node_deleted_by_an_operator_is_made_again_at_the_tail(ensemble:
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let first = mutex(&session);
-    let first = tokio::spawn(async move { first.acquire().await });
+    let first = tokio::spawn(first.acquire());
     let removed = by_sequence(ensemble.await_children(PATH, 2).await)
         .pop()
         .unwrap();
     let second = mutex(&session);
-    let second = tokio::spawn(async move { second.acquire().await });
+    let second = tokio::spawn(second.acquire());
     ensemble.await_children(PATH, 3).await;
 
     ensemble.delete(&node(&removed)).await;
@@ -171,7 +172,7 @@ async fn holder_keeps_the_lock_over_a_restart_of_the_server(ensemble: TestEnsemb
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let waiter = mutex(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     let before = ensemble.await_children(PATH, 2).await;
 
     ensemble.stop().await;
@@ -205,7 +206,7 @@ async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsembl
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let waiter = mutex(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(PATH, 2).await;
 
     let closing = Instant::now();
@@ -291,7 +292,7 @@ async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
     let (holding, waiting) = (memory.session(), memory.session());
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     let queue = by_sequence(ensemble.await_children(PATH, 2).await);
     let old_session = waiting.session_id().unwrap();
     // Only the ensemble can remove the old node.
@@ -319,7 +320,7 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
         .await;
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     let before = ensemble.await_children(PATH, 2).await;
 
     ensemble.stop().await;
@@ -378,7 +379,8 @@ async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server(
     }
     let session = Session::from_client(client);
     let ended = mutex(&session)
-        .acquire_timeout(Duration::from_secs(10))
+        .acquire()
+        .timeout(Duration::from_secs(10))
         .await
         .unwrap_err();
     assert!(
@@ -396,7 +398,7 @@ async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_s
     let _held = mutex(&holding).acquire().await.unwrap();
     let session = Session::from_client(client.clone());
     let waiter = mutex(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(PATH, 2).await;
     let closing = Instant::now();
     session.close().await;

@@ -65,7 +65,7 @@ async fn contender_that_waits_meanwhile_is_granted_nothing_either() {
     let (holds, waits) = (seasoned(&memory).await, seasoned(&memory).await);
     let _held = lock(&holds).acquire().await.unwrap();
     let waiter = lock(&waits);
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let waiting = tokio::spawn(waiter.acquire());
     while memory.children("/locks/ledger").len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -85,7 +85,7 @@ async fn node_is_not_handed_on_within_the_process_either() {
     let shared = InterProcessMutex::with_options(&session, "/locks/shared", &options).unwrap();
     let first = shared.acquire().await.unwrap();
     let next = shared.clone();
-    let next = tokio::spawn(async move { next.acquire().await });
+    let next = tokio::spawn(next.acquire());
     tokio::task::yield_now().await;
     memory.wipe();
     drop(first);

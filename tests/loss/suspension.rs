@@ -83,7 +83,7 @@ async fn waiter_that_hears_of_its_grant_after_its_deadline_gets_a_new_one() {
     let (holding, waiting) = (memory.session(), memory.session());
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     let watches = async || (ensemble.watch_count().await >= 2).then_some(());
     ensemble.until("watches", watches).await;

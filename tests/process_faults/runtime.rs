@@ -55,7 +55,7 @@ async fn runtime_that_is_shut_down_loses_its_locks_at_once_and_hangs_nobody() {
     );
 
     let other = session(&ensemble, LONG).await;
-    let next = mutex(&other).acquire_timeout(LONG).await.unwrap();
+    let next = mutex(&other).acquire().timeout(LONG).await.unwrap();
     assert!(next.fencing_token() > guard.fencing_token());
     guard.release().await.unwrap_err();
     session_of_it.close().await;

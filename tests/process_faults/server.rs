@@ -14,7 +14,7 @@ async fn server_that_is_killed_and_back_within_the_session_changes_nothing() {
     let session = session(&ensemble, LONG).await;
     let held = mutex(&session).acquire().await.unwrap();
     let waiter = mutex(&session);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     let before = ensemble.await_children(PATH, 2).await;
 
     let mut health = session.watch_health();

@@ -132,7 +132,7 @@ async fn holder_that_slept_past_its_session_is_invalid_at_once_and_its_late_writ
     let first = number(&holder.says().await, "holding");
     let awake = session(&ensemble, LONG).await;
     let next = mutex(&awake);
-    let next = tokio::spawn(async move { next.acquire().await });
+    let next = tokio::spawn(next.acquire());
     ensemble.await_children(PATH, 2).await;
 
     holder.signal(Signal::STOP);
@@ -195,7 +195,7 @@ async fn waiter_that_slept_past_its_session_makes_way_and_joins_again() {
     );
     let before = ensemble.await_children(PATH, 2).await;
     let behind = mutex(&awake);
-    let behind = tokio::spawn(async move { behind.acquire().await });
+    let behind = tokio::spawn(behind.acquire());
     ensemble.await_children(PATH, 3).await;
 
     waiter.signal(Signal::STOP);
@@ -233,7 +233,7 @@ async fn killed_holder_leaves_the_lock_to_the_next_one_after_its_session() {
     let token = number(&holder.says().await, "holding");
     holder.kill().await;
     let awake = session(&ensemble, LONG).await;
-    let next = mutex(&awake).acquire_timeout(LONG).await.unwrap();
+    let next = mutex(&awake).acquire().timeout(LONG).await.unwrap();
     assert!(next.fencing_token().as_i64() > token);
     next.release().await.unwrap();
     ensemble.await_children(PATH, 0).await;

@@ -25,7 +25,7 @@ async fn stranger_that_sorts_in_front_is_waited_for(ensemble: TestEnsemble) {
     ensemble.create(&format!("{PATH}/-stranger"), b"").await;
     assert!(mutex(&session).try_acquire().await.unwrap().is_none());
     let lock = mutex(&session);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     let participants = mutex(&session).participants().await.unwrap();
     assert_eq!(participants[0].path, format!("{PATH}/-stranger"));
@@ -55,7 +55,7 @@ async fn contender_without_a_uuid_takes_its_place_by_its_number(ensemble: TestEn
         .create(&format!("{PATH}/lock-0000000000"), b"")
         .await;
     let lock = mutex(&session);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     assert_eq!(
         mutex(&session).participants().await.unwrap()[0].sequence,
@@ -69,7 +69,7 @@ async fn node_ahead_that_changes_its_data_is_still_ahead(ensemble: TestEnsemble)
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     for request in ["__REVOKE__", "anything"] {
         ensemble

@@ -132,7 +132,7 @@ async fn who_gives_up_leaves_its_place_in_the_queue_to_the_next(ensemble: TestEn
     let (ours, others) = (ensemble.session().await, ensemble.session().await);
     let (lock, other) = (mutex(&ours, 9), mutex(&others, 0));
     let held = other.acquire().await.unwrap();
-    let head = lock.acquire_timeout(Duration::from_millis(200));
+    let head = lock.acquire().timeout(Duration::from_millis(200));
     let mut head = Box::pin(head);
     ensemble
         .until("our node", async || {
@@ -326,11 +326,11 @@ async fn owner_re_enters_what_was_handed_on_to_it(ensemble: TestEnsemble) {
     let lock = mutex(&session, 9);
     let held = lock.acquire().await.unwrap();
     let owner = Owner::new();
-    let mut waiter = Box::pin(lock.acquire_as(&owner));
+    let mut waiter = Box::pin(lock.acquire().owner(&owner));
     assert!(poll!(waiter.as_mut()).is_pending());
     held.release().await.unwrap();
     let outer = waiter.await.unwrap();
-    let inner = lock.acquire_as(&owner).await.unwrap();
+    let inner = lock.acquire().owner(&owner).await.unwrap();
     assert_eq!(inner.hold_count(), 2);
     assert_eq!(inner.fencing_token(), outer.fencing_token());
     drop(outer);
@@ -349,7 +349,7 @@ async fn try_of_a_lock_that_the_process_holds_asks_nobody() {
     let held = lock.acquire().await.unwrap();
     memory.reset_requests();
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let zero = lock.acquire_timeout(Duration::ZERO).await.unwrap_err();
+    let zero = lock.acquire().timeout(Duration::ZERO).await.unwrap_err();
     assert!(matches!(zero, AcquireError::TimedOut { .. }), "{zero}");
     assert!(memory.requests().is_empty(), "{:?}", memory.requests());
     held.release().await.unwrap();

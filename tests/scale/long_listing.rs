@@ -39,7 +39,7 @@ async fn queue_that_is_too_long_for_java_clients_is_joined_and_drained() {
     let session = ensemble.session().await;
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     let joined = async || {
         let (_, stat) = session.read(PATH).await.unwrap()?;
         (usize::try_from(stat.children) == Ok(CONTENDERS + 1)).then_some(())

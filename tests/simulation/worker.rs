@@ -466,11 +466,13 @@ async fn ask(
     };
     let guard = match (wait, owner) {
         (Wait::Forever, None) => lock.acquire().await.map(Some),
-        (Wait::Forever, Some(owner)) => lock.acquire_as(owner).await.map(Some),
-        (Wait::AtMost(limit), None) => lock.acquire_timeout(limit).await.map(Some),
-        (Wait::AtMost(limit), Some(owner)) => lock.acquire_timeout_as(owner, limit).await.map(Some),
+        (Wait::Forever, Some(owner)) => lock.acquire().owner(owner).await.map(Some),
+        (Wait::AtMost(limit), None) => lock.acquire().timeout(limit).await.map(Some),
+        (Wait::AtMost(limit), Some(owner)) => {
+            lock.acquire().owner(owner).timeout(limit).await.map(Some)
+        }
         (Wait::Try, None) => lock.try_acquire().await,
-        (Wait::Try, Some(owner)) => lock.try_acquire_as(owner).await,
+        (Wait::Try, Some(owner)) => lock.try_acquire().owner(owner).await,
     };
     Ok(guard?.map(Held::Any))
 }
@@ -482,10 +484,12 @@ async fn ask_writer(
 ) -> Result<Option<WriteGuard>, AcquireError> {
     match (wait, owner) {
         (Wait::Forever, None) => lock.write().await.map(Some),
-        (Wait::Forever, Some(owner)) => lock.write_as(owner).await.map(Some),
-        (Wait::AtMost(limit), None) => lock.write_timeout(limit).await.map(Some),
-        (Wait::AtMost(limit), Some(owner)) => lock.write_timeout_as(owner, limit).await.map(Some),
+        (Wait::Forever, Some(owner)) => lock.write().owner(owner).await.map(Some),
+        (Wait::AtMost(limit), None) => lock.write().timeout(limit).await.map(Some),
+        (Wait::AtMost(limit), Some(owner)) => {
+            lock.write().owner(owner).timeout(limit).await.map(Some)
+        }
         (Wait::Try, None) => lock.try_write().await,
-        (Wait::Try, Some(owner)) => lock.try_write_as(owner).await,
+        (Wait::Try, Some(owner)) => lock.try_write().owner(owner).await,
     }
 }

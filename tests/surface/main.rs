@@ -1,8 +1,9 @@
-//! What users meet besides the lock: access, input, options, guides.
+//! What users meet besides the lock: access, requests, input, options, guides.
 //!
 //! | file | question it answers |
 //! |---|---|
 //! | `access` | do access control, credentials, chroot and data of nodes work? |
+//! | `requests` | what does an acquire do before it is polled, and what takes it as it is? |
 //! | `bad_input` | is bad input refused before any request is sent? |
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `guides` | do the guides cover every error and every exit code? |
@@ -17,4 +18,5 @@
 mod access;
 mod bad_input;
 mod guides;
+mod requests;
 mod security;

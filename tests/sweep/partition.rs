@@ -93,7 +93,7 @@ impl Partition {
         let node = node.expect("a member");
         let deletion = watch_deletion(&stage.observers, &node).await;
         let waiter = lock(&stage.waiting, &self.recipe.behind(&directory));
-        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        let waiter = tokio::spawn(waiter.acquire());
 
         // Each at another moment between two heartbeats, and between two ticks of the server.
         let phase = (self.number as f64 * SPREAD).fract();
@@ -123,7 +123,7 @@ impl Partition {
             matches!(released, Err(ReleaseError::Lost(_))),
             "{self}: {released:?}"
         );
-        let again = tokio::spawn(async move { lock_of_holder.acquire().await });
+        let again = tokio::spawn(lock_of_holder.acquire());
         sleep(SESSION_TIMEOUT / 2).await;
         assert!(granted.is_valid() && !again.is_finished(), "{self}");
         granted.release().await.expect("a release");

@@ -77,12 +77,12 @@ async fn deadlock<const N: usize>(
     let mut wanted = Vec::new();
     for (at, session) in sessions.into_iter().enumerate() {
         let owner = Owner::new();
-        let guard = lock(session, paths[at]).acquire_as(&owner).await;
+        let guard = lock(session, paths[at]).acquire().owner(&owner).await;
         held.push(guard.unwrap().into());
         wanted.push((lock(session, paths[(at + 1) % N]), owner));
     }
     for (lock, owner) in wanted {
-        tokio::spawn(async move { lock.acquire_as(&owner).await.map(drop) });
+        tokio::spawn(async move { lock.acquire().owner(&owner).await.map(drop) });
     }
     for path in paths {
         ensemble.await_children(path, 2).await;

@@ -22,9 +22,8 @@ use crate::session::core::Session;
 use crate::telemetry::{Acquiring, SET};
 
 /// How long an acquire waits.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// As long as it takes.
     Forever,
     /// At most this long, over all steps.
@@ -35,12 +34,9 @@ pub enum Wait {
 
 /// Acquires all of these locks of one session or none, in the order in which they are waited for.
 ///
-/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`].
-///
-/// # Errors
-/// As [`AcquireError`] says; nothing stays acquired.
-#[doc(hidden)]
-pub async fn acquire_all(
+/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`]. After an error
+/// nothing stays acquired.
+pub(crate) async fn acquire_all(
     members: &[LockInternals],
     owner: Option<&Owner>,
     wait: Wait,

@@ -92,7 +92,7 @@ async fn warn_of_self_wait(members: &[LockInternals], warns: bool) -> Infallible
             target: LOCK,
             lock = %set_name(members),
             "the task that waits for this lock holds it already; to re-enter, acquire both times \
-             inside one Owner::scope or with acquire_as"
+             inside one Owner::scope, or name one owner with acquire().owner(..)"
         );
     }
     future::pending().await

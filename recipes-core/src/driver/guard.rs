@@ -1,9 +1,7 @@
-//! The interface of all locks, and the guard that proves that they are held.
-
-use std::time::Duration;
+//! The guard that proves that locks are held.
 
 use futures::FutureExt;
-use futures::future::{self, BoxFuture, join_all, select_all};
+use futures::future::{self, join_all, select_all};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -15,87 +13,11 @@ use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
 use crate::lock::release::release_all;
 use crate::lock::transaction::Transaction;
-use crate::names::owner::Owner;
 use crate::names::token::FencingToken;
 use crate::telemetry;
 
-/// A lock of any kind, for code that works with all of them.
-///
-/// # Examples
-/// ```no_run
-/// # use recipes_core::{AcquireError, DistributedLock};
-/// async fn nightly(lock: &dyn DistributedLock) -> Result<(), AcquireError> {
-///     let Some(_guard) = lock.try_acquire().await? else {
-///         return Ok(()); // another process is at it
-///     };
-///     // ...
-///     Ok(())
-/// }
-/// ```
-pub trait DistributedLock: Send + Sync + 'static {
-    /// Path of the lock directory; for a set, all paths.
-    fn path(&self) -> &str;
-
-    /// Acquires as the given owner, or as the owner in scope. `None` only for [`Wait::Try`].
-    #[doc(hidden)]
-    fn acquire_with(
-        &self,
-        owner: Option<Owner>,
-        wait: Wait,
-    ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>>;
-
-    /// The single locks that it consists of.
-    #[doc(hidden)]
-    fn internals(&self) -> Vec<LockInternals>;
-
-    /// Acquires, waiting as long as it takes.
-    fn acquire(&self) -> BoxFuture<'_, Result<LockGuard, AcquireError>> {
-        self.acquire_with(None, Wait::Forever).map(granted).boxed()
-    }
-
-    /// Acquires as the given owner, waiting as long as it takes.
-    fn acquire_as(&self, owner: &Owner) -> BoxFuture<'_, Result<LockGuard, AcquireError>> {
-        self.acquire_with(Some(owner.clone()), Wait::Forever)
-            .map(granted)
-            .boxed()
-    }
-
-    /// Acquires, or fails with [`AcquireError::TimedOut`] after `timeout`.
-    fn acquire_timeout(&self, timeout: Duration) -> BoxFuture<'_, Result<LockGuard, AcquireError>> {
-        self.acquire_with(None, Wait::AtMost(timeout))
-            .map(granted)
-            .boxed()
-    }
-
-    /// Acquires as the given owner, or fails with [`AcquireError::TimedOut`] after `timeout`.
-    fn acquire_timeout_as(
-        &self,
-        owner: &Owner,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<LockGuard, AcquireError>> {
-        self.acquire_with(Some(owner.clone()), Wait::AtMost(timeout))
-            .map(granted)
-            .boxed()
-    }
-
-    /// Acquires if no conflicting contender is in the queue, otherwise returns `None`.
-    fn try_acquire(&self) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
-        self.acquire_with(None, Wait::Try)
-    }
-
-    /// Acquires as the given owner if no conflicting contender is in the queue, otherwise returns
-    /// `None`.
-    fn try_acquire_as(
-        &self,
-        owner: &Owner,
-    ) -> BoxFuture<'_, Result<Option<LockGuard>, AcquireError>> {
-        self.acquire_with(Some(owner.clone()), Wait::Try)
-    }
-}
-
 /// The result of a wait that is not a try: a guard or an error.
-#[doc(hidden)]
-pub fn granted(
+pub(crate) fn granted(
     outcome: Result<Option<LockGuard>, AcquireError>,
 ) -> Result<LockGuard, AcquireError> {
     match outcome {

@@ -83,10 +83,7 @@ impl LockInternals {
     }
 
     /// Acquires this lock; `None` only for [`Wait::Try`].
-    ///
-    /// # Errors
-    /// As [`acquire_all`].
-    pub async fn acquire(
+    pub(crate) async fn acquire(
         &self,
         owner: Option<&Owner>,
         wait: Wait,

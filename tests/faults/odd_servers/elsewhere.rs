@@ -51,7 +51,7 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     let waiting = connect(&server.connect_string(), session_timeout).await;
     let held = mutex(&holding).acquire().await.unwrap();
     let waiter = mutex(&waiting);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     await_queue(&operator, 2).await;
 
     forget_everything(&server).await;
@@ -114,7 +114,7 @@ async fn client_that_is_led_to_a_server_that_knows_less_waits_for_one_that_does_
     await_health(&session, SessionHealth::Disconnected).await;
     let asked = Instant::now();
     let other = InterProcessMutex::new(&session, "/locks/other").unwrap();
-    let late = other.acquire_timeout(WAITS).await.unwrap_err();
+    let late = other.acquire().timeout(WAITS).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     let waited = asked.elapsed();
     assert!(waited >= WAITS, "{waited:?}");

@@ -107,12 +107,12 @@ async fn node_beyond_the_quota_is_refused_and_leaves_nothing() {
     limit(&operator, PATH, 2).await;
     let queue = await_queue(&operator, 1).await;
 
-    let refused = mutex(&session).acquire_timeout(PATIENCE).await;
+    let refused = mutex(&session).acquire().timeout(PATIENCE).await;
     let refused = refused.unwrap_err();
     assert!(is_refused_create(&refused), "{refused}");
     let members = [Member::mutex("/locks/a"), Member::mutex(PATH)];
     let set = MultiLock::new(&session, members).unwrap();
-    let refused = set.acquire_timeout(PATIENCE).await.unwrap_err();
+    let refused = set.acquire().timeout(PATIENCE).await.unwrap_err();
     assert!(is_refused_create(&refused), "{refused}");
     assert!(children(&operator, "/locks/a").await.is_empty());
     assert_eq!(await_queue(&operator, 1).await, queue);
@@ -134,7 +134,7 @@ async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again()
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let members = ["/locks/a", "/locks/b"].map(Member::mutex);
     let set = MultiLock::new(&session, members).unwrap();
-    let refused = set.acquire_timeout(Duration::from_secs(10)).await;
+    let refused = set.acquire().timeout(Duration::from_secs(10)).await;
     let refused = refused.unwrap_err();
     assert!(
         matches!(
@@ -170,7 +170,7 @@ async fn server_that_only_reads_grants_nothing() {
     let only_reads = async || last.four_letter("isro").await.is_ok_and(|it| it == "ro");
     until("a server that only reads", only_reads).await;
 
-    let late = mutex(&session).acquire_timeout(WAITS).await.unwrap_err();
+    let late = mutex(&session).acquire().timeout(WAITS).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     let options = Session::builder().connect_timeout(WAITS);
     let refused = options.connect(&last.connect_string()).await.unwrap_err();
@@ -182,10 +182,14 @@ async fn server_that_only_reads_grants_nothing() {
     let reader = connector.connect(&last.connect_string()).await.unwrap();
     let reader = Session::from_client(reader);
     assert!(mutex(&reader).try_acquire().await.unwrap().is_none());
-    let refused = mutex(&reader).acquire_timeout(PATIENCE).await.unwrap_err();
+    let refused = mutex(&reader)
+        .acquire()
+        .timeout(PATIENCE)
+        .await
+        .unwrap_err();
     assert!(is_refused_create(&refused), "{refused}");
 
     ensemble.start_again(0).await.unwrap();
-    let again = mutex(&session).acquire_timeout(PATIENCE).await.unwrap();
+    let again = mutex(&session).acquire().timeout(PATIENCE).await.unwrap();
     again.release().await.unwrap();
 }

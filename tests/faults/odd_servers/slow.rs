@@ -37,7 +37,7 @@ async fn half_a_second_for_each_answer_costs_time_and_no_lock() {
     assert!(lost.is_err() && held.is_valid(), "{lost:?}");
 
     let waits = Duration::from_millis(100);
-    let late = mutex(&session).acquire_timeout(waits).await.unwrap_err();
+    let late = mutex(&session).acquire().timeout(waits).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     await_queue(&operator, 1).await;
     let waiter = waiter(&session);
@@ -73,7 +73,7 @@ async fn server_slower_than_the_lease_is_no_grant_and_a_loss_that_is_told_in_tim
     let told_at = monotonic_now();
     assert_eq!(lost.reason, LostReason::DeadlinePassed);
     let free = InterProcessMutex::new(&slow, "/locks/free").unwrap();
-    let late = free.acquire_timeout(Duration::from_secs(4)).await;
+    let late = free.acquire().timeout(Duration::from_secs(4)).await;
     let late = late.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     let (granted_at, granted) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
@@ -82,7 +82,7 @@ async fn server_slower_than_the_lease_is_no_grant_and_a_loss_that_is_told_in_tim
     granted.release().await.unwrap();
 
     proxy.set_latency(Duration::ZERO);
-    let again = free.acquire_timeout(PATIENCE).await.unwrap();
+    let again = free.acquire().timeout(PATIENCE).await.unwrap();
     again.release().await.unwrap();
     await_queue(&operator, 0).await;
 }
@@ -122,7 +122,7 @@ async fn trickle_of_bytes_is_a_slow_server() {
     await_queue(&operator, 2).await;
     held.verify().await.unwrap();
     let waits = Duration::from_millis(100);
-    let late = mutex(&session).acquire_timeout(waits).await.unwrap_err();
+    let late = mutex(&session).acquire().timeout(waits).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     held.release().await.unwrap();
     granted(waiter).await.release().await.unwrap();

@@ -214,14 +214,18 @@ async fn deadlock_of_three_over_three_locks_is_found_and_named() {
     for (name, path) in [("la", "/dead/a"), ("lc", "/dead/c")] {
         stage.curator.mutex(name, "c", path).await.unwrap();
     }
-    let held_a = lock(&stage.ours, "a").acquire_as(&first).await.unwrap();
-    let held_b = lock(&other, "b").acquire_as(&second).await.unwrap();
+    let held_a = lock(&stage.ours, "a")
+        .acquire()
+        .owner(&first)
+        .await
+        .unwrap();
+    let held_b = lock(&other, "b").acquire().owner(&second).await.unwrap();
     assert!(stage.curator.acquire("t", "lc", None).await.unwrap());
     let (b, c) = (lock(&stage.ours, "b"), lock(&other, "c"));
     let (owner_one, owner_two) = (first.clone(), second.clone());
-    let wants_b = tokio::spawn(async move { b.acquire_as(&owner_one).await });
+    let wants_b = tokio::spawn(b.acquire().owner(&owner_one));
     stage.ensemble.await_children("/dead/b", 2).await;
-    let wants_c = tokio::spawn(async move { c.acquire_as(&owner_two).await });
+    let wants_c = tokio::spawn(c.acquire().owner(&owner_two));
     stage.ensemble.await_children("/dead/c", 2).await;
     let cycles = async || {
         let seen = scan(&stage.ours, "/").await.unwrap();

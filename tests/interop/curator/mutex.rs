@@ -76,10 +76,7 @@ async fn each_waits_for_the_other_and_both_see_the_same_queue() {
     let held = lock.acquire().await.unwrap();
     let first = stage.curator.acquire("t1", "m", None);
     stage.ensemble.await_children(PATH, 2).await;
-    let second = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let second = tokio::spawn(lock.acquire());
     stage.ensemble.await_children(PATH, 3).await;
     let third = stage.curator.acquire("t2", "m", None);
     stage.ensemble.await_children(PATH, 4).await;
@@ -203,7 +200,7 @@ async fn lost_locks_pass_from_one_to_the_other() {
     // Curator's session ends while we wait.
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(lock.acquire());
     stage.ensemble.await_children(PATH, 2).await;
     stage.curator.expire_session("c").await.unwrap();
     let held = waiter.await.unwrap().unwrap();
@@ -251,7 +248,7 @@ async fn interrupted_curator_thread_leaves_the_queue_to_us() {
     let theirs = stage.curator.acquire("t", "m", None);
     stage.ensemble.await_children(PATH, 2).await;
     let lock = stage.mutex();
-    let ours = tokio::spawn(async move { lock.acquire().await });
+    let ours = tokio::spawn(lock.acquire());
     stage.ensemble.await_children(PATH, 3).await;
     stage.curator.interrupt("t").await.unwrap();
     assert_eq!(

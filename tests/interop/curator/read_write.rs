@@ -113,10 +113,7 @@ async fn writer_queued_before_a_downgrade_waits_with_us_and_gets_in_with_curator
     // Curator 5.4 downgrades. Its reader queues after our writer, which is granted while it reads.
     assert!(stage.curator.curator_version().starts_with("5.4."));
     assert!(stage.curator.acquire("t", "rw.write", None).await.unwrap());
-    let queued = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await }
-    });
+    let queued = tokio::spawn(lock.write());
     stage.ensemble.await_children(PATH, 2).await;
     assert!(stage.curator.acquire("t", "rw.read", None).await.unwrap());
     stage.curator.release("t", "rw.write").await.unwrap();
@@ -156,10 +153,7 @@ async fn readers_of_both_hold_together_and_writers_of_both_wait_for_them() {
     );
     assert_eq!(theirs.len(), 2);
 
-    let queued = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await }
-    });
+    let queued = tokio::spawn(lock.write());
     stage.ensemble.await_children(PATH, 3).await;
     ours.release().await.unwrap();
     stage.ensemble.await_children(PATH, 2).await;

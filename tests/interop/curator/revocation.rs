@@ -52,10 +52,7 @@ async fn curator_asks_us_while_we_wait() {
     let stage = Stage::set_up().await;
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
-    let ours = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let ours = tokio::spawn(lock.acquire());
     stage.ensemble.await_children(PATH, 2).await;
     let queue = stage.curator.participants("m").await.unwrap();
     stage.curator.revoke("c", &queue[1]).await.unwrap();
@@ -77,10 +74,7 @@ async fn we_ask_curator_and_get_the_lock() {
     stage.curator.make_revocable("m").await.unwrap();
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
-    let ours = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let ours = tokio::spawn(lock.acquire());
     stage.ensemble.await_children(PATH, 2).await;
     let asked = Instant::now();
     let holder = lock.participants().await.unwrap().remove(0);

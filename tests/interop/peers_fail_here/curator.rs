@@ -83,14 +83,18 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
 
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let owner = Owner::new();
-    let held = mutex(&holding, OURS).acquire_as(&owner).await.unwrap();
+    let held = mutex(&holding, OURS).acquire().owner(&owner).await.unwrap();
     let waiter = mutex(&waiting, OURS);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(OURS, 2).await;
     ensemble.expire(&holding).await;
     soon(held.lost()).await;
     assert!(!held.is_valid());
-    let again = mutex(&holding, OURS).acquire_as(&owner).await.unwrap_err();
+    let again = mutex(&holding, OURS)
+        .acquire()
+        .owner(&owner)
+        .await
+        .unwrap_err();
     assert!(matches!(again, AcquireError::Lost(_)), "{again}");
     let released = held.release().await.unwrap_err();
     assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
@@ -126,7 +130,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     }
     let theirs = curator.acquire("t", "m", None);
     let ours = mutex(&waiting, OURS);
-    let ours = tokio::spawn(async move { ours.acquire().await });
+    let ours = tokio::spawn(ours.acquire());
     ensemble.await_children(THEIRS, 2).await;
     let before = ensemble.await_children(OURS, 2).await;
     let dead = curator.session("c").await.unwrap();
@@ -183,7 +187,7 @@ async fn downgrade_lets_a_queued_writer_in_where_ours_keeps_it_out() {
     let lock = InterProcessReadWriteLock::new(&first, OURS).unwrap();
     let writer = lock.write().await.unwrap();
     let queued = InterProcessReadWriteLock::new(&second, OURS).unwrap();
-    let mut queued = tokio::spawn(async move { queued.write().await });
+    let mut queued = tokio::spawn(queued.write());
     ensemble.await_children(OURS, 2).await;
     let reader = writer.downgrade().await.unwrap();
     let early = timeout(MOMENT, &mut queued).await;
@@ -317,7 +321,7 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
     let mut waiters: FuturesUnordered<_> = (0..WAITERS)
         .map(|_| {
             let lock = mutex(&session, OURS);
-            tokio::spawn(async move { lock.acquire().await })
+            tokio::spawn(lock.acquire())
         })
         .collect();
     ensemble.await_children(OURS, WAITERS + 1).await;
@@ -355,7 +359,7 @@ async fn timeout_of_a_set_adds_up_where_ours_is_one_deadline() {
     let paths = members_of(OURS);
     let set = MultiLock::new(&session, paths.each_ref().map(Member::mutex)).unwrap();
     let took = while_the_first_is_freed(ensemble, &paths, limit, async || {
-        let late = set.acquire_timeout(limit).await.unwrap_err();
+        let late = set.acquire().timeout(limit).await.unwrap_err();
         assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
     });
     assert!(took.await < limit.mul_f64(1.5));

@@ -106,7 +106,7 @@ async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding, OURS).acquire().await.unwrap();
     let waiter = mutex(&waiting, OURS);
-    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(OURS, 2).await;
 
     ensemble.stop().await;
@@ -269,7 +269,7 @@ async fn search_without_a_sync_makes_a_second_node_where_ours_finds_the_first() 
     voter.pause().unwrap();
     let (acquiring, ours) = (theirs.clone(), mutex(&session, OURS));
     let mut acquiring = tokio::spawn(async move { lock(&acquiring).await.map(drop) });
-    let ours = tokio::spawn(async move { ours.acquire().await });
+    let ours = tokio::spawn(ours.acquire());
     for proxy in &proxies {
         let create = proxy.on(Direction::ToServer).opcode(Opcode::Create);
         soon(create.seen()).await;

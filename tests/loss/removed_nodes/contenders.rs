@@ -160,7 +160,7 @@ impl Stage {
         let stage = Arc::clone(self);
         tokio::spawn(async move {
             let owner = Owner::new();
-            let guard = lock.acquire_as(&owner).await.unwrap();
+            let guard = lock.acquire().owner(&owner).await.unwrap();
             stage.judge().granted(name, guard);
             sleep(stage.section).await;
             if let Some(lock) = reader {
@@ -172,7 +172,7 @@ impl Stage {
     }
 
     async fn go_on_reading(&self, name: usize, lock: &InterProcessReadWriteLock, owner: &Owner) {
-        match lock.read_as(owner).await {
+        match lock.read().owner(owner).await {
             Ok(reader) => self.judge().granted(name, reader.into()),
             Err(AcquireError::Lost(_)) => return,
             Err(error) => panic!("{error}"),

@@ -159,7 +159,7 @@ fn go_on_after_another_runtime(ends: bool) -> Outcome {
         lost_before_per_mille: 1000,
         ..Faults::default()
     });
-    let mut first = lock.acquire_timeout(Duration::from_millis(300)).boxed();
+    let mut first = lock.acquire().timeout(Duration::from_millis(300)).boxed();
     assert!(there.block_on(async { poll!(first.as_mut()) }).is_pending());
     let second = lock.clone();
     let second = here.spawn(async move { second.acquire().await });
@@ -200,7 +200,7 @@ async fn attempt_that_panics_is_nobody_elses() {
     let held = lock.acquire().await.unwrap();
     *panics.lock().unwrap() = true;
     let (first, second) = (lock.clone(), lock.clone());
-    let first = tokio::spawn(async move { first.acquire().await });
+    let first = tokio::spawn(first.acquire());
     while memory.children(PATH).len() > 1 {
         tokio::task::yield_now().await;
     }
@@ -208,6 +208,6 @@ async fn attempt_that_panics_is_nobody_elses() {
     held.lost().await;
     assert!(first.await.unwrap_err().is_panic());
     *panics.lock().unwrap() = false;
-    let second = tokio::spawn(async move { second.acquire().await });
+    let second = tokio::spawn(second.acquire());
     drop(timeout(PATIENCE, second).await.unwrap().unwrap().unwrap());
 }

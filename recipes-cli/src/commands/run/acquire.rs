@@ -79,7 +79,7 @@ pub(crate) async fn acquire(
 ) -> Result<LockGuard, Failure> {
     let acquired = async {
         match limit.of_waiting(Instant::now()) {
-            Some(timeout) => lock.acquire_timeout(timeout).await,
+            Some(timeout) => lock.acquire().timeout(timeout).await,
             None => lock.acquire().await,
         }
     };

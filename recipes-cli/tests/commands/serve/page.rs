@@ -203,7 +203,7 @@ async fn two_thousand_locks_are_shown_counted_and_found() {
     let session = ensemble.session().await;
     let acquires = (0..LOCKS).map(|at| {
         let lock = lock(&session, &path(at));
-        async move { lock.acquire_as(&Owner::new()).await }
+        async move { lock.acquire().owner(&Owner::new()).await }
     });
     let mut held = try_join_all(acquires).await.unwrap();
     let other = ensemble.session().await;

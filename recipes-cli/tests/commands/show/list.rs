@@ -107,13 +107,13 @@ async fn deadlock_is_found_and_named() {
     let (a, b) = ["/locks/a", "/locks/b"]
         .map(|it| lock(&session, Member::mutex(it)))
         .into();
-    let _first = a.acquire_as(&one).await.unwrap();
-    let _second = b.acquire_as(&other).await.unwrap();
+    let _first = a.acquire().owner(&one).await.unwrap();
+    let _second = b.acquire().owner(&other).await.unwrap();
     let text = printed(&ensemble, &["deadlocks"]).await;
     assert!(text.starts_with("no deadlock"), "{text}");
     let ids = [one.id(), other.id()].map(|id| id.to_string());
-    tokio::spawn(async move { b.acquire_as(&one).await.map(drop) });
-    tokio::spawn(async move { a.acquire_as(&other).await.map(drop) });
+    tokio::spawn(async move { b.acquire().owner(&one).await.map(drop) });
+    tokio::spawn(async move { a.acquire().owner(&other).await.map(drop) });
     ensemble.await_children("/locks/a", 2).await;
     ensemble.await_children("/locks/b", 2).await;
     let found = json(&ensemble, &["deadlocks"]).await;

@@ -1,26 +1,33 @@
-//! Acquires locks one after the other: locks of several sessions, or of unknown implementations.
+//! Acquires locks of several sessions, one after the other.
+
+use std::sync::Arc;
 
 use futures::future::join_all;
-use recipes_core::log::LOCK;
-use recipes_core::{AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Wait};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::driver::acquire_all::Wait;
+use crate::driver::guard::LockGuard;
+use crate::driver::locks::Locks;
+use crate::error::{AcquireError, ReleaseError};
+use crate::log::LOCK;
+use crate::names::owner::Owner;
+
 /// Acquires in the given order. The first failure ends it and releases the locks before it.
 pub(crate) async fn acquire(
-    locks: &[Box<dyn DistributedLock>],
+    locks: Arc<[Locks]>,
     owner: Option<Owner>,
     wait: Wait,
 ) -> Result<Option<LockGuard>, AcquireError> {
     let owner = owner.or_else(Owner::current).unwrap_or_else(Owner::new);
     let started = Instant::now();
     let mut held = Vec::with_capacity(locks.len());
-    for lock in locks {
+    for lock in locks.iter() {
         let left = match wait {
             Wait::AtMost(limit) => Wait::AtMost(limit.saturating_sub(started.elapsed())),
             wait => wait,
         };
-        match lock.acquire_with(Some(owner.clone()), left).await {
+        match lock.acquire(Some(owner.clone()), left).await {
             Ok(Some(guard)) => held.push(guard),
             Ok(None) => {
                 for failure in roll_back(held).await {

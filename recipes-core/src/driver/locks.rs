@@ -1,0 +1,106 @@
+//! The locks that one request acquires, and the interface of all locks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::driver::acquire_all::{Wait, acquire_all};
+use crate::driver::guard::LockGuard;
+use crate::driver::in_turn;
+use crate::driver::internals::LockInternals;
+use crate::driver::request::{Acquire, TryAcquire};
+use crate::error::AcquireError;
+use crate::names::owner::Owner;
+
+/// What keeps others from implementing [`DistributedLock`].
+#[doc(hidden)]
+pub mod sealed {
+    use super::Locks;
+
+    /// A lock that the driver can acquire.
+    pub trait Sealed {
+        /// The locks that it consists of.
+        fn locks(&self) -> Locks;
+    }
+}
+
+/// A lock of any kind, for code that works with all of them. Only the locks of this library
+/// implement it.
+///
+/// # Examples
+/// ```no_run
+/// # use recipes_core::{AcquireError, DistributedLock};
+/// async fn nightly(lock: &dyn DistributedLock) -> Result<(), AcquireError> {
+///     let Some(_guard) = lock.try_acquire().await? else {
+///         return Ok(()); // another process is at it
+///     };
+///     // ...
+///     Ok(())
+/// }
+/// ```
+pub trait DistributedLock: sealed::Sealed + Send + Sync + 'static {
+    /// Path of the lock directory; for a set, all paths.
+    fn path(&self) -> &str;
+
+    /// Makes a request that waits as long as it takes, or as its [`timeout`](Acquire::timeout)
+    /// says. [`Acquire`] lists the errors.
+    fn acquire(&self) -> Acquire<LockGuard> {
+        Acquire::new(self.locks(), |guard| guard)
+    }
+
+    /// Makes a request that acquires if no conflicting contender is in the queue, and returns
+    /// `None` otherwise. [`Acquire`] lists the errors.
+    fn try_acquire(&self) -> TryAcquire<LockGuard> {
+        TryAcquire::new(self.locks(), |guard| guard)
+    }
+}
+
+/// The locks that one request acquires: all or none.
+#[doc(hidden)]
+#[derive(Clone)]
+pub enum Locks {
+    /// One lock.
+    One(LockInternals),
+    /// Locks of one session, acquired as one attempt.
+    Together(Arc<[LockInternals]>),
+    /// Acquired one after the other, because their sessions may differ.
+    InTurn(Arc<[Locks]>),
+}
+
+impl Locks {
+    /// The single locks, in the order in which they are waited for.
+    #[must_use]
+    pub fn singles(&self) -> Vec<LockInternals> {
+        match self {
+            Self::One(lock) => vec![lock.clone()],
+            Self::Together(locks) => locks.to_vec(),
+            Self::InTurn(locks) => locks.iter().flat_map(Self::singles).collect(),
+        }
+    }
+
+    /// Acquires when it is polled. `None` only for [`Wait::Try`].
+    pub(crate) fn acquire(
+        &self,
+        owner: Option<Owner>,
+        wait: Wait,
+    ) -> BoxFuture<'static, Result<Option<LockGuard>, AcquireError>> {
+        match self.clone() {
+            Self::One(lock) => async move { lock.acquire(owner.as_ref(), wait).await }.boxed(),
+            Self::Together(locks) => {
+                async move { acquire_all(&locks, owner.as_ref(), wait).await }.boxed()
+            }
+            Self::InTurn(locks) => in_turn::acquire(locks, owner, wait).boxed(),
+        }
+    }
+}
+
+/// The paths.
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let locks = self.singles();
+        let paths = locks.iter().map(LockInternals::path);
+        f.debug_list().entries(paths).finish()
+    }
+}

@@ -1,0 +1,215 @@
+//! An acquire as a value: who acquires, and how long it may take, can be set until it is polled.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::driver::acquire_all::Wait;
+use crate::driver::guard::{LockGuard, granted};
+use crate::driver::locks::Locks;
+use crate::error::AcquireError;
+use crate::names::owner::Owner;
+
+/// A request for a lock, or for a set of locks: a future that returns the guard `G`.
+///
+/// It sends nothing before it is polled, and owns what it needs. So `select!`, `join!`,
+/// `tokio::spawn` and `timeout` take it as it is.
+///
+/// It waits as long as it takes, unless it has a [`timeout`](Self::timeout): through lost
+/// connections, and through the end of the store's session, by queueing up again in the next one.
+/// It belongs to the owner that [`owner`](Self::owner) names. Otherwise it belongs to the owner
+/// whose [`scope`](Owner::scope) runs when it is polled for the first time, and outside of any
+/// scope to a new owner.
+///
+/// A request that was polled and is then changed starts over when it is polled again: it gives up
+/// its place in the queue, and its timeout counts from that poll.
+///
+/// # Errors
+/// [`AcquireError`], if waiting on cannot succeed. No node of the request stays in a queue, and
+/// nothing of a set stays held.
+/// - [`AcquireError::TimedOut`] if it has a timeout. A try has the session's connect timeout, for
+///   the store's answers.
+/// - [`AcquireError::Lost`] while its owner has guards of the lock, or of a member of the set, that
+///   it lost.
+/// - [`AcquireError::WouldDeadlock`] if it requests to write, and its owner holds the lock for
+///   reading only.
+///
+/// # Cancel safety
+/// Dropping the request gives up the place in the queue and releases what it has acquired of a set.
+/// The nodes are deleted in the background. A request that was never polled has none.
+///
+/// # Panics
+/// When it is polled after it has returned.
+///
+/// # Examples
+/// ```no_run
+/// # use std::time::Duration;
+/// # use recipes_core::{AcquireError, DistributedLock, Owner};
+/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), AcquireError> {
+/// let first = lock.acquire().owner(alice).await?;
+/// let again = lock.acquire().owner(alice).timeout(Duration::from_secs(5)).await?;
+/// assert_eq!(again.hold_count(), 2);
+/// # drop(first);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an acquire does nothing until it is awaited"]
+pub struct Acquire<G> {
+    request: Request<G>,
+}
+
+impl<G> Acquire<G> {
+    /// Makes the request for these locks.
+    #[doc(hidden)]
+    pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
+        let request = Request::new(locks, Wait::Forever, guard);
+        Self { request }
+    }
+
+    /// Acquires for this owner. What it holds is re-entered.
+    pub fn owner(self, owner: &Owner) -> Self {
+        let request = self.request.owner(owner);
+        Self { request }
+    }
+
+    /// Sets a timeout, which covers all steps and all members of a set. It counts from the first
+    /// poll. [`Duration::MAX`] waits for ever.
+    ///
+    /// [`Duration::ZERO`] takes a free lock. It waits at most the session's connect timeout for the
+    /// store's answers, and writes nothing if the lock is busy.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let request = self.request.wait(Wait::AtMost(timeout));
+        Self { request }
+    }
+}
+
+impl<G> Future for Acquire<G> {
+    type Output = Result<G, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.request.poll(cx));
+        Poll::Ready(granted(outcome).map(self.request.guard))
+    }
+}
+
+impl<G> fmt::Debug for Acquire<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt_as("Acquire", f)
+    }
+}
+
+/// A request for a lock, or for a set of locks, that does not wait for other contenders: a future
+/// that returns the guard `G`, or `None` if a conflicting contender is in a queue.
+///
+/// A busy lock costs one read and no write. [`Acquire`] says who owns the request, what its errors
+/// are, and what is left if it is dropped.
+///
+/// # Examples
+/// ```no_run
+/// # use recipes_core::{AcquireError, DistributedLock, Owner};
+/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), AcquireError> {
+/// let Some(guard) = lock.try_acquire().owner(alice).await? else {
+///     return Ok(());
+/// };
+/// # drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a try does nothing until it is awaited"]
+pub struct TryAcquire<G> {
+    request: Request<G>,
+}
+
+impl<G> TryAcquire<G> {
+    /// Makes the request for these locks.
+    #[doc(hidden)]
+    pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
+        let request = Request::new(locks, Wait::Try, guard);
+        Self { request }
+    }
+
+    /// Acquires for this owner. What it holds is re-entered.
+    pub fn owner(self, owner: &Owner) -> Self {
+        let request = self.request.owner(owner);
+        Self { request }
+    }
+}
+
+impl<G> Future for TryAcquire<G> {
+    type Output = Result<Option<G>, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.request.poll(cx));
+        Poll::Ready(outcome.map(|guard| guard.map(self.request.guard)))
+    }
+}
+
+impl<G> fmt::Debug for TryAcquire<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt_as("TryAcquire", f)
+    }
+}
+
+/// What both kinds of requests have in common.
+struct Request<G> {
+    locks: Locks,
+    owner: Option<Owner>,
+    wait: Wait,
+    guard: fn(LockGuard) -> G,
+    /// From the first poll on.
+    running: Option<BoxFuture<'static, Result<Option<LockGuard>, AcquireError>>>,
+}
+
+impl<G> Request<G> {
+    fn new(locks: Locks, wait: Wait, guard: fn(LockGuard) -> G) -> Self {
+        Self {
+            locks,
+            owner: None,
+            wait,
+            guard,
+            running: None,
+        }
+    }
+
+    fn owner(self, owner: &Owner) -> Self {
+        Self {
+            owner: Some(owner.clone()),
+            running: None,
+            ..self
+        }
+    }
+
+    fn wait(self, wait: Wait) -> Self {
+        Self {
+            wait,
+            running: None,
+            ..self
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, AcquireError>> {
+        let Self {
+            locks, owner, wait, ..
+        } = self;
+        let running = &mut self.running;
+        running
+            .get_or_insert_with(|| locks.acquire(owner.clone(), *wait))
+            .poll_unpin(cx)
+    }
+
+    fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("locks", &self.locks)
+            .field("owner", &self.owner)
+            .field("wait", &self.wait)
+            .field("is_polled", &self.running.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
