@@ -1,10 +1,10 @@
 //! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
 //!
 //! ```no_run
-//! use lock_recipes::{InterProcessMutex, Session};
+//! use lock_recipes::{InterProcessMutex, ZooKeeper};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
+//! let session = ZooKeeper::connect("zk1:2181,zk2:2181,zk3:2181").await?;
 //! let orders = InterProcessMutex::new(&session, "/locks/orders")?;
 //! let guard = orders.acquire().await?;
 //! // ... one process at a time, with a token for the store: guard.fencing_token() ...
@@ -68,27 +68,20 @@
 //!
 //! [`metrics`]: https://docs.rs/metrics
 
+mod connect;
 mod factory;
 mod shards;
 
+pub use connect::connect;
 pub use factory::LockFactory;
-#[cfg(feature = "sasl-digest-md5")]
-pub use recipes_core::DigestMd5SaslOptions;
-#[cfg(feature = "sasl-gssapi")]
-pub use recipes_core::GssapiSaslOptions;
-#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
-pub use recipes_core::SaslOptions;
 pub use recipes_core::{
-    Acl, Acls, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
-    DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
-    InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat,
-    NodesError, Owner, ParentMode, Participant, Party, Permission, QueryError, Recipe,
-    ReleaseError, RevokeError, Scan, Session, SessionBuilder, SessionHealth, Standing, Step,
-    Transaction, TransactionError, TransactionResult, VerifyError, WaitForGraph, escape_key,
-    inspect, scan, unescape_key,
+    AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge, FencingToken,
+    GuardMember, GuardState, HealthWatcher, Identity, InspectError, Inspection, LockGuard,
+    LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode,
+    Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan, Session,
+    SessionHealth, SessionOptions, Standing, Step, Transaction, TransactionError,
+    TransactionResult, VerifyError, WaitForGraph, escape_key, inspect, scan, unescape_key,
 };
-#[cfg(feature = "tls")]
-pub use recipes_core::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
 pub use recipes_rwlock::{
@@ -97,3 +90,14 @@ pub use recipes_rwlock::{
 
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;
+
+#[cfg(feature = "sasl-digest-md5")]
+pub use recipes_zookeeper::DigestMd5SaslOptions;
+#[cfg(feature = "sasl-gssapi")]
+pub use recipes_zookeeper::GssapiSaslOptions;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use recipes_zookeeper::SaslOptions;
+#[cfg(feature = "zookeeper")]
+pub use recipes_zookeeper::{Acl, Acls, AuthId, Client, Permission, ZooKeeper, ZooKeeperBuilder};
+#[cfg(feature = "tls")]
+pub use recipes_zookeeper::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

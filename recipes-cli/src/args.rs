@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use recipes_core::SESSION_TIMEOUT_MAX;
+use recipes_zookeeper::SESSION_TIMEOUT_MAX;
 #[cfg(target_os = "linux")]
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;

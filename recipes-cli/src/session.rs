@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConnectError, Nodes, Session, SessionBuilder};
+use recipes_core::{ConnectError, Nodes, Session};
+use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use tokio::time::timeout;
 
 use crate::args::{self, EnsembleArguments};
@@ -20,8 +21,8 @@ pub(crate) async fn connect(
 
 /// The operations of a session of its own, for requests that no lock makes.
 pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes>, Failure> {
-    let backend = builder(arguments)?.backend(servers(arguments)?)?;
-    let nodes = timeout(arguments.connect_timeout, backend.connect()).await;
+    let store = builder(arguments)?.store(servers(arguments)?)?;
+    let nodes = timeout(arguments.connect_timeout, store.connect()).await;
     let silent = |_| Failure::new(code::NO_CONNECTION, "no ZooKeeper server answered");
     let refused = |error| Failure::refused("no session", &error);
     nodes.map_err(silent)?.map_err(refused)
@@ -33,8 +34,8 @@ fn servers(arguments: &EnsembleArguments) -> Result<&str, Failure> {
     servers.ok_or_else(|| Failure::new(code::USAGE, message))
 }
 
-fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
-    let mut builder = Session::builder()
+fn builder(arguments: &EnsembleArguments) -> Result<ZooKeeperBuilder, Failure> {
+    let mut builder = ZooKeeper::builder()
         .session_timeout(arguments.session_timeout)
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
@@ -66,15 +67,15 @@ pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Fail
 
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "certificates may be unreadable")]
-fn secured(builder: SessionBuilder, _: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
+fn secured(builder: ZooKeeperBuilder, _: &EnsembleArguments) -> Result<ZooKeeperBuilder, Failure> {
     Ok(builder)
 }
 
 #[cfg(feature = "tls")]
 fn secured(
-    builder: SessionBuilder,
+    builder: ZooKeeperBuilder,
     arguments: &EnsembleArguments,
-) -> Result<SessionBuilder, Failure> {
+) -> Result<ZooKeeperBuilder, Failure> {
     use zookeeper_client::TlsOptions;
 
     let tls = &arguments.tls;

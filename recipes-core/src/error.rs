@@ -79,9 +79,24 @@ pub enum ConfigError {
         /// The most that is accepted.
         timeout_max: Duration,
     },
+    /// The address of a store has a scheme that this build knows no store for.
+    #[error("no store for scheme {scheme:?}: this build has {}", listed(known))]
+    UnknownScheme {
+        /// As given; `zk` if there was none.
+        scheme: String,
+        /// The schemes of this build. A feature adds those of its store.
+        known: &'static [&'static str],
+    },
     /// A list of access control entries is empty. ZooKeeper refuses that.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,
+}
+
+fn listed(schemes: &[&str]) -> String {
+    match schemes {
+        [] => "none, so enable the feature of a store".to_owned(),
+        schemes => schemes.join(", "),
+    }
 }
 
 /// Why no session could be opened.
@@ -91,19 +106,19 @@ pub enum ConnectError {
     /// The options cannot be used. Nothing was sent.
     #[error("session options cannot be used")]
     Config(#[from] ConfigError),
-    /// No server answered in time. Nothing is left behind.
-    #[error("no ZooKeeper server of {connect_string:?} answered within {waited:?}")]
+    /// No server of the store answered in time. Nothing is left behind.
+    #[error("no server of {address:?} answered within {waited:?}")]
     TimedOut {
-        /// The connect string.
-        connect_string: String,
+        /// The store, as the call named it.
+        address: String,
         /// How long the call waited.
         waited: Duration,
     },
-    /// The connect string or an option is not understood, or the ensemble refused the credentials.
-    #[error("cannot connect to {connect_string:?}")]
+    /// The address or an option is not understood, or the store refused the credentials.
+    #[error("cannot connect to {address:?}")]
     Refused {
-        /// The connect string.
-        connect_string: String,
+        /// The store, as the call named it.
+        address: String,
         /// The answer.
         #[source]
         source: NodesError,

@@ -111,9 +111,7 @@ impl Ask<'_> {
         if !self.queues() || !lock(&known.vacancy).wants_watch() {
             return None;
         }
-        let budget = known
-            .session
-            .may_watch(nodes.chroot_len() + known.path.len())?;
+        let budget = known.session.may_watch(&known.path)?;
         let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
         Some(async move {
             let watched = watched.await.ok().flatten();
@@ -149,14 +147,7 @@ pub(crate) async fn enter(
     nodes: &dyn Nodes,
     asks: &[Ask<'_>],
 ) -> Result<Event, Refused> {
-    let creation = Creation::new(asks).map_err(|too_large| {
-        let lock = asks.first().map(|ask| &ask.target.lock);
-        Refused {
-            path: lock.map_or_else(|| "".into(), |lock| Arc::clone(&lock.path)),
-            step: Step::Create,
-            source: NodesError::Refused(Arc::new(too_large)),
-        }
-    })?;
+    let creation = Creation::new(asks);
     let mut backoff = Backoff::default();
     loop {
         let created = creation.send(epoch, nodes);
@@ -234,11 +225,9 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
     let path: &str = &target.lock.path;
     let mut missing = vec![path];
     while let Some(directory) = missing.last().copied() {
-        let (acl, data) = (options.acl.of(directory), Arc::default());
         let node = NewNode {
             path: directory.to_owned(),
-            data,
-            acl,
+            data: Arc::default(),
             mode,
         };
         match persist(|| nodes.create(&node)).await {

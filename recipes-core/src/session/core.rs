@@ -5,18 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use zookeeper_client::Client;
 
-use crate::error::{AcquireError, ConnectError, QueryError};
+use crate::error::{AcquireError, QueryError};
 use crate::lock::table::PathTable;
-use crate::session::builder::SessionBuilder;
 use crate::session::cleanup::Cleanup;
 use crate::session::epoch::{Epoch, Link};
 use crate::session::options::SessionOptions;
 use crate::session::session_task::Keeper;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
-use crate::store::backend::Backend;
-use crate::store::nodes::zookeeper::ExistingClient;
+use crate::store::Store;
 use crate::store::nodes::{NodeStat, NodesError};
 use crate::store::retry;
 use crate::telemetry;
@@ -51,7 +48,7 @@ pub struct Session {
 
 pub(crate) struct Shared {
     pub(crate) options: SessionOptions,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) paths: PathTable,
     pub(crate) cleanup: Cleanup,
     directory_watches: WatchBudget,
@@ -123,44 +120,15 @@ pub enum SessionHealth {
 }
 
 impl Session {
-    /// Opens a session with default options on the servers of a connect string,
-    /// `host:port,host:port/chroot`.
-    ///
-    /// The chroot must exist.
-    ///
-    /// # Errors
-    /// As [`SessionBuilder::connect`].
-    pub async fn connect(connect_string: &str) -> Result<Self, ConnectError> {
-        Self::builder().connect(connect_string).await
-    }
-
-    /// Starts with default options.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::default()
-    }
-
-    /// Takes locks through an existing client. Must be called on a tokio runtime.
-    ///
-    /// The session cannot make another client like it, so it has one epoch. After expiry every
-    /// acquire fails with [`AcquireError::SessionEnded`].
-    ///
-    /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
-    /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
-    /// of one.
-    #[must_use]
-    pub fn from_client(client: Client) -> Self {
-        Self::builder().start(Arc::new(ExistingClient::new(client)))
-    }
-
-    /// Starts a session on any backend; must be called on a tokio runtime.
-    pub(crate) fn start(backend: Arc<dyn Backend>, options: SessionOptions) -> Self {
+    /// Starts a session on a store; must be called on a tokio runtime.
+    pub(crate) fn start(store: Arc<dyn Store>, options: SessionOptions) -> Self {
         let (phase_sender, phase) = watch::channel(Phase::Connecting);
         let (close, close_asked) = watch::channel(false);
         let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
-        let patience = options.connect_timeout;
+        let (traits, patience) = (store.traits(), options.connect_timeout);
         let keeper = Keeper::new(
-            Arc::clone(&backend),
+            Arc::clone(&store),
             phase_sender,
             close_asked,
             cleanup.clone(),
@@ -170,10 +138,10 @@ impl Session {
         let paths = PathTable::default();
         let shared = Shared {
             options,
-            backend,
+            store,
             paths,
             cleanup,
-            directory_watches: WatchBudget::of_directories(),
+            directory_watches: WatchBudget::of_directories(&traits),
             phase,
             close,
         };
@@ -182,14 +150,10 @@ impl Session {
         }
     }
 
-    /// Reserves `bytes` of the watch budget, for the path of a lock directory. `None` if the budget
-    /// is used up, or if the service made the client.
-    pub(crate) fn may_watch(&self, bytes: usize) -> Option<WatchPermit> {
-        let shared = &self.shared;
-        // Not if the service made the client: servers of 3.6 to 3.8 replace a persistent watch that
-        // it may have there with ours (ZOOKEEPER-4466).
-        let is_ours = shared.backend.reconnects();
-        is_ours.then(|| shared.directory_watches.take(bytes))?
+    /// Reserves room in the watch budget for a lock directory. `None` if the budget is used up, or
+    /// if a watch on a directory would prove nothing.
+    pub(crate) fn may_watch(&self, directory: &str) -> Option<WatchPermit> {
+        self.shared.directory_watches.take(directory)
     }
 
     /// How the session is doing now.

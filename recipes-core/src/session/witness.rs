@@ -134,10 +134,6 @@ impl Nodes for Witness {
         self.nodes.session()
     }
 
-    fn chroot_len(&self) -> usize {
-        self.nodes.chroot_len()
-    }
-
     fn session_timeout(&self) -> Option<Duration> {
         self.nodes.session_timeout()
     }

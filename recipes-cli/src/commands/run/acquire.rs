@@ -53,17 +53,14 @@ pub(crate) async fn connect(
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
     let connecting = session::connect(arguments, application);
-    let connect_string = arguments.connect.clone().unwrap_or_default();
+    let address = arguments.connect.clone().unwrap_or_default();
     let silence = async {
         sleep(SILENT_MAX).await;
-        warn(&format!("no server of {connect_string:?} has answered yet"));
+        warn(&format!("no server of {address:?} has answered yet"));
     };
     let in_vain = |_| {
-        let connect_string = connect_string.clone();
-        let error = ConnectError::TimedOut {
-            connect_string,
-            waited,
-        };
+        let address = address.clone();
+        let error = ConnectError::TimedOut { address, waited };
         session::hinted(error, arguments)
     };
     let connected = beside(silence, timeout(waited, connecting)).await;
