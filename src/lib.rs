@@ -14,18 +14,21 @@
 //! # }
 //! ```
 //!
-//! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
+//! Start with the store, [`ZooKeeper`] or [`connect`], which opens a [`Session`] (a connection that
+//! outlives sessions of the store). Then take a recipe:
 //! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
 //! [`LockFactory`] that makes them by key. An [`Owner`] re-enters the locks that it holds. Guards
 //! are the proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
 //! [`DistributedLock`].
 //!
-//! [`inspect`] and [`scan`] show the locks of an ensemble, whichever client takes them.
+//! [`inspect`] and [`scan`] show the locks of a store, whichever client takes them.
 //! [`WaitForGraph`] shows which contender waits for which.
 //!
 //! # Features
+//! - `zookeeper` (default): locks on Apache ZooKeeper.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
-//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
+//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
+//!   `zookeeper` on.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your
 //!   service installs, for example that of `metrics-exporter-prometheus`.
 //!
@@ -42,7 +45,7 @@
 //! | `lock_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
 //! | `lock_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
 //! | `lock_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
-//! | `lock_recipes_sessions_lost_total` | counter | `reason` | ZooKeeper sessions that ended without having been closed by this library |
+//! | `lock_recipes_sessions_lost_total` | counter | `reason` | store sessions that ended without having been closed by this library |
 //! | `lock_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
 //! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
@@ -55,7 +58,7 @@
 //!   owner.
 //!
 //! # Traces
-//! Spans of `tracing`, of level `DEBUG`; targets begin with `recipes_core`.
+//! Spans of `tracing`, of level `DEBUG` and target `lock_recipes::lock`.
 //!
 //! | span | lasts | fields |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! A client session that outlives ZooKeeper sessions.
+//! A session of the service, which outlives the sessions of the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,27 +18,26 @@ use crate::store::nodes::{NodeStat, NodesError};
 use crate::store::retry;
 use crate::telemetry;
 
-/// A connection to a ZooKeeper ensemble that locks are taken through.
+/// A connection to a store, through which locks are taken.
 ///
-/// Cheap to clone; all clones are one session. If the ensemble expires the ZooKeeper session, the
-/// session opens another (the next *epoch*). Locks that were held are then lost, and contenders
-/// queue again within their deadlines.
+/// Cheap to clone; all clones are one session, and it is the same type for every store. It outlives
+/// sessions of the store: if the store expires one, the session opens another (the next *epoch*).
+/// Locks that were held are then lost, and contenders queue again within their deadlines.
 ///
 /// # Guarantees
-/// - When the last handle, lock and guard are dropped, the ZooKeeper session is closed and all its
+/// - When the last handle, lock and guard are dropped, the store session is closed and all its
 ///   nodes are removed. Call [`close`](Self::close) before `main` ends: if the runtime is shut down
-///   first, the nodes stay until the session times out.
+///   first, the nodes stay until the store session times out.
 /// - Once the runtime that opened the session is gone, calls fail as after a close. None hangs.
 ///
 /// # Examples
-/// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
-/// use recipes_core::Session;
-///
-/// let session = Session::connect("zk1:2181,zk2:2181/app").await?;
+/// A session comes from its store: from `ZooKeeper::connect`, or in tests from a double.
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let session = recipes_testing::MemoryEnsemble::new().session();
 /// // ... take locks ...
 /// session.close().await;
-/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
@@ -59,15 +58,15 @@ pub(crate) struct Shared {
 /// What a session is doing.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Opening a ZooKeeper session, the first or another.
+    /// Opening a store session, the first or another.
     Connecting,
-    /// A ZooKeeper session is open.
+    /// A store session is open.
     Open(Arc<Epoch>),
     /// Being closed; only the clean-up still runs.
     Closing(Arc<Epoch>),
     /// Closed, by us.
     Closed,
-    /// Over for good; no other ZooKeeper session will be opened.
+    /// Over for good; no other store session will be opened.
     Ended(NodesError),
 }
 
@@ -105,7 +104,7 @@ impl Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionHealth {
-    /// No ZooKeeper session is open; one is being opened. Acquires wait.
+    /// No store session is open; one is being opened. Acquires wait.
     Connecting,
     /// Open and connected.
     Connected,
@@ -171,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Counts the ZooKeeper sessions that were opened: 1 for the first, 0 while none is open.
+    /// Counts the store sessions that were opened: 1 for the first, 0 while none is open.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.shared
@@ -181,7 +180,7 @@ impl Session {
             .map_or(0, |epoch| epoch.number)
     }
 
-    /// The id of the present ZooKeeper session, as servers log it, `None` while there is none.
+    /// The id of the present store session, as servers log it, `None` while there is none.
     #[must_use]
     pub fn session_id(&self) -> Option<i64> {
         self.shared
@@ -195,7 +194,7 @@ impl Session {
     ///
     /// # Errors
     /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
-    /// if the ensemble refuses, or does not answer within the session's connect timeout.
+    /// if the store refuses, or does not answer within the session's connect timeout.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -208,7 +207,7 @@ impl Session {
     }
 
     /// Closes the session. Contenders end with [`AcquireError::SessionClosed`], and live guards are
-    /// lost. Pending clean-ups are finished within the connect timeout, and the ensemble removes
+    /// lost. Pending clean-ups are finished within the connect timeout, and the store removes
     /// the remaining nodes. Closing again does nothing.
     ///
     /// # Cancel safety
@@ -309,7 +308,7 @@ impl Session {
 pub(crate) enum Unanswered {
     /// The session was closed or has ended.
     Closed,
-    /// The ensemble refused or did not answer.
+    /// The store refused or did not answer.
     Failed(NodesError),
 }
 

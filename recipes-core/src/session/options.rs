@@ -243,10 +243,10 @@ impl LockOptions {
     }
 
     /// Lets the contenders of this session share one node. A release hands the lock to the next of
-    /// them without a request to the ensemble, up to `max` times in a row.
+    /// them without a request to the store, up to `max` times in a row.
     ///
     /// Default 0: each contender has a node of its own, and all processes share one queue, first
-    /// come, first served. With more, a session whose tasks contend for one lock costs the ensemble
+    /// come, first served. With more, a session whose tasks contend for one lock costs the store
     /// one create and one delete for up to `max + 1` critical sections. The price is fairness
     /// between processes: a contender of another process waits for at most `max + 1` critical
     /// sections on the node ahead of it. Within the session it stays first come, first served,

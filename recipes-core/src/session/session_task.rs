@@ -1,4 +1,4 @@
-//! The background task of a session. It opens ZooKeeper sessions one after the other, keeps the
+//! The background task of a session. It opens store sessions one after the other, keeps the
 //! present one alive while it is needed, and notifies its leases when they are lost.
 
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Keeper {
                 match opened {
                     Ok(nodes) => break Ok((nodes, sent)),
                     Err(error) if error.is_transient() => {
-                        warn!(target: SESSION, %error, "no ZooKeeper session yet");
+                        warn!(target: SESSION, %error, "no store session yet, trying again");
                         backoff.wait().await;
                     }
                     Err(error) => break Err(Phase::Ended(error)),
@@ -111,7 +111,7 @@ impl Keeper {
             target: SESSION,
             epoch = number,
             session = epoch.session_id,
-            "ZooKeeper session open"
+            "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
         let mut watch = EpochKeeper::new(Arc::clone(&epoch), nodes, link_sender);
@@ -164,7 +164,7 @@ impl Keeper {
         is_last.then_some(Phase::Ended(NodesError::SessionEnded))
     }
 
-    /// Lets the clean-up finish, so that no contender waits for the ensemble to end the session.
+    /// Lets the clean-up finish, so that no contender waits for the store to end the session.
     async fn drain(&self, epoch: &Arc<Epoch>, over: impl Future<Output = ()>) {
         self.phase.send_replace(Phase::Closing(Arc::clone(epoch)));
         let paths: Vec<_> = epoch
@@ -195,7 +195,7 @@ impl Keeper {
             () = tokio::time::sleep(self.close_patience) => {
                 warn!(
                     target: SESSION,
-                    "session closed before all lock nodes were deleted; they go with it"
+                    "session closed before all lock nodes were deleted; the store removes them with it"
                 );
             }
         }
@@ -204,7 +204,7 @@ impl Keeper {
 
 fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
     if ended == Some(EndReason::Expired) {
-        warn!(target: SESSION, epoch, "ZooKeeper session expired, its locks are lost");
+        warn!(target: SESSION, epoch, "store session expired: its locks are lost");
     }
 }
 

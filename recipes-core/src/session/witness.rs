@@ -40,7 +40,7 @@ impl HighestNumber {
     }
 }
 
-/// What the answers of one ZooKeeper session prove.
+/// What the answers of one store session prove.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) clock: Clock,

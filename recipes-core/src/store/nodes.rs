@@ -60,7 +60,7 @@ pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
         .boxed()
 }
 
-/// The operations of one ZooKeeper session.
+/// The operations of one store session.
 ///
 /// A request is sent when the method is called, not when its future is polled. Requests of one
 /// session take effect in the order of the calls, so a create and a list can leave together.
@@ -130,11 +130,11 @@ pub enum Connection {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// The ensemble, or the client on its behalf, expired it.
+    /// The store, or the client on its behalf, expired it.
     Expired,
     /// It was closed.
     Closed,
-    /// The ensemble refused its credentials.
+    /// The store refused its credentials.
     AuthFailed,
 }
 
@@ -190,7 +190,7 @@ pub struct Created {
     pub czxid: Option<i64>,
 }
 
-/// What the ensemble knows about a node besides its data.
+/// What the store knows about a node besides its data.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeStat {
@@ -202,7 +202,7 @@ pub struct NodeStat {
     pub version: i32,
     /// Session that owns it, 0 unless it is ephemeral.
     pub ephemeral_owner: i64,
-    /// Creation time by the ensemble's wall clock, milliseconds since the Unix epoch.
+    /// Creation time by the store's wall clock, milliseconds since the Unix epoch.
     pub ctime_ms: i64,
     /// Number of children.
     pub children: i32,
@@ -275,7 +275,7 @@ pub enum NodeOpDone {
     Checked,
 }
 
-/// Why a request to the ensemble has no good answer.
+/// Why a request to the store has no good answer.
 ///
 /// Everything but [`Unknown`](NodesError::Unknown) and
 /// [`SessionEnded`](NodesError::SessionEnded) is a definite refusal: nothing was changed.
