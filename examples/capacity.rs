@@ -12,7 +12,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use lock_recipes::{LockFactory, Session};
+use lock_recipes::{LockFactory, ZooKeeper};
 use recipes_testing::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::Instant;
 use zookeeper_client::Client;
@@ -66,7 +66,7 @@ async fn measure(connect_string: String) -> Result<(), Failure> {
 async fn cycles(connect_string: &str) -> Result<(f64, f64), Failure> {
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
-        sessions.push(Session::connect(connect_string).await?);
+        sessions.push(ZooKeeper::connect(connect_string).await?);
     }
     let mut workers = Vec::new();
     for (index, session) in sessions.iter().enumerate() {

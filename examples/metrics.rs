@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::{
-    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session,
+    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session, ZooKeeper,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use recipes_testing::MemoryEnsemble;
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Failure> {
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
         sessions.push(match &options.connect {
-            Some(connect_string) => Session::connect(connect_string).await?,
+            Some(connect_string) => ZooKeeper::connect(connect_string).await?,
             None => memory.session(),
         });
     }

@@ -12,7 +12,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session};
+use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session, ZooKeeper};
 use recipes_testing::MemoryEnsemble;
 
 #[tokio::main]
@@ -102,7 +102,7 @@ async fn open_session() -> Result<Session, Box<dyn Error>> {
     };
     if let Some(connect_string) = named {
         println!("Connecting to {connect_string}.");
-        return Ok(Session::connect(&connect_string).await?);
+        return Ok(ZooKeeper::connect(&connect_string).await?);
     }
     println!("No ensemble named, so this one is in memory: for trying out and for tests.");
     println!("(Start with --connect host:2181 or ZOOKEEPER_CONNECT for a real one.)");

@@ -1,10 +1,10 @@
 //! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
 //!
 //! ```no_run
-//! use lock_recipes::{InterProcessMutex, Session};
+//! use lock_recipes::{InterProcessMutex, ZooKeeper};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let session = Session::connect("zk1:2181,zk2:2181,zk3:2181").await?;
+//! let session = ZooKeeper::connect("zk1:2181,zk2:2181,zk3:2181").await?;
 //! let orders = InterProcessMutex::new(&session, "/locks/orders")?;
 //! let guard = orders.acquire().await?;
 //! // ... one process at a time, with a token for the store: guard.fencing_token() ...
@@ -14,19 +14,22 @@
 //! # }
 //! ```
 //!
-//! Start with [`Session`] (a connection that outlives ZooKeeper sessions), then take a recipe:
+//! Start with the store, [`ZooKeeper`] or [`connect`], which opens a [`Session`] (a connection that
+//! outlives sessions of the store). Then take a recipe:
 //! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
 //! [`LockFactory`] that makes them by key. [`Acquire`] says what an acquire waits for, how it fails,
 //! and what is left if it is dropped. An [`Owner`] re-enters the locks that it holds. Guards are the
 //! proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
 //! [`DistributedLock`].
 //!
-//! [`inspect`] and [`scan`] show the locks of an ensemble, whichever client takes them.
+//! [`inspect`] and [`scan`] show the locks of a store, whichever client takes them.
 //! [`WaitForGraph`] shows which contender waits for which.
 //!
 //! # Features
+//! - `zookeeper` (default): locks on Apache ZooKeeper.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
-//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client.
+//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
+//!   `zookeeper` on.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your
 //!   service installs, for example that of `metrics-exporter-prometheus`.
 //!
@@ -43,7 +46,7 @@
 //! | `lock_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
 //! | `lock_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
 //! | `lock_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
-//! | `lock_recipes_sessions_lost_total` | counter | `reason` | ZooKeeper sessions that ended without having been closed by this library |
+//! | `lock_recipes_sessions_lost_total` | counter | `reason` | store sessions that ended without having been closed by this library |
 //! | `lock_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
 //! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
@@ -56,7 +59,7 @@
 //!   owner.
 //!
 //! # Traces
-//! Spans of `tracing`, of level `DEBUG`; targets begin with `recipes_core`.
+//! Spans of `tracing`, of level `DEBUG` and target `lock_recipes::lock`.
 //!
 //! | span | lasts | fields |
 //! |---|---|---|
@@ -69,27 +72,21 @@
 //!
 //! [`metrics`]: https://docs.rs/metrics
 
+mod connect;
 mod factory;
 mod shards;
 
+pub use connect::connect;
 pub use factory::LockFactory;
-#[cfg(feature = "sasl-digest-md5")]
-pub use recipes_core::DigestMd5SaslOptions;
-#[cfg(feature = "sasl-gssapi")]
-pub use recipes_core::GssapiSaslOptions;
-#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
-pub use recipes_core::SaslOptions;
 pub use recipes_core::{
-    Acl, Acls, Acquire, AcquireError, AuthId, Basis, Client, ConfigError, ConnectError, Contender,
-    DistributedLock, Edge, FencingToken, GuardMember, GuardState, HealthWatcher, Identity,
-    InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat,
-    NodesError, Owner, ParentMode, Participant, Party, Permission, QueryError, Recipe,
-    ReleaseError, RevokeError, Scan, Session, SessionBuilder, SessionHealth, Standing, Step,
-    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
-    escape_key, inspect, scan, unescape_key,
+    Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
+    FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError, Inspection,
+    LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError, Owner,
+    ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan, Session,
+    SessionHealth, SessionOptions, Standing, Step, Transaction, TransactionError,
+    TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key, inspect, scan,
+    unescape_key,
 };
-#[cfg(feature = "tls")]
-pub use recipes_core::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
 pub use recipes_rwlock::{
@@ -98,3 +95,14 @@ pub use recipes_rwlock::{
 
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;
+
+#[cfg(feature = "sasl-digest-md5")]
+pub use recipes_zookeeper::DigestMd5SaslOptions;
+#[cfg(feature = "sasl-gssapi")]
+pub use recipes_zookeeper::GssapiSaslOptions;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use recipes_zookeeper::SaslOptions;
+#[cfg(feature = "zookeeper")]
+pub use recipes_zookeeper::{Acl, Acls, AuthId, Client, Permission, ZooKeeper, ZooKeeperBuilder};
+#[cfg(feature = "tls")]
+pub use recipes_zookeeper::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_recipes::{InterProcessMutex, MutexGuard, Session};
+use lock_recipes::{InterProcessMutex, MutexGuard, Session, ZooKeeper};
 use peak_alloc::PeakAlloc;
 use recipes_testing::ZooKeeperServer;
 use tokio::runtime::Handle;
@@ -146,7 +146,7 @@ async fn round(server: &ZooKeeperServer, session: &Session, locks: Range<usize>)
 async fn locks_that_were_held_leave_nothing_behind() {
     let server = ZooKeeperServer::builder().heap_mib(512).start().await;
     let server = server.unwrap();
-    let session = Session::builder().session_timeout(Duration::from_secs(40));
+    let session = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = session.connect(&server.connect_string()).await.unwrap();
     let locks = env::var("MANY_LOCKS").map_or(LOCKS, |it| it.parse().unwrap());
     let mut left = Vec::new();

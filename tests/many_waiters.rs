@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use lock_recipes::{FencingToken, InterProcessMutex, Session};
+use lock_recipes::{FencingToken, InterProcessMutex, Session, ZooKeeper};
 use peak_alloc::PeakAlloc;
 use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer};
 use tokio::sync::{Semaphore, mpsc};
@@ -90,7 +90,7 @@ impl Queue {
     async fn form(ensemble: TestEnsemble, waiters: usize) -> Self {
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
-            let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+            let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
             sessions.push(ensemble.session_with(options).await);
         }
         let (grants, granted) = mpsc::unbounded_channel();

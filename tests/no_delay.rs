@@ -24,7 +24,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use lock_recipes::{InterProcessMutex, Session};
+use lock_recipes::{InterProcessMutex, Session, ZooKeeper};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use tokio::time::{Instant, timeout};
@@ -85,7 +85,7 @@ async fn sent_together(proxy: &FaultProxy, session: &Session) -> usize {
 async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
     let (_server, proxy) = proxied(EACH_WAY).await;
     let probe = TcpStream::connect(proxy.connect_string()).unwrap();
-    let session = Session::connect(&proxy.connect_string()).await.unwrap();
+    let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
     // This creates the directory.
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -101,7 +101,7 @@ async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
 async fn it_is_set_again_after_a_reconnect() {
     let (_server, proxy) = proxied(Duration::ZERO).await;
     let first = TcpStream::connect(proxy.connect_string()).unwrap();
-    let session = Session::connect(&proxy.connect_string()).await.unwrap();
+    let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
     until_set(&first).await;
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     for _ in 0..TRIES {
@@ -134,7 +134,7 @@ async fn sockets_with_other_peers_are_left_alone() {
         }
         below.push(probe);
     };
-    let session = Session::connect(&server.connect_string()).await.unwrap();
+    let session = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     until_set(&probe).await;
     for other in &others {
         assert!(!other.nodelay().unwrap(), "{other:?}");
@@ -189,8 +189,8 @@ fn process_that_locks() {
         .unwrap();
     let median = runtime.block_on(async {
         let sessions = [
-            Session::connect(servers).await.unwrap(),
-            Session::connect(servers).await.unwrap(),
+            ZooKeeper::connect(servers).await.unwrap(),
+            ZooKeeper::connect(servers).await.unwrap(),
         ];
         let [lock, _] = sessions
             .each_ref()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
-    MultiLock, Session,
+    MultiLock, Session, ZooKeeper,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -149,7 +149,7 @@ impl Ours {
     async fn sessions(&mut self, at: &str, count: usize) -> &[Session] {
         let sessions = self.sessions.entry(at.to_owned()).or_default();
         while sessions.len() < count {
-            let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+            let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
             sessions.push(options.connect(at).await.unwrap());
         }
         &sessions[..count]

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::Session;
+use lock_recipes::{Session, ZooKeeper};
 use recipes_testing::MemoryEnsemble;
 use tokio::sync::oneshot;
 
@@ -90,7 +90,7 @@ fn client(
     store: &Store,
     name: &str,
 ) -> Result<(Reservations, Session), Box<dyn Error>> {
-    let session = ensemble.session_with(Session::builder().application(name));
+    let session = ensemble.session_with(ZooKeeper::builder().application(name));
     let client = Reservations::new(&session, "/demo", store, name, PATIENCE)?;
     Ok((client, session))
 }

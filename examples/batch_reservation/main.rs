@@ -33,7 +33,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use lock_recipes::Session;
+use lock_recipes::{Session, ZooKeeper};
 
 use options::{Command, Options};
 use reservations::{Action, BatchError, Reservations};
@@ -66,7 +66,7 @@ async fn open_session(options: &Options) -> Result<Session, Box<dyn Error>> {
     // Locks in our own memory exclude no other process, and their tokens restart with each one.
     let connect_string = options.connect.as_deref();
     let connect_string = connect_string.ok_or("--connect or ZOOKEEPER_CONNECT needs host:port")?;
-    let mut builder = Session::builder()
+    let mut builder = ZooKeeper::builder()
         .application("batch-reservation")
         .connect_timeout(options.patience);
     if let Some(timeout) = options.session_timeout {

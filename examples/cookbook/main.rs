@@ -33,7 +33,7 @@ mod testing_your_code;
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, InterProcessMutex, LockFactory, Session};
+use lock_recipes::{ConnectError, InterProcessMutex, LockFactory, Session, ZooKeeper};
 use recipes_testing::MemoryEnsemble;
 use testing_your_code::Export;
 use tokio::sync::oneshot;
@@ -61,7 +61,7 @@ impl Place {
     async fn session(&self) -> Result<Session, ConnectError> {
         match self {
             Self::Memory(ensemble) => Ok(ensemble.session()),
-            Self::Servers(connect_string) => Session::connect(connect_string).await,
+            Self::Servers(connect_string) => ZooKeeper::connect(connect_string).await,
         }
     }
 }

@@ -25,7 +25,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use lock_recipes::{ConnectError, Session};
+use lock_recipes::{ConnectError, Session, ZooKeeper};
 use recipes_testing::MemoryEnsemble;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn open_session(options: &Options) -> Result<Session, ConnectError> {
-    let mut builder = Session::builder().application("order-service");
+    let mut builder = ZooKeeper::builder().application("order-service");
     if let Some(timeout) = options.session_timeout {
         builder = builder.session_timeout(timeout);
     }

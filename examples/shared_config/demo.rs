@@ -6,7 +6,7 @@ use std::error::Error;
 use std::future::pending;
 
 use futures::future::{join_all, try_join_all};
-use lock_recipes::Session;
+use lock_recipes::{Session, ZooKeeper};
 use recipes_testing::MemoryEnsemble;
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ pub(crate) async fn tell(connect: Option<&str>) -> Result<(), Box<dyn Error>> {
         None => {
             println!("No ensemble named, so this one is in memory: for trying out and for tests.");
             let ensemble = MemoryEnsemble::new();
-            let builder = || Session::builder().application("shared-config");
+            let builder = || ZooKeeper::builder().application("shared-config");
             (0..4).map(|_| ensemble.session_with(builder())).collect()
         }
     };

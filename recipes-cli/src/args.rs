@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use recipes_core::SESSION_TIMEOUT_MAX;
+use recipes_zookeeper::SESSION_TIMEOUT_MAX;
 #[cfg(target_os = "linux")]
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
@@ -17,12 +17,12 @@ use tracing_subscriber::filter::Targets;
 /// The variable with the credentials.
 pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
 
-/// Locks on ZooKeeper, shared with lock-recipes and Apache Curator.
+/// Locks that lock-recipes and Apache Curator share.
 #[derive(Debug, Parser)]
 #[command(name = "lockctl", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) ensemble: EnsembleArguments,
+    pub(crate) store: StoreArguments,
     /// Print JSON; `run` itself prints nothing
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -36,9 +36,10 @@ pub(crate) struct Arguments {
 
 /// Where the locks are, and how to connect.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Ensemble")]
-pub(crate) struct EnsembleArguments {
-    /// Servers, and the node below which all paths are: host:port,host:port/chroot
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreArguments {
+    /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot;
+    /// zk:// may stand in front
     #[arg(
         long,
         short,
@@ -47,11 +48,11 @@ pub(crate) struct EnsembleArguments {
         value_name = "SERVERS"
     )]
     pub(crate) connect: Option<String>,
-    /// How long the ensemble keeps the locks of a process that sends no heartbeats
+    /// How long the store keeps the locks of a process that sends no heartbeats
     #[arg(long, global = true, env = "LOCKCTL_SESSION_TIMEOUT", value_name = "DURATION",
         default_value = "12s", value_parser = session_timeout)]
     pub(crate) session_timeout: Duration,
-    /// How long to wait for the ensemble's answer
+    /// How long to wait for the store's answer
     #[arg(long, global = true, env = "LOCKCTL_CONNECT_TIMEOUT", value_name = "DURATION",
         default_value = "15s", value_parser = duration)]
     pub(crate) connect_timeout: Duration,
@@ -74,7 +75,7 @@ pub(crate) struct EnsembleArguments {
 /// How connections are encrypted.
 #[cfg(feature = "tls")]
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Ensemble")]
+#[command(next_help_heading = "Store")]
 pub(crate) struct TlsArguments {
     /// Encrypt connections; implied by the other TLS options
     #[arg(long, global = true, env = "LOCKCTL_TLS")]
@@ -100,7 +101,7 @@ impl TlsArguments {
     }
 }
 
-/// A scheme of ZooKeeper and its credentials.
+/// A scheme of the store and its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Auth {
     pub(crate) scheme: String,
@@ -114,7 +115,7 @@ pub(crate) enum Task {
     Run(RunArguments),
     /// List the locks that are held or waited for
     ///
-    /// AGE is the time since the first holder queued: ZooKeeper does not record when it was
+    /// AGE is the time since the first holder queued: no store records when it was
     /// granted.
     Ls {
         /// The node below which to look for locks

@@ -18,7 +18,7 @@ pub(crate) mod code {
     pub(crate) const USAGE: u8 = 64;
     /// No such path, or no lock there.
     pub(crate) const NO_LOCK: u8 = 66;
-    /// No connection to the ensemble, or not any more.
+    /// No connection to the store, or not any more.
     pub(crate) const NO_CONNECTION: u8 = 69;
     /// Another error, such as a refusal by the operating system.
     pub(crate) const INTERNAL: u8 = 70;
@@ -26,7 +26,7 @@ pub(crate) mod code {
     /// The lock was lost while the command ran.
     #[cfg(target_os = "linux")]
     pub(crate) const LOST: u8 = 76;
-    /// The ensemble does not permit it.
+    /// The store does not permit it.
     pub(crate) const NO_PERMISSION: u8 = 77;
     /// A signal ended it: the code is this plus its number, as in shells.
     #[cfg(target_os = "linux")]
@@ -51,7 +51,7 @@ impl Failure {
         Self::new(code::INTERNAL, format!("cannot {what}: {error}"))
     }
 
-    /// A refusal by the ensemble, or no answer.
+    /// A refusal by the store, or no answer.
     pub(crate) fn refused(what: &str, error: &NodesError) -> Self {
         Self::new(code_of(error), format!("{what}: {}", chain(error)))
     }

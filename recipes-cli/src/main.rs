@@ -1,4 +1,4 @@
-//! `lockctl`: runs commands under locks, and shows and repairs the locks of an ensemble.
+//! `lockctl`: runs commands under locks, and shows and repairs the locks of a store.
 //!
 //! The executable has three roles. As `lockctl` it is started by people. `run` starts it twice
 //! more, under other names: once as the supervisor of the command, once to become the command. `run`
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use recipes_core::Session;
 
-use args::{Arguments, EnsembleArguments, Task};
+use args::{Arguments, StoreArguments, Task};
 #[cfg(target_os = "linux")]
 use commands::run;
 use commands::{revoke, serve, show};
@@ -62,7 +62,7 @@ fn other_part() -> Option<ExitCode> {
 
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments {
-        ensemble,
+        store,
         json,
         log,
         command,
@@ -70,7 +70,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(targets) = log {
         log::start(targets);
     }
-    let on = &ensemble;
+    let on = &store;
     match command {
         #[cfg(target_os = "linux")]
         Task::Run(run) => return Box::pin(run::run(on, &run)).await,
@@ -102,10 +102,10 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// Opens a session for a task, and closes it whatever the result.
 async fn in_session(
-    ensemble: &EnsembleArguments,
+    store: &StoreArguments,
     task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let session = session::connect(ensemble, "lockctl").await?;
+    let session = session::connect(store, "lockctl").await?;
     let outcome = task(&session).await;
     session.close().await;
     outcome

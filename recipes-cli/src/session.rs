@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConnectError, Nodes, Session, SessionBuilder};
+use recipes_core::{ConnectError, Nodes, Session};
+use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use tokio::time::timeout;
 
-use crate::args::{self, EnsembleArguments};
+use crate::args::{self, StoreArguments};
 use crate::exit::{Failure, code};
 
 /// Opens a session. Its nodes name `application` as their maker.
 pub(crate) async fn connect(
-    arguments: &EnsembleArguments,
+    arguments: &StoreArguments,
     application: &str,
 ) -> Result<Session, Failure> {
     let builder = builder(arguments)?.application(application);
@@ -19,22 +20,22 @@ pub(crate) async fn connect(
 }
 
 /// The operations of a session of its own, for requests that no lock makes.
-pub(crate) async fn nodes(arguments: &EnsembleArguments) -> Result<Arc<dyn Nodes>, Failure> {
-    let backend = builder(arguments)?.backend(servers(arguments)?)?;
-    let nodes = timeout(arguments.connect_timeout, backend.connect()).await;
-    let silent = |_| Failure::new(code::NO_CONNECTION, "no ZooKeeper server answered");
+pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, Failure> {
+    let store = builder(arguments)?.store(servers(arguments)?)?;
+    let nodes = timeout(arguments.connect_timeout, store.connect()).await;
+    let silent = |_| Failure::new(code::NO_CONNECTION, "no server of the store answered");
     let refused = |error| Failure::refused("no session", &error);
     nodes.map_err(silent)?.map_err(refused)
 }
 
-fn servers(arguments: &EnsembleArguments) -> Result<&str, Failure> {
+fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
     let message = "no servers: give --connect host:port or set LOCKCTL_CONNECT";
     let servers = arguments.connect.as_deref();
     servers.ok_or_else(|| Failure::new(code::USAGE, message))
 }
 
-fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
-    let mut builder = Session::builder()
+fn builder(arguments: &StoreArguments) -> Result<ZooKeeperBuilder, Failure> {
+    let mut builder = ZooKeeper::builder()
         .session_timeout(arguments.session_timeout)
         .connect_timeout(arguments.connect_timeout);
     if let Some(auth) = &arguments.auth {
@@ -46,13 +47,13 @@ fn builder(arguments: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn hinted(error: ConnectError, _: &EnsembleArguments) -> Failure {
+pub(crate) fn hinted(error: ConnectError, _: &StoreArguments) -> Failure {
     error.into()
 }
 
 /// Adds a hint about TLS: a failed handshake looks like a server that does not answer.
 #[cfg(feature = "tls")]
-pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Failure {
+pub(crate) fn hinted(error: ConnectError, arguments: &StoreArguments) -> Failure {
     let is_silence = matches!(error, ConnectError::TimedOut { .. });
     let failure = Failure::from(error);
     match is_silence && arguments.tls.is_asked_for() {
@@ -66,16 +67,16 @@ pub(crate) fn hinted(error: ConnectError, arguments: &EnsembleArguments) -> Fail
 
 #[cfg(not(feature = "tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "certificates may be unreadable")]
-fn secured(builder: SessionBuilder, _: &EnsembleArguments) -> Result<SessionBuilder, Failure> {
+fn secured(builder: ZooKeeperBuilder, _: &StoreArguments) -> Result<ZooKeeperBuilder, Failure> {
     Ok(builder)
 }
 
 #[cfg(feature = "tls")]
 fn secured(
-    builder: SessionBuilder,
-    arguments: &EnsembleArguments,
-) -> Result<SessionBuilder, Failure> {
-    use zookeeper_client::TlsOptions;
+    builder: ZooKeeperBuilder,
+    arguments: &StoreArguments,
+) -> Result<ZooKeeperBuilder, Failure> {
+    use recipes_zookeeper::TlsOptions;
 
     let tls = &arguments.tls;
     if !tls.is_asked_for() {
@@ -116,6 +117,6 @@ fn secured(
 }
 
 #[cfg(feature = "tls")]
-fn unusable(what: &str, error: &zookeeper_client::Error) -> Failure {
+fn unusable(what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(code::USAGE, format!("cannot use the {what}: {error}"))
 }

@@ -18,8 +18,8 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The identity does not fit into a request to the ensemble.
-    #[error("identity of {bytes} bytes is larger than the {bytes_max} that the ensemble takes")]
+    /// The identity does not fit into a request to the store.
+    #[error("identity of {bytes} bytes is larger than the {bytes_max} that a store takes")]
     IdentityTooLarge {
         /// Its size.
         bytes: usize,
@@ -68,10 +68,9 @@ pub enum ConfigError {
         /// The name.
         name: String,
     },
-    /// The session timeout is longer than the protocol can express. Servers grant minutes at most,
-    /// unless configured otherwise.
+    /// The session timeout is longer than the store can express. It may grant much less.
     #[error(
-        "session timeout of {timeout:?} is longer than the {timeout_max:?} that can be asked for"
+        "session timeout of {timeout:?} is longer than the {timeout_max:?} that the store can grant"
     )]
     SessionTimeoutTooLong {
         /// As given.
@@ -79,9 +78,24 @@ pub enum ConfigError {
         /// The most that is accepted.
         timeout_max: Duration,
     },
-    /// A list of access control entries is empty. ZooKeeper refuses that.
+    /// The address of a store has a scheme that this build knows no store for.
+    #[error("no store for scheme {scheme:?}: this build has {}", listed(known))]
+    UnknownScheme {
+        /// As given; `zk` if there was none.
+        scheme: String,
+        /// The schemes of this build. A feature adds those of its store.
+        known: &'static [&'static str],
+    },
+    /// A list of access control entries is empty, so nobody could use the nodes.
     #[error("the ACL for lock nodes is empty")]
     EmptyAcl,
+}
+
+fn listed(schemes: &[&str]) -> String {
+    match schemes {
+        [] => "none, so enable the feature of a store".to_owned(),
+        schemes => schemes.join(", "),
+    }
 }
 
 /// Why no session could be opened.
@@ -91,26 +105,26 @@ pub enum ConnectError {
     /// The options cannot be used. Nothing was sent.
     #[error("session options cannot be used")]
     Config(#[from] ConfigError),
-    /// No server answered in time. Nothing is left behind.
-    #[error("no ZooKeeper server of {connect_string:?} answered within {waited:?}")]
+    /// No server of the store answered in time. Nothing is left behind.
+    #[error("no server of {address:?} answered within {waited:?}")]
     TimedOut {
-        /// The connect string.
-        connect_string: String,
+        /// The store, as the call named it.
+        address: String,
         /// How long the call waited.
         waited: Duration,
     },
-    /// The connect string or an option is not understood, or the ensemble refused the credentials.
-    #[error("cannot connect to {connect_string:?}")]
+    /// The address or an option is not understood, or the store refused the credentials.
+    #[error("cannot connect to {address:?}")]
     Refused {
-        /// The connect string.
-        connect_string: String,
+        /// The store, as the call named it.
+        address: String,
         /// The answer.
         #[source]
         source: NodesError,
     },
 }
 
-/// The step of an operation that the ensemble refused.
+/// The step of an operation that the store refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
@@ -145,7 +159,7 @@ impl std::fmt::Display for Step {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The timeout passed while other contenders held the lock, or the ensemble did not answer.
+    /// The timeout passed while other contenders held the lock, or the store did not answer.
     #[error("lock {path:?} not acquired within {waited:?}")]
     TimedOut {
         /// Path of the lock.
@@ -154,14 +168,14 @@ pub enum AcquireError {
         waited: Duration,
     },
     /// The session was closed, or its runtime is gone. Make another session.
-    #[error("session is closed, lock {path:?} not acquired")]
+    #[error("lock {path:?} not acquired: the session is closed")]
     SessionClosed {
         /// Path of the lock.
         path: String,
     },
-    /// The session ended and cannot be opened again. It was made from a client, or the ensemble
+    /// The session ended and cannot be opened again. It was made from a client, or the store
     /// refused its credentials.
-    #[error("session has ended for good, lock {path:?} not acquired")]
+    #[error("lock {path:?} not acquired: the session has ended and cannot be opened again")]
     SessionEnded {
         /// Path of the lock.
         path: String,
@@ -170,8 +184,8 @@ pub enum AcquireError {
     /// fencing token than earlier ones, so the session has ended. Make sure that the stores that
     /// refuse old tokens accept new ones, then open another session.
     #[error(
-        "the store has lost data (its transaction numbers went back from {seen} to {now}), lock \
-         {path:?} not acquired"
+        "lock {path:?} not acquired: the store has lost data, as its transaction numbers went back \
+         from {seen} to {now}"
     )]
     StoreForgot {
         /// Path of the lock.
@@ -183,16 +197,16 @@ pub enum AcquireError {
     },
     /// The owner held this lock, lost it, and has not dropped all guards of it yet. Drop them,
     /// discard what was done under the lock, then acquire again.
-    #[error("owner still has guards of a lock that it lost")]
+    #[error("owner still has guards of a lock that it lost; drop them, then acquire again")]
     Lost(#[from] LostError),
     /// The owner holds the read lock of this path, and its own reader would block the writer for
     /// ever. Release the read lock first.
-    #[error("owner holds the read lock of {path:?} and would wait for itself")]
+    #[error("owner holds the read lock of {path:?} and would wait for itself; release it first")]
     WouldDeadlock {
         /// Path of the lock.
         path: String,
     },
-    /// The ACLs of the ensemble do not allow this session the step.
+    /// The ACLs of the store do not allow this session the step.
     #[error("not authorized to {step} of {path:?}")]
     NotAuthorized {
         /// Path of the lock.
@@ -200,20 +214,20 @@ pub enum AcquireError {
         /// What was refused.
         step: Step,
     },
-    /// The ensemble refused for another reason.
-    #[error("ensemble refused to {step} of {path:?}")]
+    /// The store refused for another reason.
+    #[error("store refused to {step} of {path:?}")]
     Refused {
         /// Path of the lock.
         path: String,
         /// What was refused.
         step: Step,
-        /// The ensemble's answer.
+        /// The store's answer.
         #[source]
         source: NodesError,
     },
     /// A set of locks was not acquired, and some members that were acquired are not released yet.
     /// They are released in the background: on reconnect, or with their session.
-    #[error("set of locks not acquired, {} of them not released yet", failures.len())]
+    #[error("set of locks not acquired; {} of them are released later, in the background", failures.len())]
     RolledBackLate {
         /// Why the set was not acquired.
         #[source]
@@ -246,17 +260,17 @@ impl AcquireError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The ensemble expired the session.
+    /// The store expired the session.
     #[error("session expired")]
     SessionExpired,
     /// The session was closed, here or by its client, or the runtime that served it is gone.
     #[error("session closed")]
     SessionClosed,
-    /// The ensemble did not answer for so long that it may have expired the session.
-    #[error("no answer from the ensemble before the lease's deadline")]
+    /// The store did not answer for so long that it may have expired the session.
+    #[error("no answer from the store before the lease's deadline")]
     DeadlinePassed,
     /// The lock node was deleted, but not by the holder.
-    #[error("lock node removed by somebody else")]
+    #[error("lock node deleted, but not by the holder")]
     NodeRemoved,
 }
 
@@ -276,22 +290,22 @@ pub struct LostError {
 pub enum ReleaseError {
     /// The lock was lost before, so another contender may have held it at the same time. Nothing is
     /// left behind.
-    #[error("lock was lost before it was released")]
+    #[error("lock was lost before it was released, so another contender may have held it")]
     Lost(#[from] LostError),
     /// There was no answer before the lease's deadline. The node is deleted in the background as
     /// soon as there is a connection, or with the session. Other contenders wait until then.
-    #[error("release of lock {path:?} not confirmed yet; it goes on in the background")]
+    #[error("release of lock {path:?} not confirmed yet; it continues in the background")]
     Pending {
         /// Path of the lock.
         path: String,
     },
-    /// The ensemble refuses to delete the node. The node stays, and other contenders wait, until
+    /// The store refuses to delete the node. The node stays, and other contenders wait, until
     /// the session ends. Grant DELETE on the lock directory, or close the session.
-    #[error("ensemble refused to release lock {path:?}")]
+    #[error("store refused to release lock {path:?}; it stays locked until the session ends")]
     Refused {
         /// Path of the lock.
         path: String,
-        /// The ensemble's answer.
+        /// The store's answer.
         #[source]
         source: NodesError,
     },
@@ -304,7 +318,7 @@ pub enum VerifyError {
     /// The lock is lost.
     #[error("lock is not held any more")]
     Lost(#[from] LostError),
-    /// The ensemble refused or did not answer; the guard may still be valid.
+    /// The store refused or did not answer; the guard may still be valid.
     #[error("lock {path:?} not verified")]
     Unknown {
         /// Path of the lock.
@@ -322,7 +336,7 @@ pub enum TransactionError {
     /// The lock is lost; nothing was changed.
     #[error("transaction not committed, nothing was changed")]
     Lost(#[from] LostError),
-    /// The ensemble refused one operation; nothing was changed.
+    /// The store refused one operation; nothing was changed.
     #[error("operation {index} of a transaction under {path:?} refused, nothing was changed")]
     Refused {
         /// Path of the lock.
@@ -333,7 +347,7 @@ pub enum TransactionError {
         #[source]
         source: NodesError,
     },
-    /// The ensemble refused the transaction as a whole; nothing was changed.
+    /// The store refused the transaction as a whole; nothing was changed.
     #[error("transaction under {path:?} refused, nothing was changed")]
     Rejected {
         /// Path of the lock.
@@ -344,7 +358,9 @@ pub enum TransactionError {
     },
     /// The connection or the lock was lost before the answer. Either all operations were carried
     /// out or none; read to find out.
-    #[error("outcome of a transaction under {path:?} unknown: all of it or nothing was done")]
+    #[error(
+        "outcome of a transaction under {path:?} unknown: all of it or nothing was done; read to find out"
+    )]
     Unknown {
         /// Path of the lock.
         path: String,
@@ -359,22 +375,22 @@ pub enum TransactionError {
 #[non_exhaustive]
 pub enum RevokeError {
     /// The session was closed or has ended.
-    #[error("session is closed, holder of {path:?} not asked to give it up")]
+    #[error("request to give up {path:?} not made: the session is closed")]
     SessionClosed {
         /// Path of the node.
         path: String,
     },
-    /// The ensemble refused. No request was made.
-    #[error("holder of {path:?} not asked to give it up")]
+    /// The store refused. No request was made.
+    #[error("request to give up {path:?} not made")]
     Failed {
         /// Path of the node.
         path: String,
-        /// The ensemble's answer.
+        /// The store's answer.
         #[source]
         source: NodesError,
     },
-    /// The ensemble did not answer, so the request may have been made. Making it again is harmless.
-    #[error("holder of {path:?} may or may not have been asked to give it up")]
+    /// The store did not answer, so the request may have been made. Making it again is harmless.
+    #[error("request to give up {path:?} may or may not have been made; repeat it")]
     Unknown {
         /// Path of the node.
         path: String,
@@ -385,7 +401,7 @@ pub enum RevokeError {
 }
 
 /// Why a read without a lock failed. Nothing was changed. [`is_transient`](Self::is_transient)
-/// tells whether a retry may help.
+/// says whether a retry may help.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -393,12 +409,12 @@ pub enum QueryError {
     #[error("query cannot be made")]
     Config(#[from] ConfigError),
     /// The session was closed or has ended.
-    #[error("session is closed, {path:?} not read")]
+    #[error("{path:?} not read: the session is closed")]
     SessionClosed {
         /// The path to be read.
         path: String,
     },
-    /// The ensemble refused or did not answer.
+    /// The store refused or did not answer.
     #[error("{path:?} not read")]
     Failed {
         /// The path to be read.

@@ -159,7 +159,7 @@ pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Inspec
     })
 }
 
-/// Shows all locks with contenders, at or below a node. `/` shows all locks of the ensemble.
+/// Shows all locks with contenders, at or below a node. `/` shows all locks of the store.
 ///
 /// A node is a lock if it has a child that a lock recipe has named and that a session owns. A scan
 /// sends about one request for each node below `root`, and one for each contender. So it is for
@@ -171,7 +171,7 @@ pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Inspec
 /// together need not have been true at any one time.
 ///
 /// # Errors
-/// [`InspectError`] for `root` itself, or if the ensemble does not answer. A node below `root` that
+/// [`InspectError`] for `root` itself, or if the store does not answer. A node below `root` that
 /// may not be listed is named in [`Scan::unreadable`].
 ///
 /// # Cancel safety
@@ -223,7 +223,7 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
     Ok(scan)
 }
 
-/// Whether the ensemble would not answer for other nodes either.
+/// Whether the store would not answer for other nodes either.
 fn is_silence(error: &QueryError) -> bool {
     error.is_transient() || matches!(error, QueryError::SessionClosed { .. })
 }

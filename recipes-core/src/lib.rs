@@ -64,25 +64,13 @@ pub use names::path::{escape_key, unescape_key};
 pub use names::printable::{is_text, one_line};
 pub use names::record::Identity;
 pub use names::token::FencingToken;
-pub use session::builder::SessionBuilder;
 pub use session::core::{HealthWatcher, Session, SessionHealth};
-#[doc(hidden)]
-pub use session::options::SESSION_TIMEOUT_MAX;
-pub use session::options::{LockOptions, ParentMode};
-#[doc(hidden)]
-pub use store::backend::Backend;
-pub use store::nodes::{Acl, NodeStat, NodesError};
+pub use session::options::{LockOptions, ParentMode, SessionOptions};
 #[doc(hidden)]
 pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeWatch, Nodes, Reply,
+    NodeOpDone, NodeWatch, Nodes, Reply, list_each,
 };
-#[cfg(feature = "sasl-digest-md5")]
-pub use zookeeper_client::DigestMd5SaslOptions;
-#[cfg(feature = "sasl-gssapi")]
-pub use zookeeper_client::GssapiSaslOptions;
-#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
-pub use zookeeper_client::SaslOptions;
-pub use zookeeper_client::{Acls, AuthId, Client, Permission};
-#[cfg(feature = "tls")]
-pub use zookeeper_client::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
+pub use store::nodes::{NodeStat, NodesError};
+#[doc(hidden)]
+pub use store::{Store, Traits};

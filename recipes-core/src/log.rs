@@ -11,4 +11,4 @@ pub(crate) const SESSION: &str = "lock_recipes::session";
 pub(crate) const CLEANUP: &str = "lock_recipes::cleanup";
 
 /// The client of the store.
-pub(crate) const STORE: &str = "lock_recipes::store";
+pub const STORE: &str = "lock_recipes::store";

@@ -26,7 +26,7 @@ use crate::rules::acquire::Patience;
 use crate::scripted::{Scripted, Sessions, Stage, T, begin};
 use crate::session::epoch::{Epoch, Link, Origin};
 use crate::session::leftovers::Leftovers;
-use crate::store::backend::Backend;
+use crate::store::{Store, Traits};
 
 /// Orders for each race and each way to choose them.
 const ORDERS: usize = 500;
@@ -143,14 +143,14 @@ fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
 fn contender_is_seen_by_the_keeper_or_wakes_it() {
     explore(|_| {
         let nodes = Scripted::new(Some(T));
-        let backend: Arc<dyn Backend> = Sessions::of(&nodes, std::time::Duration::ZERO);
-        let clock = Clock::new(&backend);
+        let store: Arc<dyn Store> = Sessions::of(&nodes, std::time::Duration::ZERO);
+        let clock = Clock::new(&store);
         let (_link, link) = watch::channel(Link::Connected(1));
         let sent = clock.now();
         let origin = Origin {
             clock,
             highest: Arc::default(),
-            is_quiet: false,
+            traits: Traits::default(),
         };
         let epoch = Arc::new(Epoch::new(1, nodes, link, origin, sent));
         let leftovers = || Arc::new(Leftovers::new([]));

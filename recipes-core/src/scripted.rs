@@ -1,4 +1,4 @@
-//! An ensemble whose every answer the test gives. It is for behaviour that depends on when, and
+//! A store whose every answer the test gives. It is for behaviour that depends on when, and
 //! over which connection, an answer comes.
 
 use std::collections::VecDeque;
@@ -11,7 +11,6 @@ use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::attempt::wait_loop;
 use crate::lock::lease::{Basis, Lease, MadeNode};
@@ -24,17 +23,19 @@ use crate::rules::acquire::Patience;
 use crate::session::core::Session;
 use crate::session::epoch::Epoch;
 use crate::session::leftovers::Leftovers;
-use crate::session::options::LockOptions;
+use crate::session::options::{LockOptions, SessionOptions};
 use crate::session::own_watch::OwnWatch;
-use crate::store::backend::Backend;
 use crate::store::nodes::{
     Connection, Created, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,
 };
+use crate::store::{Store, Traits};
 use crate::sync::{Mutex, lock};
 
 pub(crate) const SESSION: i64 = 7;
 pub(crate) const T: Duration = Duration::from_secs(12);
+/// Little enough that a test can use it up.
+const WATCH_BYTES: usize = 128 * 1024;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 
@@ -232,7 +233,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn of(nodes: &Arc<Scripted>, slow: Duration) -> Arc<dyn Backend> {
+    pub(crate) fn of(nodes: &Arc<Scripted>, slow: Duration) -> Arc<dyn Store> {
         Arc::new(Self {
             nodes: Mutex::new([Arc::clone(nodes)].into()),
             slow,
@@ -240,7 +241,7 @@ impl Sessions {
         })
     }
 
-    fn in_turn(first: &Arc<Scripted>, second: &Arc<Scripted>) -> Arc<dyn Backend> {
+    fn in_turn(first: &Arc<Scripted>, second: &Arc<Scripted>) -> Arc<dyn Store> {
         Arc::new(Self {
             nodes: Mutex::new([Arc::clone(first), Arc::clone(second)].into()),
             slow: Duration::ZERO,
@@ -249,7 +250,14 @@ impl Sessions {
     }
 }
 
-impl Backend for Sessions {
+impl Store for Sessions {
+    fn traits(&self) -> Traits {
+        Traits {
+            watch_bytes: WATCH_BYTES,
+            ..Traits::default()
+        }
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         async move {
             tokio::time::sleep(self.slow).await;
@@ -260,10 +268,6 @@ impl Backend for Sessions {
             }
         }
         .boxed()
-    }
-
-    fn new_uuid(&self) -> Uuid {
-        Uuid::new_v4()
     }
 
     fn suspended(&self) -> Duration {
@@ -287,20 +291,20 @@ impl Stage {
 
     pub(crate) async fn opened_within(slow: Duration) -> Self {
         let nodes = Scripted::new(Some(T));
-        let backend = Sessions::of(&nodes, slow);
-        Self::on(nodes, backend).await
+        let store = Sessions::of(&nodes, slow);
+        Self::on(nodes, store).await
     }
 
-    /// A stage, and the ZooKeeper session that comes once that of the stage is over.
+    /// A stage, and the store session that comes once that of the stage is over.
     pub(crate) async fn with_next() -> (Self, Arc<Scripted>) {
         let (nodes, next) = (Scripted::new(Some(T)), Scripted::new(Some(T)));
-        let backend = Sessions::in_turn(&nodes, &next);
-        (Self::on(nodes, backend).await, next)
+        let store = Sessions::in_turn(&nodes, &next);
+        (Self::on(nodes, store).await, next)
     }
 
-    async fn on(nodes: Arc<Scripted>, backend: Arc<dyn Backend>) -> Self {
+    async fn on(nodes: Arc<Scripted>, store: Arc<dyn Store>) -> Self {
         let start = Instant::now();
-        let session = Session::builder().start(backend);
+        let session = SessionOptions::new().start(store);
         let epoch = session.open_epoch("/").await.unwrap();
         Self {
             session,

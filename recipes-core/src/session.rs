@@ -3,7 +3,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `core` | the handle, its phases and its health |
-//! | `builder`, `options` | what a service sets |
+//! | `options` | what a service sets |
 //! | `session_task` | opens one epoch after the other, and closes |
 //! | `epoch` | one session of the store, and what hangs on it |
 //! | `epoch_task` | the epoch's link, heartbeats, and looks at own nodes |
@@ -15,7 +15,6 @@
 //! | `tenant` | what an epoch can lose: a lease, for those above |
 //! | `cleanup` | deletes nodes in the background |
 
-pub(crate) mod builder;
 pub(crate) mod check_schedule;
 pub(crate) mod cleanup;
 pub(crate) mod connections;

@@ -2,10 +2,90 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `backend` | opens the nodes of one epoch |
+//! | `store` | `Store`, which opens one `Nodes` for each epoch, and its `Traits` |
 //! | `nodes` | the requests that a lock needs, and their answers |
 //! | `retry` | a read is sent again until it has an answer |
+//! | `machine` | how long this machine has been suspended |
 
-pub(crate) mod backend;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use uuid::Uuid;
+
+use crate::store::nodes::{Nodes, NodesError};
+
+pub(crate) mod machine;
 pub(crate) mod nodes;
 pub(crate) mod retry;
+
+/// A store that holds locks: it opens one [`Nodes`] for each epoch of a session.
+///
+/// A crate for each store implements it. What differs between them is in [`Traits`].
+#[doc(hidden)]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// What the session has to know about this store.
+    fn traits(&self) -> Traits;
+
+    /// Opens a new session of the store.
+    ///
+    /// The future may be dropped at any time, and the method called again. It gives up by itself
+    /// after about the session timeout, so that the caller can log and try again.
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>>;
+
+    /// A fresh random identifier for a lock node.
+    ///
+    /// Part of the store so that a simulation can replay a run exactly.
+    fn new_uuid(&self) -> Uuid {
+        Uuid::new_v4()
+    }
+
+    /// How long the machine has been suspended so far, which tokio's clock does not count.
+    ///
+    /// Part of the store so that tests and simulations can suspend it.
+    fn suspended(&self) -> Duration {
+        machine::suspended()
+    }
+}
+
+/// What differs between stores, and between ways to connect to one.
+///
+/// The session decides by these values, never by which store it is.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// The longest session timeout that can be requested.
+    pub session_timeout_max: Duration,
+    /// Whether another session of the store can be opened after one has ended.
+    pub reopens: bool,
+    /// Whether a session of the store is closed when its last handle is dropped. It is not if the
+    /// service keeps a handle of its own.
+    pub closes: bool,
+    /// Whether the client of an idle session may be silent for longer than a lease that relies on
+    /// its answers could bear.
+    pub pings_rarely: bool,
+    /// Whether an unchanged watch on a lock directory proves that nothing in it has changed: its
+    /// event comes before the answers to later requests, and setting it disturbs no watch of the
+    /// service.
+    pub watches_directories: bool,
+    /// Bytes of watched paths with which a session survives a reconnect.
+    pub watch_bytes: usize,
+    /// How much longer a path is on the server than in a request, in bytes.
+    pub path_prefix_bytes: usize,
+}
+
+impl Default for Traits {
+    /// A store without limits.
+    fn default() -> Self {
+        Self {
+            session_timeout_max: Duration::MAX,
+            reopens: true,
+            closes: true,
+            pings_rarely: false,
+            watches_directories: true,
+            watch_bytes: usize::MAX,
+            path_prefix_bytes: 0,
+        }
+    }
+}

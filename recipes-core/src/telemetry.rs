@@ -234,7 +234,7 @@ impl Drop for PendingCleanup {
     }
 }
 
-/// Counts a ZooKeeper session that ended without having been closed by this library.
+/// Counts a store session that ended without having been closed by this library.
 pub(crate) fn session_lost(reason: EndReason) {
     let reason = match reason {
         EndReason::Expired => "expired",
@@ -288,7 +288,7 @@ mod sink {
         describe_counter!(
             SESSIONS_LOST,
             Count,
-            "ZooKeeper sessions that ended unasked"
+            "store sessions that this library did not end"
         );
     }
 

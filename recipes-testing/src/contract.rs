@@ -19,6 +19,7 @@ use futures::poll;
 use recipes_core::{
     AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Session, SessionHealth,
 };
+use recipes_zookeeper::ZooKeeper;
 
 use crate::test_ensemble::TestEnsemble;
 
@@ -158,7 +159,9 @@ pub async fn nothing_is_left_of_directories_that_are_not_used(
 /// Curator `testWithNamespace`; real servers only.
 pub async fn lock_works_below_a_chroot(ensemble: TestEnsemble, lock: LockUnderTest) {
     ensemble.create("/chroot", b"").await;
-    let inside = ensemble.session_below("/chroot", Session::builder()).await;
+    let inside = ensemble
+        .session_below("/chroot", ZooKeeper::builder())
+        .await;
     let outside = ensemble.session().await;
     let guard = acquired(&*(lock.make)(&inside)).await;
     for directory in lock.directories {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use recipes_core::{Acls, NodeStat, Session, SessionBuilder};
+use recipes_core::{NodeStat, Session};
+use recipes_zookeeper::{Acls, ZooKeeper, ZooKeeperBuilder};
 use zookeeper_client::{CreateMode, Error};
 
 use crate::memory::MemoryEnsemble;
@@ -57,7 +58,7 @@ impl TestEnsemble {
     /// # Panics
     /// If it cannot be opened.
     pub async fn session(&self) -> Session {
-        let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+        let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
         self.session_with(options).await
     }
 
@@ -66,7 +67,7 @@ impl TestEnsemble {
     ///
     /// # Panics
     /// If it cannot be opened.
-    pub async fn session_with(&self, options: SessionBuilder) -> Session {
+    pub async fn session_with(&self, options: impl Into<ZooKeeperBuilder>) -> Session {
         self.session_below("", options).await
     }
 
@@ -74,7 +75,12 @@ impl TestEnsemble {
     ///
     /// # Panics
     /// If it cannot be opened, and for a chroot in memory.
-    pub async fn session_below(&self, chroot: &str, options: SessionBuilder) -> Session {
+    pub async fn session_below(
+        &self,
+        chroot: &str,
+        options: impl Into<ZooKeeperBuilder>,
+    ) -> Session {
+        let options = options.into();
         match self {
             Self::Memory(_) if !chroot.is_empty() => panic!("no chroot in memory"),
             Self::Memory(ensemble) => ensemble.session_with(options),
@@ -198,7 +204,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.data(path).zip(ensemble.stat(path)),
             Self::Real(server) => {
-                let session = Session::from_client(must("connect", server.client().await));
+                let session = ZooKeeper::from_client(must("connect", server.client().await));
                 must("read", session.read(path).await)
             }
         }

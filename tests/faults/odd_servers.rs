@@ -13,7 +13,7 @@ mod unheard;
 
 use std::time::Duration;
 
-use lock_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth};
+use lock_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth, ZooKeeper};
 use recipes_testing::{FaultProxy, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -35,7 +35,7 @@ async fn proxy(server: &ZooKeeperServer) -> FaultProxy {
 }
 
 async fn connect(connect_string: &str, timeout: Duration) -> Session {
-    let options = Session::builder().session_timeout(timeout);
+    let options = ZooKeeper::builder().session_timeout(timeout);
     options.connect(connect_string).await.unwrap()
 }
 

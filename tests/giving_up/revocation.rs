@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{FutureExt, poll};
 use lock_recipes::{
     GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
-    MultiLock, NodesError, Owner, Participant, RevokeError, Session,
+    MultiLock, NodesError, Owner, Participant, RevokeError, Session, ZooKeeper,
 };
 use recipes_testing::{
     Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble,
@@ -336,7 +336,7 @@ async fn request_from_while_the_connection_was_down_is_told_when_it_is_back_on_a
         panic!("not a server")
     };
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let options = Session::builder().session_timeout(Duration::from_secs(40));
+    let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let held = mutex(&session).acquire().await.unwrap();
     watched(&ensemble, 1).await;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
-    LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard,
+    LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard, ZooKeeper,
 };
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(3);
 
 /// Plays the scenes, and again for each new order.
 pub(crate) async fn work(mut orders: Orders) {
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     // A server that is down or paused now answers later.
     let session = loop {
         match options.clone().connect(&orders.connect_string).await {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use lock_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, ReadGuard, Session, inspect, scan,
+    InterProcessMutex, InterProcessReadWriteLock, ReadGuard, Session, ZooKeeper, inspect, scan,
 };
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::task::yield_now;
@@ -90,7 +90,7 @@ on_every_ensemble!(of_a_stranger_the_beginning_is_kept_and_of_a_contender_all);
 /// Large data of other nodes in a lock directory is not kept in memory.
 async fn of_a_stranger_the_beginning_is_kept_and_of_a_contender_all(ensemble: TestEnsemble) {
     let path = "/locks/orders";
-    let options = Session::builder().identity(vec![b'y'; 100_000]);
+    let options = ZooKeeper::builder().identity(vec![b'y'; 100_000]);
     let session = ensemble.session_with(options).await;
     let lock = InterProcessMutex::new(&session, path).unwrap();
     let held = lock.acquire().await.unwrap();

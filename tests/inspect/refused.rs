@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_recipes::{
     Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, NodesError, Permission,
-    QueryError, Session, Standing, inspect, scan,
+    QueryError, Standing, ZooKeeper, inspect, scan,
 };
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
@@ -107,7 +107,7 @@ async fn session_that_is_closed_has_no_connection(ensemble: TestEnsemble) {
 }
 
 async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
-    let options = Session::builder().connect_timeout(Duration::from_secs(2));
+    let options = ZooKeeper::builder().connect_timeout(Duration::from_secs(2));
     let session = ensemble.session_with(options).await;
     assert!(scan(&session, "/").await.is_ok());
     ensemble.stop().await;
@@ -146,11 +146,11 @@ async fn what_may_not_be_listed_or_read_is_told_in_memory() {
 #[tokio::test]
 async fn what_may_not_be_listed_or_read_is_told() {
     let server = ZooKeeperServer::start().await.unwrap();
-    let owner = Session::builder()
+    let owner = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all());
     let owner = owner.connect(&server.connect_string()).await.unwrap();
-    let open = Session::connect(&server.connect_string()).await.unwrap();
+    let open = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     let operator = server.client().await.unwrap();
     let everybody = CreateMode::Persistent.with_acls(Acls::anyone_all());
     operator.mkdir("/locks/half", &everybody).await.unwrap();

@@ -12,7 +12,7 @@
 use std::env;
 
 use futures::future::join_all;
-use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, Session, scan};
+use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, ZooKeeper, scan};
 use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use tokio::time::Instant;
 
@@ -102,7 +102,7 @@ async fn each_directory_is_listed_and_each_contender_read_once() {
 async fn chroot_hides_what_is_outside_of_it() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     ensemble.create("/app", b"").await;
-    let inside = ensemble.session_below("/app", Session::builder()).await;
+    let inside = ensemble.session_below("/app", ZooKeeper::builder()).await;
     let outside = ensemble.session().await;
     let mut held = Vec::new();
     for (session, path) in [(&inside, "/locks/a"), (&outside, "/locks/b")] {
@@ -143,7 +143,7 @@ async fn thousands_of_locks_are_scanned_with_two_requests_for_each() {
         .start()
         .await
         .unwrap();
-    let session = Session::connect(&server.connect_string()).await.unwrap();
+    let session = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     let count = env::var("SCANNED_LOCKS").map_or(LOCKS, |it| it.parse().unwrap());
     let mut held = Vec::with_capacity(count);
     for start in (0..count).step_by(AT_ONCE) {

@@ -11,7 +11,7 @@ mod zookeeper_client;
 use std::time::Duration;
 
 use ::zookeeper_client::Client;
-use lock_recipes::{InterProcessMutex, Session};
+use lock_recipes::{InterProcessMutex, Session, ZooKeeper};
 use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
 
 pub(crate) const THEIRS: &str = "/locks/theirs";
@@ -49,7 +49,7 @@ pub(crate) async fn client_through(proxy: &FaultProxy, session_timeout: Duration
 }
 
 pub(crate) async fn session_through(proxy: &FaultProxy, session_timeout: Duration) -> Session {
-    let builder = Session::builder().session_timeout(session_timeout);
+    let builder = ZooKeeper::builder().session_timeout(session_timeout);
     builder.connect(&proxy.connect_string()).await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_recipes::{
     AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
-    SessionHealth,
+    SessionHealth, ZooKeeper,
 };
 use recipes_core::EndReason;
 use recipes_testing::{
@@ -278,7 +278,7 @@ async fn holder_of_a_silent_ensemble_gives_up_in_time_in_memory() {
 async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let session = ensemble
-        .session_with(Session::builder().session_timeout(SHORT))
+        .session_with(ZooKeeper::builder().session_timeout(SHORT))
         .await;
     holder_gives_up_in_time(&ensemble, &session).await;
 }
@@ -316,7 +316,7 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
     let ensemble = TestEnsemble::on_a_real_server().await;
     let holding = ensemble.session().await;
     let waiting = ensemble
-        .session_with(Session::builder().session_timeout(SHORT))
+        .session_with(ZooKeeper::builder().session_timeout(SHORT))
         .await;
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
@@ -377,7 +377,7 @@ async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server(
     while !state.peek_state().is_terminated() {
         state.changed().await;
     }
-    let session = Session::from_client(client);
+    let session = ZooKeeper::from_client(client);
     let ended = mutex(&session)
         .acquire()
         .timeout(Duration::from_secs(10))
@@ -396,7 +396,7 @@ async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_s
     let ensemble = TestEnsemble::Real(server);
     let holding = ensemble.session().await;
     let _held = mutex(&holding).acquire().await.unwrap();
-    let session = Session::from_client(client.clone());
+    let session = ZooKeeper::from_client(client.clone());
     let waiter = mutex(&session);
     let waiter = tokio::spawn(waiter.acquire());
     ensemble.await_children(PATH, 2).await;

@@ -24,7 +24,7 @@ mod talk;
 
 use std::time::Duration;
 
-use lock_recipes::{InterProcessMutex, MutexGuard, Session};
+use lock_recipes::{InterProcessMutex, MutexGuard, Session, ZooKeeper};
 use recipes_testing::history::monotonic_now;
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
@@ -51,12 +51,12 @@ fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
 }
 
 async fn session(ensemble: &TestEnsemble, timeout: Duration) -> Session {
-    let options = Session::builder().session_timeout(timeout);
+    let options = ZooKeeper::builder().session_timeout(timeout);
     ensemble.session_with(options).await
 }
 
 async fn connect(connect_string: &str, timeout: Duration) -> Session {
-    let options = Session::builder().session_timeout(timeout);
+    let options = ZooKeeper::builder().session_timeout(timeout);
     options.connect(connect_string).await.unwrap()
 }
 

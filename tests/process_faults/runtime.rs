@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, LostReason, MutexGuard, Session};
+use lock_recipes::{AcquireError, LostReason, MutexGuard, Session, ZooKeeper};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};
@@ -20,7 +20,7 @@ fn runtime() -> Runtime {
 fn holder(connect_string: String, timeout: Duration) -> (Runtime, Session, MutexGuard) {
     let own = runtime();
     let (session, guard) = own.block_on(async {
-        let options = Session::builder().session_timeout(timeout);
+        let options = ZooKeeper::builder().session_timeout(timeout);
         let session = options.connect(&connect_string).await.unwrap();
         let guard = mutex(&session).acquire().await.unwrap();
         (session, guard)

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{
-    Client, FencingToken, LostReason, MutexGuard, ReleaseError, Session, TransactionError,
+    Client, FencingToken, LostReason, MutexGuard, ReleaseError, TransactionError, ZooKeeper,
 };
 use recipes_testing::TestEnsemble;
 use recipes_testing::history::monotonic_now;
@@ -66,7 +66,7 @@ async fn holder_process() {
     let Some(connect_string) = again::orders() else {
         return;
     };
-    let options = Session::builder().session_timeout(SHORT);
+    let options = ZooKeeper::builder().session_timeout(SHORT);
     let session = options.connect(&connect_string).await.unwrap();
     let client = Client::connect(&connect_string).await.unwrap();
     let guard = Arc::new(mutex(&session).acquire().await.unwrap());
@@ -173,7 +173,7 @@ async fn waiter_process() {
     let Some(connect_string) = again::orders() else {
         return;
     };
-    let options = Session::builder().session_timeout(SHORT);
+    let options = ZooKeeper::builder().session_timeout(SHORT);
     let session = options.connect(&connect_string).await.unwrap();
     let guard = mutex(&session).acquire().await.unwrap();
     assert!(guard.is_valid());

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use lock_recipes::{DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session};
+use lock_recipes::{
+    DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session, ZooKeeper,
+};
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -56,7 +58,7 @@ impl Stage {
 
     /// A session with a connection of its own; the first has number 1.
     async fn session(&self) -> Session {
-        let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+        let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
         let connected = options.connect(&self.proxy.connect_string()).await;
         connected.unwrap()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, ParentMode, Session};
+use lock_recipes::{AcquireError, InterProcessMutex, ParentMode, Session, ZooKeeper};
 use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
@@ -100,7 +100,7 @@ async fn reaped_parents_are_made_again_and_tokens_go_on_rising(ensemble: TestEns
 }
 
 async fn persistent_parents_stay(ensemble: TestEnsemble) {
-    let options = Session::builder().parent_mode(ParentMode::Persistent);
+    let options = ZooKeeper::builder().parent_mode(ParentMode::Persistent);
     let session = ensemble.session_with(options).await;
     for path in ["/kept/a", "/kept/b/c"] {
         let lock = InterProcessMutex::new(&session, path).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, MutexGuard,
-    Session, SessionHealth,
+    Session, SessionHealth, ZooKeeper,
 };
 use recipes_testing::{
     Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, Operation, TestEnsemble,
@@ -32,7 +32,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
 async fn proxied() -> (TestEnsemble, FaultProxy, Session) {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     (TestEnsemble::Real(server), proxy, session)
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_recipes::{GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session};
+use lock_recipes::{
+    GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session, ZooKeeper,
+};
 use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -45,7 +47,7 @@ async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
     let ensemble = TestEnsemble::Real(server);
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let held = hold(&session).await;
     until_watched(&ensemble).await;
@@ -80,7 +82,7 @@ async fn chroot_counts_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let chroot = format!("/{}", "app".repeat(156));
     ensemble.create(&chroot, b"").await;
-    let session = ensemble.session_below(&chroot, Session::builder()).await;
+    let session = ensemble.session_below(&chroot, ZooKeeper::builder()).await;
     let held = hold(&session).await;
     let expected = 48 * 1024 / (chroot.len() + node_of(held.first().unwrap()).len());
     let watched = async || (ensemble.watch_count().await == expected).then_some(());

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_recipes::{GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session};
+use lock_recipes::{
+    GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session, ZooKeeper,
+};
 use recipes_testing::{
     Direction, FaultProxy, Frame, MemoryEnsemble, Opcode, Operation, Request, ZooKeeperServer,
 };
@@ -116,7 +118,7 @@ mod nodes_that_may_not_be_read {
         let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
         let unreadable =
             Permission::CREATE | Permission::DELETE | Permission::WRITE | Permission::ADMIN;
-        let options = Session::builder()
+        let options = ZooKeeper::builder()
             .session_timeout(Duration::from_secs(40))
             .acl_by_path(move |path| {
                 let is_node = path.starts_with(&format!("{PATH}/"));
@@ -187,7 +189,7 @@ mod guards_of_a_session_that_has_expired {
     async fn are_dropped_without_a_request_for_each_on_a_real_server() {
         let server = ZooKeeperServer::start().await.unwrap();
         let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-        let options = Session::builder().session_timeout(Duration::from_secs(40));
+        let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
         let session = options.connect(&proxy.connect_string()).await.unwrap();
         let held = hold(&session).await;
         server.expire(session.session_id().unwrap()).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_recipes::{
     Acl, Acls, AcquireError, AuthId, InterProcessMutex, LockKind, LockOptions, NodesError,
-    Permission, QueryError, ReleaseError, Session, Step,
+    Permission, QueryError, ReleaseError, Session, Step, ZooKeeper,
 };
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
@@ -21,7 +21,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
 on_every_ensemble!(nodes_say_who_made_them, custom_identity_replaces_the_record);
 
 async fn nodes_say_who_made_them(ensemble: TestEnsemble) {
-    let options = Session::builder().application("order service");
+    let options = ZooKeeper::builder().application("order service");
     let session = ensemble.session_with(options).await;
     let held = mutex(&session).acquire().await.unwrap();
     let participants = mutex(&session).participants().await.unwrap();
@@ -51,7 +51,7 @@ async fn nodes_say_who_made_them(ensemble: TestEnsemble) {
 
 async fn custom_identity_replaces_the_record(ensemble: TestEnsemble) {
     let session = ensemble
-        .session_with(Session::builder().identity(*b"of the session"))
+        .session_with(ZooKeeper::builder().identity(*b"of the session"))
         .await;
     let options = LockOptions::new().identity(*b"of the lock").unwrap();
     let special = InterProcessMutex::with_options(&session, "/locks/special", &options).unwrap();
@@ -84,7 +84,7 @@ async fn server_that_grants(permissions: Permission) -> ZooKeeperServer {
 }
 
 async fn connect(server: &ZooKeeperServer) -> Session {
-    let builder = Session::builder().session_timeout(Duration::from_secs(10));
+    let builder = ZooKeeper::builder().session_timeout(Duration::from_secs(10));
     builder.connect(&server.connect_string()).await.unwrap()
 }
 
@@ -187,7 +187,7 @@ async fn nodes_and_parents_carry_the_acls_that_were_asked_for() {
         path.starts_with("/locks/special/")
             .then(|| vec![only_read.clone(), owned.clone()])
     };
-    let session = Session::builder()
+    let session = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all())
         .acl_by_path(by_path)
@@ -223,7 +223,7 @@ async fn nodes_and_parents_carry_the_acls_that_were_asked_for() {
 #[tokio::test]
 async fn nobody_without_the_password_gets_in() {
     let server = ZooKeeperServer::start().await.unwrap();
-    let builder = || Session::builder().acl(Acls::creator_all());
+    let builder = || ZooKeeper::builder().acl(Acls::creator_all());
     let address = server.connect_string();
     let ours = builder()
         .auth("digest", b"orders:secret")
@@ -279,7 +279,7 @@ async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in
             .await
             .unwrap();
     }
-    let builder = Session::builder().auth("digest", b"orders:secret");
+    let builder = ZooKeeper::builder().auth("digest", b"orders:secret");
     let session = builder
         .acl(Acls::new(&acl))
         .connect(&address)
@@ -291,7 +291,7 @@ async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in
         .await
         .unwrap();
 
-    let billing = Session::builder().auth("digest", b"billing:other");
+    let billing = ZooKeeper::builder().auth("digest", b"billing:other");
     let billing = billing.connect(&address).await.unwrap();
     let foreign = lock(&billing, "/locks/orders/4711");
     let untold = lock(&billing, "/locks/other/1");
@@ -325,7 +325,7 @@ async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in
 #[tokio::test(start_paused = true)]
 async fn nobody_without_the_password_gets_in_in_memory() {
     let ensemble = MemoryEnsemble::new();
-    let options = || Session::builder().acl(Acls::creator_all());
+    let options = || ZooKeeper::builder().acl(Acls::creator_all());
     let ours = ensemble.session_as("orders:secret", options());
     let same = ensemble.session_as("orders:secret", options());
     let other = ensemble.session_as("orders:guess", options());
@@ -343,7 +343,7 @@ async fn nobody_without_the_password_gets_in_in_memory() {
 async fn chroot_is_put_in_front_of_every_path() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     ensemble.create("/app", b"").await;
-    let inside = ensemble.session_below("/app", Session::builder()).await;
+    let inside = ensemble.session_below("/app", ZooKeeper::builder()).await;
     let outside = ensemble.session().await;
     let held = mutex(&inside).acquire().await.unwrap();
     assert_eq!(ensemble.children("/app/locks/orders").await.len(), 1);
@@ -358,7 +358,9 @@ async fn chroot_is_put_in_front_of_every_path() {
 #[tokio::test]
 async fn missing_chroot_is_refused_and_not_waited_for() {
     let ensemble = TestEnsemble::on_a_real_server().await;
-    let session = ensemble.session_below("/nowhere", Session::builder()).await;
+    let session = ensemble
+        .session_below("/nowhere", ZooKeeper::builder())
+        .await;
     let refused = mutex(&session).acquire().await.unwrap_err();
     assert!(
         matches!(

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use lock_recipes::{
-    ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session,
+    ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session, ZooKeeper,
 };
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
@@ -112,7 +112,7 @@ fn identities_that_no_server_takes_are_refused() {
 async fn bad_session_options_are_refused_before_a_connection_is_made() {
     // No server listens there, and a refusal from the network would show that.
     let nowhere = "127.0.0.1:1";
-    let refused = Session::builder()
+    let refused = ZooKeeper::builder()
         .identity(vec![0; 2_000_000])
         .connect(nowhere)
         .await;
@@ -123,7 +123,7 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
     // The client would request the 32 bits of it that fit: zero, or a negative number.
     let longest = Duration::from_millis(0x7fff_ffff);
     for timeout in [longest + Duration::from_nanos(1), Duration::MAX] {
-        let refused = Session::builder().session_timeout(timeout);
+        let refused = ZooKeeper::builder().session_timeout(timeout);
         let refused = refused.connect(nowhere).await.unwrap_err();
         let ConnectError::Config(flaw) = &refused else {
             panic!("{refused}")
@@ -132,14 +132,14 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
         assert!(is_it, "{flaw}");
         assert!(flaw.to_string().contains(&format!("{longest:?}")), "{flaw}");
     }
-    let longest = Session::builder().session_timeout(longest);
+    let longest = ZooKeeper::builder().session_timeout(longest);
     let silent = longest.connect_timeout(Duration::from_millis(100));
     let refused = silent.connect(nowhere).await.unwrap_err();
     assert!(
         matches!(refused, ConnectError::TimedOut { .. }),
         "{refused}"
     );
-    let refused = Session::builder()
+    let refused = ZooKeeper::builder()
         .connect("host:port:what")
         .await
         .unwrap_err();
@@ -151,7 +151,7 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
 #[tokio::test]
 async fn an_ensemble_that_does_not_answer_is_named() {
     let patience = Duration::from_millis(300);
-    let refused = Session::builder()
+    let refused = ZooKeeper::builder()
         .connect_timeout(patience)
         .connect("127.0.0.1:1")
         .await;

@@ -3,7 +3,7 @@
 //! A caller that takes them from another version of the client has other types.
 
 #![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
-use lock_recipes::Session;
+use lock_recipes::ZooKeeper;
 use recipes_testing::ZooKeeperServer;
 
 #[cfg(feature = "tls")]
@@ -17,7 +17,7 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
     let server = ZooKeeperServer::start().await.unwrap();
     let tls = TlsOptions::new().with_pem_ca(AUTHORITY).unwrap();
     let builder = || {
-        Session::builder()
+        ZooKeeper::builder()
             .tls(tls.clone())
             .connect_timeout(PATIENCE)
     };
@@ -31,7 +31,7 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
     );
     // Unless encryption is requested.
     let plain = format!("tcp://{}", server.connect_string());
-    let patient = Session::builder().tls(tls);
+    let patient = ZooKeeper::builder().tls(tls);
     patient.connect(&plain).await.unwrap().close().await;
 }
 
@@ -41,7 +41,7 @@ async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
     use lock_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
 
     let server = ZooKeeperServer::start().await.unwrap();
-    let builder = || Session::builder().sasl(SaslOptions::digest_md5("orders", "secret"));
+    let builder = || ZooKeeper::builder().sasl(SaslOptions::digest_md5("orders", "secret"));
     let session = builder()
         .acl(Acls::creator_all())
         .connect(&server.connect_string())
@@ -72,7 +72,7 @@ async fn server_with_sasl_knows_its_users_by_their_passwords() {
     let server = server.start().await.unwrap();
     let with_password = |password: &'static str| {
         let sasl = SaslOptions::digest_md5("orders", password);
-        Session::builder().sasl(sasl).acl(Acls::creator_all())
+        ZooKeeper::builder().sasl(sasl).acl(Acls::creator_all())
     };
     let session = with_password("secret")
         .connect(&server.connect_string())
@@ -80,7 +80,7 @@ async fn server_with_sasl_knows_its_users_by_their_passwords() {
         .unwrap();
     let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
     let held = lock.acquire().await.unwrap();
-    let nobody = Session::connect(&server.connect_string()).await.unwrap();
+    let nobody = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     let foreign = InterProcessMutex::new(&nobody, "/locks/orders").unwrap();
     foreign.try_acquire().await.unwrap_err();
     held.release().await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{join_all, select_all, try_join_all};
-use lock_recipes::{Client, LockGuard, ReleaseError, Session};
+use lock_recipes::{Client, LockGuard, ReleaseError, Session, ZooKeeper};
 use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -82,7 +82,7 @@ impl Partition {
         let server = stage.servers.iter().cycle().nth(self.number);
         let proxy = FaultProxy::start(server.expect("a server")).await;
         let proxy = proxy.expect("a proxy");
-        let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+        let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
         let session = options.connect(&proxy.connect_string()).await;
         let session = session.expect("a session");
         let directory = format!("/partition/{}", self.number);
@@ -166,7 +166,7 @@ fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
 async fn cut_off(servers: &[&ZooKeeperServer]) {
     let servers: Vec<_> = servers.iter().map(|it| it.connect_string()).collect();
     let any = servers.join(",");
-    let steady = Session::builder().session_timeout(PATIENCE);
+    let steady = ZooKeeper::builder().session_timeout(PATIENCE);
     let stage = Arc::new(Stage {
         waiting: steady.connect(&any).await.expect("a session"),
         observers: try_join_all(servers.iter().map(|it| Client::connect(it)))

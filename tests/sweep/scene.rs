@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
-use lock_recipes::{Client, GuardState, LockGuard, ReleaseError, Session};
+use lock_recipes::{Client, GuardState, LockGuard, ReleaseError, Session, ZooKeeper};
 use recipes_testing::{
     Cut, Direction, FaultProxy, Frame, Opcode, ZooKeeperEnsemble, ZooKeeperServer,
 };
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     async fn on(servers: Servers, address: &str) -> Arc<Self> {
-        let steady = || Session::builder().session_timeout(STEADY_TIMEOUT);
+        let steady = || ZooKeeper::builder().session_timeout(STEADY_TIMEOUT);
         Arc::new(Self {
             servers,
             before: steady().connect(address).await.expect("a session"),
@@ -197,7 +197,7 @@ impl Run {
         let held = Arc::new(held.map_err(failed("before"))?);
         self.arena.enter("before", &self.before, &held)?;
 
-        let options = Session::builder()
+        let options = ZooKeeper::builder()
             .session_timeout(self.case.lifetime.session_timeout())
             .connect_timeout(CLOSE_MAX);
         let session = options.connect(&proxy.connect_string()).await;

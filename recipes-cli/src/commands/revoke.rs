@@ -9,7 +9,7 @@ use recipes_core::{
 };
 use tokio::time::timeout;
 
-use crate::args::{BreakArguments, EnsembleArguments};
+use crate::args::{BreakArguments, StoreArguments};
 use crate::exit::{Failure, code, one_line, warn};
 use crate::output::json::{BrokenView, RevokedView, UnchangedView};
 use crate::output::print::print;
@@ -42,7 +42,7 @@ pub(crate) async fn revoke(session: &Session, path: &str, as_json: bool) -> Resu
 /// Deletes the nodes of the holders of a lock, or one node.
 pub(crate) async fn break_lock(
     session: &Session,
-    ensemble: &EnsembleArguments,
+    store: &StoreArguments,
     arguments: &BreakArguments,
     as_json: bool,
 ) -> Result<(), Failure> {
@@ -54,8 +54,8 @@ pub(crate) async fn break_lock(
             "not confirmed, nothing is deleted",
         ));
     }
-    let nodes = session::nodes(ensemble).await?;
-    let limit = ensemble.connect_timeout;
+    let nodes = session::nodes(store).await?;
+    let limit = store.connect_timeout;
     let changes = Changes::of(&chosen, async |it| delete(&nodes, &it.path, limit).await).await;
     let view = BrokenView {
         path: path.clone(),

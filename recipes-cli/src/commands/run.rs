@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
-//! the machine, and each heartbeat that the ensemble answers moves the deadline on. So the command
+//! the machine, and each heartbeat that the store answers moves the deadline on. So the command
 //! ends in time whatever happens to the process with the session:
 //!
 //! | | the command and its descendants |
@@ -67,7 +67,7 @@ use recipes_multilock::{Member, MultiLock};
 
 use tokio::time::sleep;
 
-use crate::args::{EnsembleArguments, Mode, RunArguments};
+use crate::args::{Mode, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
 
 use acquire::TimeLimit;
@@ -80,12 +80,12 @@ pub(crate) use execute::main as become_command;
 pub(crate) use supervisor::main as supervise;
 pub(crate) use wire::{COMMAND, SUPERVISOR};
 
-/// How long closing the session may take on an ensemble that has not answered.
+/// How long closing the session may take on a store that has not answered.
 const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
 /// Waits for the locks, runs the command, and returns its exit code.
 pub(crate) async fn run(
-    ensemble: &EnsembleArguments,
+    store: &StoreArguments,
     arguments: &RunArguments,
 ) -> Result<ExitCode, Failure> {
     check(&arguments.paths)?;
@@ -100,7 +100,7 @@ pub(crate) async fn run(
     let session = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        session = acquire::connect(ensemble, &application, limit) => session?,
+        session = acquire::connect(store, &application, limit) => session?,
     };
     let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
     let is_unanswered = session.health() != SessionHealth::Connected

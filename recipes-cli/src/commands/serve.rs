@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{EnsembleArguments, ServeArguments};
+use crate::args::{ServeArguments, StoreArguments};
 use crate::exit::{Failure, warn};
 use crate::output::print::print;
 use routes::Names;
@@ -25,7 +25,7 @@ struct ServingView {
 
 /// Serves until a signal ends it.
 pub(crate) async fn serve(
-    ensemble: &EnsembleArguments,
+    store: &StoreArguments,
     arguments: &ServeArguments,
     as_json: bool,
 ) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(
     let refused = |error| Failure::system(&format!("listen on {}", arguments.listen), &error);
     let listener = TcpListener::bind(arguments.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let mut watcher = Watcher::new(ensemble, arguments);
+    let mut watcher = Watcher::new(store, arguments);
     let names = Names::new(address.ip(), &arguments.host);
     let router = routes::router(watcher.viewers(), names);
 

@@ -34,7 +34,7 @@ pub(crate) struct ContenderView {
     /// Full paths of the nodes that must be deleted first, nearest first.
     pub(crate) waits_for: Vec<String>,
     pub(crate) session: String,
-    /// When it queued, by the ensemble's clock. ZooKeeper does not record when it was granted.
+    /// When it queued, by the store's clock. No store records when it was granted.
     pub(crate) created_ms: u64,
     /// A client has requested the lock, which replaces the node's description of its maker.
     pub(crate) revocation_requested: bool,

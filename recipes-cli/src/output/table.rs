@@ -120,8 +120,8 @@ pub(crate) fn deadlocks(
     text
 }
 
-/// The time since it queued, by the clocks of the ensemble and of this machine, which may differ.
-/// ZooKeeper does not record when it was granted.
+/// The time since it queued, by the clocks of the store and of this machine, which may differ.
+/// No store records when it was granted.
 fn age(contender: &Contender, now: SystemTime) -> String {
     let age = now.duration_since(contender.participant.created_at);
     short(age.unwrap_or_default())

@@ -1,27 +1,12 @@
 //! The request that creates the nodes of an attempt, all or none.
 
 use futures::{FutureExt, TryFutureExt};
-use thiserror::Error;
 
 use crate::attempt::ask::Ask;
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{
     Created, MultiError, NodeOp, NodeOpDone, NodeStat, Nodes, NodesError, Reply,
 };
-
-/// The largest request that servers accept by default (`jute.maxbuffer`). They answer a larger one
-/// by closing the connection, each time it is sent. That looks like a lost connection.
-const REQUEST_BYTES_MAX: usize = 0xf_ffff;
-
-/// The fixed part of a request, and of each operation in it: numbers, flags and lengths.
-const OVERHEAD_BYTES: usize = 32;
-
-/// A request that is not sent, because it is too large.
-#[derive(Debug, Error)]
-#[error("request of {bytes} bytes is larger than the {REQUEST_BYTES_MAX} that servers take")]
-pub(crate) struct RequestTooLarge {
-    bytes: usize,
-}
 
 /// The operations that create nodes together. A single one is sent as a plain create.
 pub(crate) struct Creation {
@@ -30,7 +15,7 @@ pub(crate) struct Creation {
 }
 
 impl Creation {
-    pub(crate) fn new(asks: &[Ask<'_>]) -> Result<Self, RequestTooLarge> {
+    pub(crate) fn new(asks: &[Ask<'_>]) -> Self {
         let mut operations = Vec::with_capacity(asks.len());
         for Ask {
             member,
@@ -42,35 +27,12 @@ impl Creation {
             operations.extend(required.map(|required| (*member, required)));
             operations.push((*member, NodeOp::Create(node)));
         }
-        let creation = Self { operations };
-        match creation.bytes() {
-            bytes if bytes > REQUEST_BYTES_MAX => Err(RequestTooLarge { bytes }),
-            _ => Ok(creation),
-        }
+        Self { operations }
     }
 
     /// The operation with this index, and its member.
     pub(crate) fn operation(&self, index: usize) -> Option<&(usize, NodeOp)> {
         self.operations.get(index)
-    }
-
-    /// Size on the wire, rounded up.
-    fn bytes(&self) -> usize {
-        let operations = self
-            .operations
-            .iter()
-            .map(|(_, operation)| match operation {
-                NodeOp::Create(node) => {
-                    let acl = node.acl.iter();
-                    let acl = acl.map(|acl| OVERHEAD_BYTES + acl.scheme().len() + acl.id().len());
-                    OVERHEAD_BYTES + node.path.len() + node.data.len() + acl.sum::<usize>()
-                }
-                NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => {
-                    OVERHEAD_BYTES + path.len()
-                }
-                NodeOp::Set { path, data, .. } => OVERHEAD_BYTES + path.len() + data.len(),
-            });
-        OVERHEAD_BYTES + operations.sum::<usize>()
     }
 
     /// Sends the request when called, so it leaves in one flush with what follows.

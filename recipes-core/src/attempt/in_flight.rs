@@ -195,8 +195,8 @@ impl<'a> Flight<'a> {
         let mut asks = Vec::with_capacity(members.len());
         let highest = self.epoch.highest_number();
         for member in &members {
-            let backend = &self.session.shared.backend;
-            self.cleanup_guard.uuid(*member, || backend.new_uuid());
+            let store = &self.session.shared.store;
+            self.cleanup_guard.uuid(*member, || store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
             if let Some(floor) = self.floors.get_mut(*member) {

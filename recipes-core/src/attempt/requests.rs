@@ -62,9 +62,7 @@ pub(crate) async fn enter(
     let Some(first) = asks.first() else {
         return Ok(Event::Entered(Vec::new()));
     };
-    let creation = Creation::new(asks).map_err(|too_large| {
-        at(&first.target.lock, Step::Create)(NodesError::Refused(Arc::new(too_large)))
-    })?;
+    let creation = Creation::new(asks);
     let mut backoff = Backoff::default();
     loop {
         let created = creation.send(epoch, nodes);
@@ -140,11 +138,9 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
     let path: &str = &target.lock.path;
     let mut missing = vec![path];
     while let Some(directory) = missing.last().copied() {
-        let (acl, data) = (options.acl.of(directory), Arc::default());
         let node = NewNode {
             path: directory.to_owned(),
-            data,
-            acl,
+            data: Arc::default(),
             mode,
         };
         match persist(|| nodes.create(&node)).await {

@@ -30,13 +30,13 @@ pub enum InspectError {
         /// The path.
         path: String,
     },
-    /// The ACLs of the ensemble do not allow this session to list it.
+    /// The ACLs of the store do not allow this session to list it.
     #[error("not authorized to list {path:?}")]
     NotAuthorized {
         /// The path.
         path: String,
     },
-    /// The ensemble does not answer, or the session is closed.
+    /// The store does not answer, or the session is closed.
     #[error("no answer about {path:?}")]
     NoConnection {
         /// The path of the request.
@@ -45,12 +45,12 @@ pub enum InspectError {
         #[source]
         source: NodesError,
     },
-    /// The ensemble refused for another reason.
-    #[error("ensemble refused to list {path:?}")]
+    /// The store refused for another reason.
+    #[error("store refused to list {path:?}")]
     Refused {
         /// The path of the request.
         path: String,
-        /// The ensemble's answer.
+        /// The store's answer.
         #[source]
         source: NodesError,
     },

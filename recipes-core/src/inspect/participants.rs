@@ -32,7 +32,7 @@ pub struct Participant {
     pub data: Vec<u8>,
     /// The session that owns it; 0 if it is not ephemeral.
     pub session_id: i64,
-    /// When it was created, by the ensemble's clock.
+    /// When it was created, by the store's clock.
     pub created_at: SystemTime,
 }
 
@@ -51,7 +51,7 @@ impl Participant {
     ///
     /// # Errors
     /// - [`RevokeError::SessionClosed`] if the session was closed or has ended.
-    /// - [`RevokeError::Failed`] if the ensemble refuses.
+    /// - [`RevokeError::Failed`] if the store refuses.
     /// - [`RevokeError::Unknown`] if it does not answer within the session's connect timeout.
     ///
     /// # Cancel safety

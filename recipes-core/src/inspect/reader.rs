@@ -22,8 +22,8 @@ const READS_AT_ONCE: usize = 32;
 /// of such nodes, with a megabyte each.
 const STRANGER_BYTES_MAX: usize = 1_000;
 
-/// The node that the ensemble keeps for itself.
-const OF_THE_ENSEMBLE: &str = "/zookeeper";
+/// The node that a store keeps for itself; no lock may be there.
+const OF_THE_STORE: &str = "/zookeeper";
 
 /// A node in a lock directory.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
             "/" => format!("/{name}"),
             path => format!("{path}/{name}"),
         });
-        let paths: Vec<_> = paths.filter(|path| path != OF_THE_ENSEMBLE).collect();
+        let paths: Vec<_> = paths.filter(|path| path != OF_THE_STORE).collect();
         let mut directory = Directory::default();
         if names.iter().all(|name| node_name::kind(name).is_none()) {
             directory.below = paths;

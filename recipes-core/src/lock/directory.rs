@@ -107,6 +107,7 @@ mod tests {
     use super::*;
     use crate::rules::vacancy::RUN_MIN;
     use crate::session::watch_budget::WatchBudget;
+    use crate::store::Traits;
     use crate::store::nodes::NodeEvent;
 
     /// The transaction that created the directory.
@@ -121,7 +122,9 @@ mod tests {
 
     fn watched(czxid: i64, watch: NodeWatch) -> Watched {
         let read = (Vec::new(), NodeStat::new(czxid, czxid, 0, 0, 0), watch);
-        let budget = WatchBudget::of_directories().take(1).unwrap();
+        let budget = WatchBudget::of_directories(&Traits::default())
+            .take("/a")
+            .unwrap();
         Watched::new(read, stream::pending().boxed(), budget)
     }
 

@@ -10,7 +10,7 @@ use crate::names::owner::OwnerLabel;
 use crate::names::path;
 use crate::session::core::Session;
 use crate::session::options::LockOptions;
-use crate::store::nodes::{Acl, NewNode, NodeMode};
+use crate::store::nodes::{NewNode, NodeMode};
 use crate::sync::Mutex;
 
 /// One lock directory, the same for every handle in the session.
@@ -77,18 +77,7 @@ impl LockPath {
             .unwrap_or(&self.session.shared.options.data)
             .bytes(kind, owner, self.options.purpose.as_deref())
             .into();
-        let acl = self.acl_of(&path);
-        NewNode {
-            path,
-            data,
-            acl,
-            mode,
-        }
-    }
-
-    /// The ACL for a node that is created through this lock.
-    pub(crate) fn acl_of(&self, path: &str) -> Arc<[Acl]> {
-        self.session.shared.options.acl.of(path)
+        NewNode { path, data, mode }
     }
 
     /// The full path of a node of this lock.

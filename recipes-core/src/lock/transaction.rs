@@ -57,18 +57,9 @@ impl<'a> Transaction<'a> {
     /// Creates a persistent node with the session's ACL for its path.
     pub fn create(mut self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
         let path = path.into();
-        let acl = self
-            .leases
-            .first()
-            .map(|lease| lease.lock().acl_of(&path))
-            .unwrap_or_default();
         let (data, mode) = (data.into().into(), NodeMode::Persistent);
-        self.operations.push(NodeOp::Create(NewNode {
-            path,
-            data,
-            acl,
-            mode,
-        }));
+        self.operations
+            .push(NodeOp::Create(NewNode { path, data, mode }));
         self
     }
 

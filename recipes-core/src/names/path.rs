@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use crate::error::ConfigError;
 
-/// Checks the path of a lock directory, by ZooKeeper's rules and two of our own.
+/// Checks the path of a lock directory. The rules are the same for every store, so that a lock can
+/// move to another: those of ZooKeeper, which are the strictest, and two of our own.
 ///
-/// `/` is no lock (Curator accepts it and fails on every acquire), and `/zookeeper` is the
-/// ensemble's own.
+/// `/` is no lock (Curator accepts it and fails on every acquire), and `/zookeeper` is the store's
+/// own.
 ///
 /// # Errors
 /// [`ConfigError::InvalidPath`] with the reason.
@@ -44,11 +45,11 @@ fn flaw(path: &str) -> Option<&'static str> {
     }
     if path.chars().any(is_refused) {
         return Some(
-            "it has a character that ZooKeeper refuses (control, private use, or beyond U+FFEF)",
+            "it has a character that no path may have (control, private use, or beyond U+FFEF)",
         );
     }
     if parts == "zookeeper" || parts.starts_with("zookeeper/") {
-        return Some("'/zookeeper' belongs to the ensemble");
+        return Some("'/zookeeper' belongs to the store");
     }
     None
 }
@@ -65,7 +66,7 @@ fn is_refused(c: char) -> bool {
 
 /// Turns any string into one legal path part, and different strings into different parts.
 ///
-/// ASCII letters, digits, `-`, `_` and characters beyond ASCII stay unchanged if ZooKeeper allows
+/// ASCII letters, digits, `-`, `_` and characters beyond ASCII stay unchanged if a path may have
 /// them. Everything else becomes `%` and two hex digits for each UTF-8 byte, as in URLs. The empty
 /// string becomes `%`, which no other string does.
 ///

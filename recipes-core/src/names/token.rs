@@ -15,7 +15,7 @@ use std::fmt;
 /// Tokens of conflicting grants of one lock strictly rise, whatever happens to clocks, processes
 /// and the network. That includes a lock directory that was removed and re-created: sequence
 /// numbers restart then, which is why they are no tokens. Tokens of different locks are comparable,
-/// because one ensemble counts all its transactions. They fall only if the ensemble loses its data.
+/// because one store counts all its transactions. They fall only if the store loses its data.
 ///
 /// # Hand-offs within a process
 /// With [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs) several grants in a row

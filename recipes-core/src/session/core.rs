@@ -1,47 +1,43 @@
-//! A client session that outlives ZooKeeper sessions.
+//! A session of the service, which outlives the sessions of the store.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use zookeeper_client::Client;
 
-use crate::error::{AcquireError, ConnectError, QueryError};
+use crate::error::{AcquireError, QueryError};
 use crate::lock::table::PathTable;
-use crate::session::builder::SessionBuilder;
 use crate::session::cleanup::Cleanup;
 use crate::session::epoch::{Epoch, Link};
 use crate::session::options::SessionOptions;
 use crate::session::session_task::Keeper;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
-use crate::store::backend::Backend;
-use crate::store::nodes::zookeeper::ExistingClient;
+use crate::store::Store;
 use crate::store::nodes::{NodeStat, NodesError};
 use crate::store::retry;
 use crate::telemetry;
 
-/// A connection to a ZooKeeper ensemble that locks are taken through.
+/// A connection to a store, through which locks are taken.
 ///
-/// Cheap to clone; all clones are one session. If the ensemble expires the ZooKeeper session, the
-/// session opens another (the next *epoch*). Locks that were held are then lost, and contenders
-/// queue again within their deadlines.
+/// Cheap to clone; all clones are one session, and it is the same type for every store. It outlives
+/// sessions of the store: if the store expires one, the session opens another (the next *epoch*).
+/// Locks that were held are then lost, and contenders queue again within their deadlines.
 ///
 /// # Guarantees
-/// - When the last handle, lock and guard are dropped, the ZooKeeper session is closed and all its
+/// - When the last handle, lock and guard are dropped, the store session is closed and all its
 ///   nodes are removed. Call [`close`](Self::close) before `main` ends: if the runtime is shut down
-///   first, the nodes stay until the session times out.
+///   first, the nodes stay until the store session times out.
 /// - Once the runtime that opened the session is gone, calls fail as after a close. None hangs.
 ///
 /// # Examples
-/// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
-/// use recipes_core::Session;
-///
-/// let session = Session::connect("zk1:2181,zk2:2181/app").await?;
+/// A session comes from its store: from `ZooKeeper::connect`, or in tests from a double.
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let session = recipes_testing::MemoryEnsemble::new().session();
 /// // ... take locks ...
 /// session.close().await;
-/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
@@ -51,7 +47,7 @@ pub struct Session {
 
 pub(crate) struct Shared {
     pub(crate) options: SessionOptions,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) paths: PathTable,
     pub(crate) cleanup: Cleanup,
     directory_watches: WatchBudget,
@@ -62,15 +58,15 @@ pub(crate) struct Shared {
 /// What a session is doing.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Opening a ZooKeeper session, the first or another.
+    /// Opening a store session, the first or another.
     Connecting,
-    /// A ZooKeeper session is open.
+    /// A store session is open.
     Open(Arc<Epoch>),
     /// Being closed; only the clean-up still runs.
     Closing(Arc<Epoch>),
     /// Closed, by us.
     Closed,
-    /// Over for good; no other ZooKeeper session will be opened.
+    /// Over for good; no other store session will be opened.
     Ended(NodesError),
 }
 
@@ -108,7 +104,7 @@ impl Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionHealth {
-    /// No ZooKeeper session is open; one is being opened. Acquires wait.
+    /// No store session is open; one is being opened. Acquires wait.
     Connecting,
     /// Open and connected.
     Connected,
@@ -123,44 +119,15 @@ pub enum SessionHealth {
 }
 
 impl Session {
-    /// Opens a session with default options on the servers of a connect string,
-    /// `host:port,host:port/chroot`.
-    ///
-    /// The chroot must exist.
-    ///
-    /// # Errors
-    /// As [`SessionBuilder::connect`].
-    pub async fn connect(connect_string: &str) -> Result<Self, ConnectError> {
-        Self::builder().connect(connect_string).await
-    }
-
-    /// Starts with default options.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::default()
-    }
-
-    /// Takes locks through an existing client. Must be called on a tokio runtime.
-    ///
-    /// The session cannot make another client like it, so it has one epoch. After expiry every
-    /// acquire fails with [`AcquireError::SessionEnded`].
-    ///
-    /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
-    /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
-    /// of one.
-    #[must_use]
-    pub fn from_client(client: Client) -> Self {
-        Self::builder().start(Arc::new(ExistingClient::new(client)))
-    }
-
-    /// Starts a session on any backend; must be called on a tokio runtime.
-    pub(crate) fn start(backend: Arc<dyn Backend>, options: SessionOptions) -> Self {
+    /// Starts a session on a store; must be called on a tokio runtime.
+    pub(crate) fn start(store: Arc<dyn Store>, options: SessionOptions) -> Self {
         let (phase_sender, phase) = watch::channel(Phase::Connecting);
         let (close, close_asked) = watch::channel(false);
         let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
-        let patience = options.connect_timeout;
+        let (traits, patience) = (store.traits(), options.connect_timeout);
         let keeper = Keeper::new(
-            Arc::clone(&backend),
+            Arc::clone(&store),
             phase_sender,
             close_asked,
             cleanup.clone(),
@@ -170,10 +137,10 @@ impl Session {
         let paths = PathTable::default();
         let shared = Shared {
             options,
-            backend,
+            store,
             paths,
             cleanup,
-            directory_watches: WatchBudget::of_directories(),
+            directory_watches: WatchBudget::of_directories(&traits),
             phase,
             close,
         };
@@ -182,14 +149,10 @@ impl Session {
         }
     }
 
-    /// Reserves `bytes` of the watch budget, for the path of a lock directory. `None` if the budget
-    /// is used up, or if the service made the client.
-    pub(crate) fn may_watch(&self, bytes: usize) -> Option<WatchPermit> {
-        let shared = &self.shared;
-        // Not if the service made the client: servers of 3.6 to 3.8 replace a persistent watch that
-        // it may have there with ours (ZOOKEEPER-4466).
-        let is_ours = shared.backend.reconnects();
-        is_ours.then(|| shared.directory_watches.take(bytes))?
+    /// Reserves room in the watch budget for a lock directory. `None` if the budget is used up, or
+    /// if a watch on a directory would prove nothing.
+    pub(crate) fn may_watch(&self, directory: &str) -> Option<WatchPermit> {
+        self.shared.directory_watches.take(directory)
     }
 
     /// How the session is doing now.
@@ -207,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Counts the ZooKeeper sessions that were opened: 1 for the first, 0 while none is open.
+    /// Counts the store sessions that were opened: 1 for the first, 0 while none is open.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.shared
@@ -217,7 +180,7 @@ impl Session {
             .map_or(0, |epoch| epoch.number)
     }
 
-    /// The id of the present ZooKeeper session, as servers log it, `None` while there is none.
+    /// The id of the present store session, as servers log it, `None` while there is none.
     #[must_use]
     pub fn session_id(&self) -> Option<i64> {
         self.shared
@@ -231,7 +194,7 @@ impl Session {
     ///
     /// # Errors
     /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
-    /// if the ensemble refuses, or does not answer within the session's connect timeout.
+    /// if the store refuses, or does not answer within the session's connect timeout.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -244,7 +207,7 @@ impl Session {
     }
 
     /// Closes the session. Contenders end with [`AcquireError::SessionClosed`], and live guards are
-    /// lost. Pending clean-ups are finished within the connect timeout, and the ensemble removes
+    /// lost. Pending clean-ups are finished within the connect timeout, and the store removes
     /// the remaining nodes. Closing again does nothing.
     ///
     /// # Cancel safety
@@ -345,7 +308,7 @@ impl Session {
 pub(crate) enum Unanswered {
     /// The session was closed or has ended.
     Closed,
-    /// The ensemble refused or did not answer.
+    /// The store refused or did not answer.
     Failed(NodesError),
 }
 

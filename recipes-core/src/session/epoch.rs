@@ -20,6 +20,7 @@ use crate::session::leftovers::Leftovers;
 use crate::session::own_watch::OwnWatch;
 use crate::session::tenant::Tenant;
 use crate::session::witness::{HighestNumber, Ledger, Witness};
+use crate::store::Traits;
 use crate::store::nodes::{NodeStat, Nodes, NodesError};
 use crate::sync::{AtomicBool, Mutex, lock};
 
@@ -58,14 +59,14 @@ pub(crate) struct Forgot {
 pub(crate) struct Origin {
     pub(crate) clock: Clock,
     pub(crate) highest: Arc<HighestNumber>,
-    /// The service made the client, which may ping less often than ours.
-    pub(crate) is_quiet: bool,
+    pub(crate) traits: Traits,
 }
 
 /// One ZooKeeper session of a [`Session`](crate::Session).
 pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) session_id: i64,
+    pub(crate) traits: Traits,
     ledger: Arc<Ledger>,
     connections: Connections,
     forgot: OnceLock<Forgot>,
@@ -96,7 +97,7 @@ impl Epoch {
         let wake_keeper = Arc::new(Notify::new());
         let ledger = Arc::new(Ledger {
             clock: origin.clock,
-            evidence: Mutex::new(Evidence::new(timeout, origin.is_quiet, sent)),
+            evidence: Mutex::new(Evidence::new(timeout, origin.traits.pings_rarely, sent)),
             highest: origin.highest,
             lapsed: Arc::clone(&wake_keeper),
         });
@@ -105,6 +106,7 @@ impl Epoch {
         Self {
             number,
             session_id: nodes.session(),
+            traits: origin.traits,
             ledger,
             connections,
             forgot: OnceLock::new(),

@@ -100,6 +100,7 @@ pub(crate) struct EpochKeeper {
 
 impl EpochKeeper {
     pub(crate) fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
+        let budget = WatchBudget::of_holders(&epoch.traits);
         Self {
             link: LinkSender {
                 epoch: Arc::clone(&epoch),
@@ -116,7 +117,7 @@ impl EpochKeeper {
             under_way: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
             followed: BTreeMap::new(),
-            budget: WatchBudget::of_holders(),
+            budget,
         }
     }
 
@@ -256,7 +257,7 @@ impl EpochKeeper {
     }
 
     fn permit(&self, path: &str) -> Option<WatchPermit> {
-        self.budget.take(self.nodes.chroot_len() + path.len())
+        self.budget.take(path)
     }
 
     /// Reads whether a lease's node exists and is ours, and watches it if the budget allows.

@@ -1,25 +1,20 @@
 //! Options of sessions and locks, with the reasons for their defaults.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zookeeper_client::Acls;
-
-use crate::error::ConfigError;
+use crate::error::{ConfigError, ConnectError};
 use crate::names::record::{self, NodeData};
-use crate::store::nodes::{Acl, NodeMode};
+use crate::session::core::{Phase, Session};
+use crate::store::nodes::NodeMode;
+use crate::store::{Store, Traits};
 
-/// Long enough that a garbage collection or a leader election in the ensemble loses no lock (a
+/// Long enough that a garbage collection or a leader election in the store loses no lock (a
 /// lease is given up after half of it), short enough that a crashed holder frees its lock soon.
-pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The longest session timeout. The protocol counts milliseconds in 31 bits, and the client
-/// truncates a longer one.
-pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
-
-/// As in Curator. An ensemble that is electing a leader answers within this time.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// As in Curator. A store that is electing a leader answers within this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How the missing parents of a lock are created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,74 +37,171 @@ impl ParentMode {
     }
 }
 
-/// What a session puts into every node and how long it waits for the ensemble.
+/// Options of a session that are the same for every store: how long it waits, and what it puts into
+/// its nodes.
+///
+/// The builder of each store has them too, with those of its connection.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use recipes_core::SessionOptions;
+/// use recipes_testing::MemoryEnsemble;
+///
+/// let options = SessionOptions::new().application("orders");
+/// let session = MemoryEnsemble::new().session_with(options);
+/// # session.close().await;
+/// # }
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct SessionOptions {
+#[must_use = "options do nothing until a session is opened with them"]
+pub struct SessionOptions {
+    pub(crate) session_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) acl: AclSource,
     pub(crate) data: NodeData,
     pub(crate) parent_mode: ParentMode,
+    flaw: Option<ConfigError>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
         Self {
+            session_timeout: SESSION_TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
-            acl: AclSource::default(),
             data: NodeData::of_this_process(),
             parent_mode: ParentMode::default(),
+            flaw: None,
         }
     }
 }
 
-type AclByPath = dyn Fn(&str) -> Option<Vec<Acl>> + Send + Sync;
+impl SessionOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
 
-/// The ACL of each node, like Curator's `ACLProvider`.
-#[derive(Clone)]
-pub(crate) struct AclSource {
-    default: Arc<[Acl]>,
-    by_path: Option<Arc<AclByPath>>,
-}
+    /// How long the store keeps the nodes of a process that has gone silent. Default 12 s. The
+    /// store limits it; what it cannot express is refused.
+    ///
+    /// The lock of a crashed process is free after this time. A guard is lost after half of it
+    /// without an answer.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
 
-impl Default for AclSource {
-    /// Open to everyone, as in Curator.
-    fn default() -> Self {
-        Self {
-            default: Acls::anyone_all().to_vec().into(),
-            by_path: None,
+    /// How long opening the session, reads and tries such as `try_acquire` wait for an answer, and
+    /// [`Session::close`] for pending clean-ups. Default 15 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Name of the application in the record that lock nodes carry. Default: the executable's.
+    pub fn application(mut self, name: &str) -> Self {
+        self.data = NodeData::of(name);
+        self
+    }
+
+    /// Writes these bytes into lock nodes instead of the record of host, process and application.
+    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        match NodeData::custom(bytes.into()) {
+            Ok(data) => self.data = data,
+            Err(flaw) => self.note(flaw),
+        }
+        self
+    }
+
+    /// How missing parents are created. Default: containers.
+    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
+        self.parent_mode = mode;
+        self
+    }
+
+    /// The session timeout to request, for stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn requested_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+
+    /// Notes what is wrong with an option of the store, to be reported when the session is opened.
+    /// The first flaw counts.
+    #[doc(hidden)]
+    pub fn note(&mut self, flaw: ConfigError) {
+        self.flaw.get_or_insert(flaw);
+    }
+
+    /// Whether the options can be used on a store with these traits.
+    ///
+    /// # Errors
+    /// Names the first option that cannot be used.
+    #[doc(hidden)]
+    pub fn check(&self, traits: &Traits) -> Result<(), ConfigError> {
+        let (timeout, timeout_max) = (self.session_timeout, traits.session_timeout_max);
+        match &self.flaw {
+            Some(flaw) => Err(flaw.clone()),
+            None if timeout > timeout_max => Err(ConfigError::SessionTimeoutTooLong {
+                timeout,
+                timeout_max,
+            }),
+            None => Ok(()),
         }
     }
-}
 
-impl fmt::Debug for AclSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_path = self.by_path.is_some();
-        f.debug_struct("AclSource")
-            .field("default", &self.default)
-            .field("by_path", &by_path)
-            .finish()
-    }
-}
-
-impl AclSource {
-    pub(crate) fn set_default(&mut self, acl: &[Acl]) -> Result<(), ConfigError> {
-        if acl.is_empty() {
-            return Err(ConfigError::EmptyAcl);
+    /// Opens a session on a store, on the current tokio runtime. Errors name the store by
+    /// `address`, which must contain no secrets.
+    ///
+    /// # Errors
+    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout.
+    /// - [`ConnectError::Refused`] for a store that refuses the session for good.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    #[doc(hidden)]
+    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, ConnectError> {
+        self.check(&store.traits())?;
+        let waited = self.connect_timeout;
+        let session = Session::start(store, self);
+        let mut phase = session.phase();
+        let opened = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
+        let address = || address.to_owned();
+        match tokio::time::timeout(waited, opened)
+            .await
+            .as_ref()
+            .map(Result::as_deref)
+        {
+            Ok(Ok(Phase::Open(_))) => {}
+            Ok(Ok(Phase::Ended(source))) => {
+                return Err(ConnectError::Refused {
+                    address: address(),
+                    source: source.clone(),
+                });
+            }
+            Ok(Ok(_) | Err(_)) | Err(_) => {
+                return Err(ConnectError::TimedOut {
+                    address: address(),
+                    waited,
+                });
+            }
         }
-        self.default = acl.into();
-        Ok(())
+        Ok(session)
     }
 
-    pub(crate) fn set_by_path(&mut self, acl: Arc<AclByPath>) {
-        self.by_path = Some(acl);
-    }
-
-    /// The ACL of the node at a full path; for a lock node, the path without its sequence number.
-    pub(crate) fn of(&self, path: &str) -> Arc<[Acl]> {
-        match self.by_path.as_ref().and_then(|by_path| by_path(path)) {
-            Some(acl) => acl.into(),
-            None => Arc::clone(&self.default),
+    /// Starts a session on a store, without waiting for it.
+    ///
+    /// # Panics
+    /// For options that cannot be used, and outside a tokio runtime.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn start(self, store: Arc<dyn Store>) -> Session {
+        if let Err(flaw) = self.check(&store.traits()) {
+            panic!("session options cannot be used: {flaw}");
         }
+        Session::start(store, self)
     }
 }
 
@@ -151,10 +243,10 @@ impl LockOptions {
     }
 
     /// Lets the contenders of this session share one node. A release hands the lock to the next of
-    /// them without a request to the ensemble, up to `max` times in a row.
+    /// them without a request to the store, up to `max` times in a row.
     ///
     /// Default 0: each contender has a node of its own, and all processes share one queue, first
-    /// come, first served. With more, a session whose tasks contend for one lock costs the ensemble
+    /// come, first served. With more, a session whose tasks contend for one lock costs the store
     /// one create and one delete for up to `max + 1` critical sections. The price is fairness
     /// between processes: a contender of another process waits for at most `max + 1` critical
     /// sections on the node ahead of it. Within the session it stays first come, first served,

@@ -1,4 +1,4 @@
-//! The background task of a session. It opens ZooKeeper sessions one after the other, keeps the
+//! The background task of a session. It opens store sessions one after the other, keeps the
 //! present one alive while it is needed, and notifies its leases when they are lost.
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::session::core::Phase;
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
 use crate::session::epoch_task::{EpochKeeper, Over, UNPOLLED_GRACE};
 use crate::session::witness::HighestNumber;
-use crate::store::backend::Backend;
 use crate::store::nodes::{EndReason, Nodes, NodesError};
 use crate::store::retry::Backoff;
+use crate::store::{Store, Traits};
 use crate::telemetry;
 
 /// If a session lives shorter than this, there is a pause before the next one. Each new session
@@ -26,7 +26,8 @@ use crate::telemetry;
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
 pub(crate) struct Keeper {
-    backend: Arc<dyn Backend>,
+    store: Arc<dyn Store>,
+    traits: Traits,
     phase: watch::Sender<Phase>,
     /// True when the session is to be closed. The channel closes when the last handle is gone.
     close: watch::Receiver<bool>,
@@ -38,16 +39,17 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(
-        backend: Arc<dyn Backend>,
+        store: Arc<dyn Store>,
         phase: watch::Sender<Phase>,
         close: watch::Receiver<bool>,
         cleanup: Cleanup,
         close_patience: Duration,
     ) -> Self {
         Self {
-            clock: Clock::new(&backend),
+            clock: Clock::new(&store),
+            traits: store.traits(),
             highest: Arc::default(),
-            backend,
+            store,
             phase,
             close,
             cleanup,
@@ -64,12 +66,12 @@ impl Keeper {
                 let opened = tokio::select! {
                     biased;
                     () = closed(&mut self.close) => break Err(Phase::Closed),
-                    opened = self.backend.connect() => opened,
+                    opened = self.store.connect() => opened,
                 };
                 match opened {
                     Ok(nodes) => break Ok((nodes, sent)),
                     Err(error) if error.is_transient() => {
-                        warn!(target: SESSION, %error, "no ZooKeeper session yet");
+                        warn!(target: SESSION, %error, "no store session yet, trying again");
                         backoff.wait().await;
                     }
                     Err(error) => break Err(Phase::Ended(error)),
@@ -100,7 +102,7 @@ impl Keeper {
         let origin = Origin {
             clock: self.clock.clone(),
             highest: Arc::clone(&self.highest),
-            is_quiet: !self.backend.reconnects(),
+            traits: self.traits,
         };
         let epoch = Arc::new(Epoch::new(number, nodes, link, origin, sent));
         // It stays open until this function closes it.
@@ -109,7 +111,7 @@ impl Keeper {
             target: SESSION,
             epoch = number,
             session = epoch.session_id,
-            "ZooKeeper session open"
+            "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
         let mut watch = EpochKeeper::new(Arc::clone(&epoch), nodes, link_sender);
@@ -144,9 +146,8 @@ impl Keeper {
                 let over = watch.session_over();
                 self.drain(&epoch, over).await;
                 drop(epoch.take_nodes());
-                // Without a connection it cannot be closed, and the ensemble will expire it. A
-                // client that the service made stays open.
-                if was_connected && self.backend.reconnects() {
+                // Without a connection it cannot be closed, and the store will expire it.
+                if was_connected && self.traits.closes {
                     watch.closed(self.close_patience).await;
                 }
                 return Some(Phase::Closed);
@@ -159,11 +160,11 @@ impl Keeper {
             }
         }
         drop(epoch.take_nodes());
-        let is_last = ended != Some(EndReason::Expired) || !self.backend.reconnects();
+        let is_last = ended != Some(EndReason::Expired) || !self.traits.reopens;
         is_last.then_some(Phase::Ended(NodesError::SessionEnded))
     }
 
-    /// Lets the clean-up finish, so that no contender waits for the ensemble to end the session.
+    /// Lets the clean-up finish, so that no contender waits for the store to end the session.
     async fn drain(&self, epoch: &Arc<Epoch>, over: impl Future<Output = ()>) {
         self.phase.send_replace(Phase::Closing(Arc::clone(epoch)));
         let paths: Vec<_> = epoch
@@ -194,7 +195,7 @@ impl Keeper {
             () = tokio::time::sleep(self.close_patience) => {
                 warn!(
                     target: SESSION,
-                    "session closed before all lock nodes were deleted; they go with it"
+                    "session closed before all lock nodes were deleted; the store removes them with it"
                 );
             }
         }
@@ -203,7 +204,7 @@ impl Keeper {
 
 fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
     if ended == Some(EndReason::Expired) {
-        warn!(target: SESSION, epoch, "ZooKeeper session expired, its locks are lost");
+        warn!(target: SESSION, epoch, "store session expired: its locks are lost");
     }
 }
 

@@ -40,7 +40,7 @@ impl HighestNumber {
     }
 }
 
-/// What the answers of one ZooKeeper session prove.
+/// What the answers of one store session prove.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) clock: Clock,
@@ -132,10 +132,6 @@ impl Witness {
 impl Nodes for Witness {
     fn session(&self) -> i64 {
         self.nodes.session()
-    }
-
-    fn chroot_len(&self) -> usize {
-        self.nodes.chroot_len()
     }
 
     fn session_timeout(&self) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! The ZooKeeper operations that a lock needs.
+//! The operations of a store that a lock needs.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,12 +9,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use thiserror::Error;
-
-mod no_delay;
-pub(crate) mod zookeeper;
-
-/// One entry of a node's access control list, re-exported from `zookeeper-client`.
-pub use zookeeper_client::Acl;
 
 /// The answer to a request that was sent when the method was called.
 #[doc(hidden)]
@@ -31,10 +25,8 @@ pub type NodeWatch = BoxFuture<'static, NodeEvent>;
 pub type Listing = Result<Vec<String>, NodesError>;
 
 /// Lists the children of these nodes, with a request for each.
-pub(crate) fn list_each<'a, N: Nodes + ?Sized>(
-    nodes: &'a N,
-    paths: &[&str],
-) -> Reply<'a, Vec<Listing>> {
+#[doc(hidden)]
+pub fn list_each<'a, N: Nodes + ?Sized>(nodes: &'a N, paths: &[&str]) -> Reply<'a, Vec<Listing>> {
     let mut unanswered: Vec<_> = paths.iter().map(|path| nodes.list(path)).collect();
     async move {
         let mut listings = Vec::with_capacity(unanswered.len());
@@ -68,7 +60,7 @@ pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
         .boxed()
 }
 
-/// The operations of one ZooKeeper session.
+/// The operations of one store session.
 ///
 /// A request is sent when the method is called, not when its future is polled. Requests of one
 /// session take effect in the order of the calls, so a create and a list can leave together.
@@ -78,11 +70,6 @@ pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
 pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The id of the session; the `ephemeral_owner` of the nodes that it creates.
     fn session(&self) -> i64;
-
-    /// Length of the chroot in bytes: how much longer the paths of nodes are on the server.
-    fn chroot_len(&self) -> usize {
-        0
-    }
 
     /// The negotiated session timeout; `None` if sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
@@ -143,11 +130,11 @@ pub enum Connection {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// The ensemble, or the client on its behalf, expired it.
+    /// The store, or the client on its behalf, expired it.
     Expired,
     /// It was closed.
     Closed,
-    /// The ensemble refused its credentials.
+    /// The store refused its credentials.
     AuthFailed,
 }
 
@@ -178,6 +165,10 @@ pub enum NodeMode {
 }
 
 /// A node to create.
+///
+/// Who may use it is a matter between the store and the service: the store decides by the path, and
+/// by whether the node is a parent, which only [`Persistent`](NodeMode::Persistent) and
+/// [`Container`](NodeMode::Container) nodes are.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNode {
@@ -185,8 +176,6 @@ pub struct NewNode {
     pub path: String,
     /// Its data.
     pub data: Arc<[u8]>,
-    /// Its access control list; not empty.
-    pub acl: Arc<[Acl]>,
     /// How long it lives, and whether the server completes its name.
     pub mode: NodeMode,
 }
@@ -201,7 +190,7 @@ pub struct Created {
     pub czxid: Option<i64>,
 }
 
-/// What the ensemble knows about a node besides its data.
+/// What the store knows about a node besides its data.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeStat {
@@ -213,7 +202,7 @@ pub struct NodeStat {
     pub version: i32,
     /// Session that owns it, 0 unless it is ephemeral.
     pub ephemeral_owner: i64,
-    /// Creation time by the ensemble's wall clock, milliseconds since the Unix epoch.
+    /// Creation time by the store's wall clock, milliseconds since the Unix epoch.
     pub ctime_ms: i64,
     /// Number of children.
     pub children: i32,
@@ -224,7 +213,7 @@ pub struct NodeStat {
 }
 
 impl NodeStat {
-    /// Makes a stat, for backends.
+    /// Makes a stat, for stores.
     #[doc(hidden)]
     #[must_use]
     pub fn new(czxid: i64, mzxid: i64, version: i32, owner: i64, ctime_ms: i64) -> Self {
@@ -286,7 +275,7 @@ pub enum NodeOpDone {
     Checked,
 }
 
-/// Why a request to the ensemble has no good answer.
+/// Why a request to the store has no good answer.
 ///
 /// Everything but [`Unknown`](NodesError::Unknown) and
 /// [`SessionEnded`](NodesError::SessionEnded) is a definite refusal: nothing was changed.

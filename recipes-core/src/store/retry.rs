@@ -11,7 +11,7 @@ use crate::store::nodes::{NodesError, Reply};
 
 /// Pause after the first failure: enough that a flapping connection does not spin.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-/// Longest pause: what a waiter may add to the recovery time of the ensemble.
+/// Longest pause: what a waiter may add to the recovery time of the store.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Growing pauses between tries.
@@ -48,7 +48,7 @@ impl Backoff {
 
 /// Sends a request that is harmless to repeat until it has a lasting answer.
 ///
-/// It ends when the ensemble answers. A caller that also waits for the end of the session drops it
+/// It ends when the store answers. A caller that also waits for the end of the session drops it
 /// then.
 pub(crate) async fn persist<'a, T>(
     mut send: impl FnMut() -> Reply<'a, T>,

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use recipes_core::{Backend, EndReason, Session, SessionBuilder};
-use zookeeper_client::AuthId;
+use recipes_core::{EndReason, Session, SessionOptions, Store};
+use recipes_zookeeper::{AuthId, ZooKeeperBuilder};
 
 use super::builder::MemoryBuilder;
 use super::faults::{Ambush, Faults, Lost};
-use super::seam::backend::MemoryBackend;
+use super::seam::store::MemoryStore;
 use super::state::request::{Operation, Request};
 use super::state::shared::Shared;
 
@@ -81,17 +81,19 @@ impl MemoryEnsemble {
     /// Opens a session with default options; must be called on a tokio runtime.
     #[must_use]
     pub fn session(&self) -> Session {
-        self.session_with(Session::builder())
+        self.session_with(SessionOptions::new())
     }
 
-    /// Opens a session with options; must be called on a tokio runtime. Timeouts and credentials of
-    /// the builder have no effect here: see [`MemoryBuilder`] and [`session_as`](Self::session_as).
+    /// Opens a session with options; must be called on a tokio runtime. They are
+    /// [`SessionOptions`], or those of [`ZooKeeper`](recipes_zookeeper::ZooKeeper), which adds
+    /// access control lists. Timeouts and credentials of the connection have no effect here: see
+    /// [`MemoryBuilder`] and [`session_as`](Self::session_as).
     ///
     /// # Panics
     /// For options that cannot be used.
     #[must_use]
-    pub fn session_with(&self, options: SessionBuilder) -> Session {
-        options.start(self.backend())
+    pub fn session_with(&self, options: impl Into<ZooKeeperBuilder>) -> Session {
+        self.start_session(&[], options.into())
     }
 
     /// Opens a session that has given `user:password` in the scheme `digest`.
@@ -99,26 +101,48 @@ impl MemoryEnsemble {
     /// # Panics
     /// For options that cannot be used.
     #[must_use]
-    pub fn session_as(&self, user_and_password: &str, options: SessionBuilder) -> Session {
-        options.start(self.backend_as(user_and_password))
+    pub fn session_as(
+        &self,
+        user_and_password: &str,
+        options: impl Into<ZooKeeperBuilder>,
+    ) -> Session {
+        self.start_session(&[digest(user_and_password)], options.into())
     }
 
-    /// A backend whose sessions have no credentials.
+    /// A store whose sessions have no credentials.
     #[doc(hidden)]
     #[must_use]
-    pub fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(MemoryBackend::new(Arc::clone(&self.shared), Arc::from([])))
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.store_with(None, SessionOptions::new())
     }
 
-    /// A backend whose sessions have given `user:password` in the scheme `digest`.
+    /// A store that gives nodes the access control lists of these options. Its sessions have given
+    /// `user:password` in the scheme `digest`, if any.
     #[doc(hidden)]
     #[must_use]
-    pub fn backend_as(&self, user_and_password: &str) -> Arc<dyn Backend> {
-        let identity = AuthId::new("digest", user_and_password);
-        Arc::new(MemoryBackend::new(
-            Arc::clone(&self.shared),
-            Arc::from([identity]),
-        ))
+    pub fn store_with(
+        &self,
+        user_and_password: Option<&str>,
+        options: impl Into<ZooKeeperBuilder>,
+    ) -> Arc<dyn Store> {
+        let identities: Vec<_> = user_and_password.map(digest).into_iter().collect();
+        self.split(&identities, options.into()).1
+    }
+
+    fn start_session(&self, identities: &[AuthId], options: ZooKeeperBuilder) -> Session {
+        let (options, store) = self.split(identities, options);
+        options.start(store)
+    }
+
+    /// The options of a session, and a store with those of its nodes.
+    fn split(
+        &self,
+        identities: &[AuthId],
+        options: ZooKeeperBuilder,
+    ) -> (SessionOptions, Arc<dyn Store>) {
+        let (options, acl, limit) = options.into_parts();
+        let store = MemoryStore::new(Arc::clone(&self.shared), identities.into(), acl, limit);
+        (options, Arc::new(store))
     }
 
     /// Ids of the sessions that the ensemble has not ended, oldest first.
@@ -250,6 +274,10 @@ impl MemoryEnsemble {
     pub fn set_faults(&self, faults: Faults) {
         self.shared.with(|state| state.faults = faults);
     }
+}
+
+fn digest(user_and_password: &str) -> AuthId {
+    AuthId::new("digest", user_and_password)
 }
 
 impl Default for MemoryEnsemble {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use recipes_core::{Acl, NewNode, NodeMode, NodeStat, NodesError};
+use recipes_core::{NewNode, NodeMode, NodeStat, NodesError};
+use recipes_zookeeper::Acl;
 
 use super::ensemble::MemoryEnsemble;
+use super::state::request::Proposed;
 use super::tree::access::{Access, open_acl};
 use super::tree::node_path::NodePath;
 
@@ -67,34 +69,17 @@ impl MemoryEnsemble {
             parent = path.parent();
         }
         for path in missing.into_iter().rev() {
-            let made = self.create_one(
-                0,
-                &NewNode {
-                    path,
-                    data: Arc::from([]),
-                    acl: open_acl(),
-                    mode: NodeMode::Persistent,
-                },
-            );
+            let made = self.create_one(0, persistent(path, &[]), open_acl());
             // Another task may create it at the same time.
             if !matches!(made, Ok(_) | Err(NodesError::NodeExists)) {
                 return made.map(drop);
             }
         }
-        let (path, data, acl) = (path.to_owned(), Arc::from(data), Arc::from(acl));
-        self.create_one(
-            0,
-            &NewNode {
-                path,
-                data,
-                acl,
-                mode: NodeMode::Persistent,
-            },
-        )
-        .map(drop)
+        let node = persistent(path.to_owned(), data);
+        self.create_one(0, node, acl.into()).map(drop)
     }
 
-    /// Creates a node as if a session had done so. An ephemeral node is deleted with that session.
+    /// Creates a node that everyone may use, as if a session had done so. An ephemeral node is deleted with that session.
     /// Returns the full path, with the sequence.
     ///
     /// # Errors
@@ -106,7 +91,7 @@ impl MemoryEnsemble {
         if !self.shared.with(|state| state.is_live(session)) {
             return Err(NodesError::SessionEnded);
         }
-        self.create_one(session, node)
+        self.create_one(session, node.clone(), open_acl())
     }
 
     /// Replaces the data of a node.
@@ -176,10 +161,24 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.zxid)
     }
 
-    fn create_one(&self, session: i64, node: &NewNode) -> Result<String, NodesError> {
+    fn create_one(
+        &self,
+        session: i64,
+        node: NewNode,
+        acl: Arc<[Acl]>,
+    ) -> Result<String, NodesError> {
+        let proposed = Proposed { node, acl };
         let created = self
             .shared
-            .with(|state| state.create(session, node, &Access::Operator));
+            .with(|state| state.create(session, &proposed, &Access::Operator));
         created.map(|created| created.path)
+    }
+}
+
+fn persistent(path: String, data: &[u8]) -> NewNode {
+    NewNode {
+        path,
+        data: data.into(),
+        mode: NodeMode::Persistent,
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `backend` | what opens sessions |
+//! | `store` | what opens sessions |
 //! | `nodes` | the requests of one session |
 //! | `reply`, `watch_future` | the client's end of a request and of a watch |
 
-pub(super) mod backend;
 mod nodes;
 mod reply;
+pub(super) mod store;
 mod watch_future;

@@ -16,10 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use recipes_core::{Acl, Created, NewNode, NodeEvent, NodeMode, NodeStat, NodesError};
-use zookeeper_client::Permission;
+use recipes_core::{Created, NodeEvent, NodeMode, NodeStat, NodesError};
+use recipes_zookeeper::{Acl, Permission};
 
 use super::error::MemoryError;
+use super::state::request::Proposed;
 use access::{Access, open_acl};
 use lag::{Change, Lag};
 use node_path::NodePath;
@@ -147,16 +148,17 @@ impl Tree {
     pub(crate) fn create(
         &mut self,
         transaction: &mut Transaction,
-        new: &NewNode,
+        proposed: &Proposed,
         owner: i64,
         access: &Access,
     ) -> Result<Created, NodesError> {
+        let new = &proposed.node;
         let sequential = new.mode == NodeMode::EphemeralSequential;
         let with_sequence = |sequence: i32| match sequential {
             true => NodePath::parse(&format!("{}{sequence:010}", new.path)),
             false => NodePath::parse(&new.path),
         };
-        let acl = access.resolve(&new.acl)?;
+        let acl = access.resolve(&proposed.acl)?;
         let Some(directory) = with_sequence(0)?.parent() else {
             return Err(NodesError::NodeExists);
         };

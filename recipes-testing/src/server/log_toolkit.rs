@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use recipes_core::{Acls, Session};
+use recipes_zookeeper::{Acls, ZooKeeper};
 use zookeeper_client::CreateMode;
 
 use super::installation::Installation;
@@ -107,7 +107,7 @@ async fn log_says_what_the_servers_own_tool_says() {
     // The end of a file that is not whole, and another file.
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
-    let session = Session::connect(&server.connect_string()).await.unwrap();
+    let session = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     session.read("/a").await.unwrap();
     server.expire(client.session_id().0).await.unwrap();
     session.close().await;

@@ -1,18 +1,13 @@
 //! Access control of the in-memory ensemble.
 
-use std::sync::Arc;
-
-use recipes_core::{Acl, NewNode, NodeOp};
+use recipes_core::NodeOp;
 use recipes_testing::{MemoryEnsemble, Operation};
-use zookeeper_client::{AuthId, Permission};
+use recipes_zookeeper::{Acl, AuthId, Permission};
 
 use crate::common::*;
 
-fn with_acl(path: &str, acl: Arc<[Acl]>) -> NewNode {
-    NewNode {
-        acl,
-        ..persistent(path)
-    }
+fn creator() -> Vec<Acl> {
+    vec![Acl::new(Permission::ALL, AuthId::authed())]
 }
 
 #[tokio::test]
@@ -118,9 +113,8 @@ async fn set_needs_write_and_check_needs_read() {
 #[tokio::test]
 async fn creator_may_do_what_others_may_not() {
     let ensemble = MemoryEnsemble::new();
-    let owner = connect_as(&ensemble, "alice:secret").await;
-    let creator: Arc<[Acl]> = Arc::from([Acl::new(Permission::ALL, AuthId::authed())]);
-    owner.create(&with_acl("/a", creator)).await.unwrap();
+    let owner = connect_with(&ensemble, Some("alice:secret"), &creator()).await;
+    owner.create(&persistent("/a")).await.unwrap();
     for (user, expected) in [
         ("alice:secret", "ok"),
         ("alice:guess", "no auth"),
@@ -135,18 +129,12 @@ async fn creator_may_do_what_others_may_not() {
 #[tokio::test]
 async fn list_that_is_empty_or_names_nobody_is_refused() {
     let ensemble = MemoryEnsemble::new();
-    let nodes = connect(&ensemble).await;
-    let creator: Arc<[Acl]> = Arc::from([Acl::new(Permission::ALL, AuthId::authed())]);
+    for acl in [creator(), Vec::new()] {
+        let nodes = connect_with(&ensemble, None, &acl).await;
+        assert_eq!(kind(nodes.create(&persistent("/a")).await), "refused");
+    }
     assert_eq!(
-        kind(nodes.create(&with_acl("/a", creator.clone())).await),
-        "refused"
-    );
-    assert_eq!(
-        kind(nodes.create(&with_acl("/a", Arc::from([]))).await),
-        "refused"
-    );
-    assert_eq!(
-        kind(ensemble.create_with_acl("/a", b"", &creator)),
+        kind(ensemble.create_with_acl("/a", b"", &creator())),
         "refused"
     );
     assert!(!ensemble.exists("/a"));

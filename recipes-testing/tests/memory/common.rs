@@ -3,23 +3,35 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use recipes_core::{Acl, NewNode, NodeEvent, NodeMode, NodeWatch, Nodes, NodesError};
+use recipes_core::{NewNode, NodeEvent, NodeMode, NodeWatch, Nodes, NodesError, SessionOptions};
 use recipes_testing::MemoryEnsemble;
-use zookeeper_client::{AuthId, Permission};
+use recipes_zookeeper::{Acl, AuthId, Permission, ZooKeeper};
 
 pub(crate) async fn connect(ensemble: &MemoryEnsemble) -> Arc<dyn Nodes> {
-    ensemble.backend().connect().await.unwrap()
+    ensemble.store().connect().await.unwrap()
 }
 
 pub(crate) async fn connect_as(ensemble: &MemoryEnsemble, user: &str) -> Arc<dyn Nodes> {
-    ensemble.backend_as(user).connect().await.unwrap()
+    let store = ensemble.store_with(Some(user), SessionOptions::new());
+    store.connect().await.unwrap()
+}
+
+/// A session whose nodes have this access control list.
+pub(crate) async fn connect_with(
+    ensemble: &MemoryEnsemble,
+    user: Option<&str>,
+    acl: &[Acl],
+) -> Arc<dyn Nodes> {
+    let acl = acl.to_vec();
+    let options = ZooKeeper::builder().acl_by_path(move |_| Some(acl.clone()));
+    let store = ensemble.store_with(user, options);
+    store.connect().await.unwrap()
 }
 
 pub(crate) fn new_node(path: &str, mode: NodeMode) -> NewNode {
     NewNode {
         path: path.to_owned(),
         data: Arc::from(*b"data"),
-        acl: world(Permission::ALL),
         mode,
     }
 }

@@ -286,13 +286,13 @@ async fn wiped_ensemble_knows_no_session_and_counts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backend_tells_how_long_the_machine_has_slept() {
+async fn store_tells_how_long_the_machine_has_slept() {
     let ensemble = MemoryEnsemble::new();
-    let backend = ensemble.backend();
-    assert_eq!(backend.suspended(), Duration::ZERO);
+    let store = ensemble.store();
+    assert_eq!(store.suspended(), Duration::ZERO);
     ensemble.suspend_machine(Duration::from_secs(5));
     ensemble.suspend_machine(Duration::from_secs(2));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(backend.suspended(), Duration::from_secs(7));
-    assert_eq!(ensemble.backend().suspended(), Duration::from_secs(7));
+    assert_eq!(store.suspended(), Duration::from_secs(7));
+    assert_eq!(ensemble.store().suspended(), Duration::from_secs(7));
 }

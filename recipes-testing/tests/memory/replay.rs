@@ -38,7 +38,7 @@ async fn run(seed: u64, request_delay_ms_max: u64) -> Run {
         .faults(faults)
         .build();
     assert_eq!(kind(ensemble.create("/lock", b"")), "ok");
-    let backend = ensemble.backend();
+    let store = ensemble.store();
     let mut clients: VecDeque<Arc<dyn Nodes>> = VecDeque::new();
     let mut replies = Vec::new();
     for _ in 0..100 {
@@ -53,7 +53,7 @@ async fn run(seed: u64, request_delay_ms_max: u64) -> Run {
             Some(nodes) => nodes,
             None => connect(&ensemble).await,
         };
-        let node = sequential(&format!("/lock/{}-", backend.new_uuid()));
+        let node = sequential(&format!("/lock/{}-", store.new_uuid()));
         let created = client.create(&node).await;
         let names = client.list("/lock").await;
         replies.push(format!("{created:?} {names:?}"));
@@ -97,14 +97,14 @@ async fn uuids_come_from_the_seed() {
         MemoryEnsemble::builder()
             .seed(seed)
             .build()
-            .backend()
+            .store()
             .new_uuid()
     };
     assert_eq!(uuid(7), uuid(7));
     assert_ne!(uuid(7), uuid(8));
     assert_eq!(uuid(7).get_version_num(), 4);
-    let backend = MemoryEnsemble::new().backend();
-    assert_ne!(backend.new_uuid(), backend.new_uuid());
+    let store = MemoryEnsemble::new().store();
+    assert_ne!(store.new_uuid(), store.new_uuid());
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use futures::future::{join, join3};
 use recipes_core::NodeOp;
 use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation, Request};
+use recipes_zookeeper::ZooKeeper;
 use tokio::time::{Instant, advance};
 
 use crate::common::*;
@@ -330,4 +331,21 @@ async fn nodes_that_are_listed_together_are_shown_in_one_state() {
             .collect();
         assert!(counts[0] - counts[1] <= 1, "seed {seed}: {counts:?}");
     }
+}
+
+#[tokio::test]
+async fn request_that_no_server_takes_is_refused_and_not_sent() {
+    let ensemble = MemoryEnsemble::new();
+    let options = ZooKeeper::builder().request_bytes_max(190);
+    let store = ensemble.store_with(None, options);
+    let nodes = store.connect().await.unwrap();
+    let mut large = persistent("/large");
+    large.data = vec![0; 100].into();
+    assert_eq!(kind(nodes.create(&large).await), "refused");
+    let both = [persistent("/a"), persistent("/b")].map(NodeOp::Create);
+    let error = nodes.multi(both.to_vec()).await.unwrap_err();
+    assert_eq!(error.index, None);
+    assert_eq!(kind::<()>(Err(error.source)), "refused");
+    assert_eq!(ensemble.requests(), []);
+    nodes.create(&persistent("/a")).await.unwrap();
 }

@@ -309,8 +309,8 @@ async fn stop_loses_replies_on_their_way() {
 async fn new_session_waits_for_a_stopped_ensemble() {
     let ensemble = MemoryEnsemble::new();
     ensemble.stop();
-    let backend = ensemble.backend();
-    let opening = tokio::spawn(async move { backend.connect().await.map(|nodes| nodes.session()) });
+    let store = ensemble.store();
+    let opening = tokio::spawn(async move { store.connect().await.map(|nodes| nodes.session()) });
     yield_now().await;
     assert!(!opening.is_finished());
     ensemble.restart();
@@ -321,20 +321,20 @@ async fn new_session_waits_for_a_stopped_ensemble() {
 async fn opening_a_session_gives_up_after_the_timeout() {
     let ensemble = expiring();
     ensemble.stop();
-    let backend = ensemble.backend();
+    let store = ensemble.store();
     let start = Instant::now();
-    assert_eq!(kind(backend.connect().await), "unknown");
+    assert_eq!(kind(store.connect().await), "unknown");
     assert!(start.elapsed() >= TIMEOUT);
     ensemble.restart();
-    assert_eq!(kind(backend.connect().await), "ok");
+    assert_eq!(kind(store.connect().await), "ok");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_attempt_to_open_a_session_leaves_none() {
     let ensemble = MemoryEnsemble::new();
     ensemble.stop();
-    let backend = ensemble.backend();
-    assert!(timeout(TIMEOUT, backend.connect()).await.is_err());
+    let store = ensemble.store();
+    assert!(timeout(TIMEOUT, store.connect()).await.is_err());
     ensemble.restart();
     assert!(ensemble.sessions().is_empty());
 }

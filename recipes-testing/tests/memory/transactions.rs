@@ -2,7 +2,7 @@
 
 use recipes_core::{MultiError, NodeEvent, NodeMode, NodeOp, NodeOpDone};
 use recipes_testing::{Lost, MemoryEnsemble, Operation};
-use zookeeper_client::Permission;
+use recipes_zookeeper::Permission;
 
 use crate::common::*;
 

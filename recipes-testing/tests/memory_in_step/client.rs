@@ -1,6 +1,6 @@
 //! One session in one world, and all that it receives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,11 +10,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use recipes_core::{Connection, EndReason, NodeWatch, Nodes};
+use recipes_zookeeper::Acl;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::gate::Gate;
-use crate::script::{Place, Request};
+use crate::script::{Change, Made, Place, Request};
 use crate::seen::{Answer, Heard};
 
 /// An awaited event that takes longer never happens.
@@ -57,6 +58,22 @@ impl Notes {
     }
 }
 
+/// Lists for the nodes that a session is about to create, in this order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists(Arc<Mutex<VecDeque<Vec<Acl>>>>);
+
+impl Lists {
+    /// The list of the next node.
+    pub(crate) fn next(&self) -> Option<Vec<Acl>> {
+        self.0.lock().unwrap().pop_front()
+    }
+
+    fn give<'a>(&self, nodes: impl Iterator<Item = &'a Made>) {
+        let lists = nodes.map(|made| made.rights.list());
+        self.0.lock().unwrap().extend(lists);
+    }
+}
+
 type Pending = BoxFuture<'static, (Answer, Option<NodeWatch>)>;
 
 /// A request whose reply is awaited.
@@ -71,6 +88,7 @@ struct Asked {
 pub(crate) struct Client {
     pub(crate) id: i64,
     pub(crate) nodes: Option<Arc<dyn Nodes>>,
+    lists: Lists,
     pub(crate) gate: Option<Gate>,
     pub(crate) cut: bool,
     pub(crate) ended: Option<EndReason>,
@@ -83,11 +101,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(nodes: Arc<dyn Nodes>, gate: Option<Gate>) -> Self {
+    pub(crate) fn new(nodes: Arc<dyn Nodes>, lists: Lists, gate: Option<Gate>) -> Self {
         Self {
             id: nodes.session(),
             connection: nodes.connection().fuse().boxed(),
             nodes: Some(nodes),
+            lists,
             gate,
             cut: false,
             ended: None,
@@ -110,7 +129,12 @@ impl Client {
             let mut asked = Asked {
                 number: self.requests_made,
                 place,
-                reply: ask(Arc::clone(nodes), request.clone(), directory.to_owned()),
+                reply: ask(
+                    Arc::clone(nodes),
+                    self.lists.clone(),
+                    request.clone(),
+                    directory.to_owned(),
+                ),
                 answer: None,
             };
             // The first poll calls the method, which sends.
@@ -269,12 +293,13 @@ impl Asked {
     }
 }
 
-fn ask(nodes: Arc<dyn Nodes>, request: Request, directory: String) -> Pending {
+fn ask(nodes: Arc<dyn Nodes>, lists: Lists, request: Request, directory: String) -> Pending {
     Box::pin(async move {
         let path = |place: &Place| place.full(&directory);
         let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
         let answer = match request {
             Request::Create(made) => {
+                lists.give([&made].into_iter());
                 let created = nodes.create(&made.node(&directory)).await;
                 created.map(|created| Answer::Created {
                     path: created.path,
@@ -299,6 +324,10 @@ fn ask(nodes: Arc<dyn Nodes>, request: Request, directory: String) -> Pending {
             },
             Request::Sync(place) => nodes.sync(&path(&place)).await.map(|()| Answer::Synced),
             Request::Multi(changes) => {
+                lists.give(changes.iter().filter_map(|change| match change {
+                    Change::Create(made) => Some(made),
+                    Change::Delete(..) | Change::Set(..) | Change::Check(..) => None,
+                }));
                 let operations = changes.iter().map(|it| it.operation(&directory)).collect();
                 match nodes.multi(operations).await {
                     Ok(done) => Ok(Answer::Done(done)),

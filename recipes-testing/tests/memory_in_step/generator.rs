@@ -1,6 +1,7 @@
 //! Generates scripts from seeds.
 
-use recipes_core::{NodeMode, Permission};
+use recipes_core::NodeMode;
+use recipes_zookeeper::Permission;
 
 use crate::guess::Guess;
 use crate::random::Random;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use recipes_core::{Acl, AuthId, NewNode, NodeMode, NodeOp, Permission};
+use recipes_core::{NewNode, NodeMode, NodeOp};
+use recipes_zookeeper::{Acl, AuthId, Permission};
 
 /// A path below the script's own directory. `.` is that directory, and `root` the root of all.
 /// Anything else that does not start with `/` is passed on unchanged.
@@ -52,16 +53,16 @@ pub(crate) enum Rights {
 }
 
 impl Rights {
-    fn list(self) -> Arc<[Acl]> {
-        let anyone = |permission| Arc::from([Acl::new(permission, AuthId::anyone())]);
+    pub(crate) fn list(self) -> Vec<Acl> {
+        let anyone = |permission| vec![Acl::new(permission, AuthId::anyone())];
         match self {
             Self::Everything => anyone(Permission::ALL),
             Self::Without(missing) => {
                 let others = PERMISSIONS.into_iter().filter(|it| *it != missing);
                 anyone(others.fold(Permission::NONE, |all, it| all | it))
             }
-            Self::OfCreator => Arc::from([Acl::new(Permission::ALL, AuthId::authed())]),
-            Self::Nobodys => Arc::from([]),
+            Self::OfCreator => vec![Acl::new(Permission::ALL, AuthId::authed())],
+            Self::Nobodys => Vec::new(),
         }
     }
 }
@@ -90,7 +91,6 @@ impl Made {
         NewNode {
             path: self.place.full(directory),
             data: Arc::from(self.data.as_bytes()),
-            acl: self.rights.list(),
             mode: self.mode,
         }
     }

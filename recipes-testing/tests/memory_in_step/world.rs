@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use recipes_core::{Acls, Session};
 use recipes_testing::{MemoryEnsemble, ZooKeeperServer};
+use recipes_zookeeper::{Acls, ZooKeeper};
 use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::client;
@@ -68,18 +68,20 @@ impl World {
     }
 
     pub(crate) async fn open(&self, credentials: bool, cut_off: bool) -> client::Client {
+        let lists = client::Lists::default();
+        let next = lists.clone();
+        let mut options = ZooKeeper::builder()
+            .session_timeout(SESSION_TIMEOUT)
+            .acl_by_path(move |_| next.next());
+        let credentials = credentials.then_some(CREDENTIALS);
         match self {
             Self::Memory(ensemble) => {
-                let backend = match credentials {
-                    true => ensemble.backend_as(CREDENTIALS),
-                    false => ensemble.backend(),
-                };
-                client::Client::new(backend.connect().await.unwrap(), None)
+                let store = ensemble.store_with(credentials, options);
+                client::Client::new(store.connect().await.unwrap(), lists, None)
             }
             Self::Real(RealServer { server, .. }) => {
-                let mut options = Session::builder().session_timeout(SESSION_TIMEOUT);
-                if credentials {
-                    options = options.auth("digest", CREDENTIALS.as_bytes());
+                if let Some(credentials) = credentials {
+                    options = options.auth("digest", credentials.as_bytes());
                 }
                 let gate = match cut_off {
                     true => Some(Gate::before(server.port()).await.unwrap()),
@@ -87,8 +89,8 @@ impl World {
                 };
                 let through = gate.as_ref().map(Gate::connect_string);
                 let address = through.unwrap_or_else(|| server.connect_string());
-                let backend = options.backend(&address).unwrap();
-                client::Client::new(backend.connect().await.unwrap(), gate)
+                let store = options.store(&address).unwrap();
+                client::Client::new(store.connect().await.unwrap(), lists, gate)
             }
         }
     }

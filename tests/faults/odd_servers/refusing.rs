@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Session, Step,
+    AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Step, ZooKeeper,
 };
 use recipes_testing::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ use super::{LONG, PATH, PATIENCE, await_queue, children, connect, mutex, proxy, 
 async fn session_with_a_password_may_release_and_list_after_a_reconnection() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .session_timeout(LONG)
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all());
@@ -128,7 +128,7 @@ async fn node_beyond_the_quota_is_refused_and_leaves_nothing() {
 async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .session_timeout(LONG)
         .identity(vec![b'x'; 600_000]);
     let session = options.connect(&proxy.connect_string()).await.unwrap();
@@ -172,7 +172,7 @@ async fn server_that_only_reads_grants_nothing() {
 
     let late = mutex(&session).acquire().timeout(WAITS).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
-    let options = Session::builder().connect_timeout(WAITS);
+    let options = ZooKeeper::builder().connect_timeout(WAITS);
     let refused = options.connect(&last.connect_string()).await.unwrap_err();
     let is_late = matches!(refused, ConnectError::TimedOut { .. });
     assert!(is_late, "{refused}");
@@ -180,7 +180,7 @@ async fn server_that_only_reads_grants_nothing() {
     // A client that accepts read-only servers, on the last state of this one.
     let connector = Client::connector().with_readonly(true);
     let reader = connector.connect(&last.connect_string()).await.unwrap();
-    let reader = Session::from_client(reader);
+    let reader = ZooKeeper::from_client(reader);
     assert!(mutex(&reader).try_acquire().await.unwrap().is_none());
     let refused = mutex(&reader)
         .acquire()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LostReason,
-    Member, MultiLock, ReleaseError, Session,
+    Member, MultiLock, ReleaseError, Session, ZooKeeper,
 };
 use recipes_testing::history::monotonic_now;
 use recipes_testing::{Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
@@ -30,7 +30,7 @@ async fn half_a_second_for_each_answer_costs_time_and_no_lock() {
     let operator = server.client().await.unwrap();
     // With the default timeout, 12 s. A lease is valid for half of it.
     let address = proxy.connect_string();
-    let session = Session::builder().connect(&address).await.unwrap();
+    let session = ZooKeeper::builder().connect(&address).await.unwrap();
     proxy.set_latency(Duration::from_millis(250));
     let held = mutex(&session).acquire().await.unwrap();
     let lost = timeout(Duration::from_secs(8), held.lost()).await;

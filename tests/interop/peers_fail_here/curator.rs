@@ -7,8 +7,8 @@ use futures::future::join;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, poll};
 use lock_recipes::{
-    AcquireError, InterProcessReadWriteLock, Member, MultiLock, Owner, ReleaseError, Session,
-    SessionHealth,
+    AcquireError, InterProcessReadWriteLock, Member, MultiLock, Owner, ReleaseError, SessionHealth,
+    ZooKeeper,
 };
 use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
 use tokio::time::{Instant, sleep, timeout};
@@ -115,7 +115,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     let stage = Stage::set_up(SHORT, PATIENCE).await;
     let (ensemble, curator) = (&stage.ensemble, &stage.curator);
     let waiting = ensemble
-        .session_with(Session::builder().session_timeout(SHORT))
+        .session_with(ZooKeeper::builder().session_timeout(SHORT))
         .await;
 
     // In front of each waiter is a node that survives the outage.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::join_all;
-use lock_recipes::{InterProcessReadWriteLock, Session};
+use lock_recipes::{InterProcessReadWriteLock, Session, ZooKeeper};
 use recipes_testing::ZooKeeperServer;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Client, Error};
@@ -88,7 +88,7 @@ impl Scene {
     async fn set() -> Self {
         let server = ZooKeeperServer::start().await.unwrap();
         let connect = async || {
-            let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+            let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
             options.connect(&server.connect_string()).await.unwrap()
         };
         Self {

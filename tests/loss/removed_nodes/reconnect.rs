@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_recipes::{MutexGuard, Session, SessionHealth};
+use lock_recipes::{MutexGuard, Session, SessionHealth, ZooKeeper};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -48,7 +48,7 @@ struct Tally {
 }
 
 async fn connect(connect_string: &str) -> Session {
-    let options = Session::builder().session_timeout(SESSION_TIMEOUT);
+    let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     options.connect(connect_string).await.unwrap()
 }
 

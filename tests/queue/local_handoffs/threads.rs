@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{FutureExt, poll};
-use lock_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuard, Session};
+use lock_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuard, Session, ZooKeeper};
 use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -191,7 +191,7 @@ async fn attempt_that_panics_is_nobody_elses() {
     let memory = MemoryEnsemble::new();
     let panics = Arc::new(Mutex::new(false));
     let does = Arc::clone(&panics);
-    let options = Session::builder().acl_by_path(move |_| {
+    let options = ZooKeeper::builder().acl_by_path(move |_| {
         assert!(!*does.lock().unwrap(), "as it is asked to");
         None
     });

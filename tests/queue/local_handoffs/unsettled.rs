@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::Session;
+use lock_recipes::ZooKeeper;
 use recipes_testing::{Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 
 use super::{PATH, mutex, waiters};
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn release_with_a_transaction_on_its_way(handoffs: u32) {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let options = Session::builder().session_timeout(Duration::from_secs(40));
+    let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let ensemble = TestEnsemble::Real(server);
     ensemble.create(NODE, b"before").await;

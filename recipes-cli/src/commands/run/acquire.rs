@@ -7,13 +7,13 @@ use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, S
 use recipes_multilock::MultiLock;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::EnsembleArguments;
+use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
 use crate::session;
 
-/// An ensemble that is up answers within this time.
+/// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// After this time, a warning says that lockctl waits for the ensemble and not for the lock.
+/// After this time, a warning says that lockctl waits for the store and not for the lock.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// The time that `--timeout` leaves.
@@ -29,7 +29,7 @@ impl TimeLimit {
         Self { timeout, started }
     }
 
-    /// A timeout of zero requires a free lock, but not an ensemble that answers in no time.
+    /// A timeout of zero requires a free lock, but not a store that answers in no time.
     fn of_connecting(&self, connect_timeout: Duration) -> Duration {
         let timeout = self.timeout.filter(|it| !it.is_zero());
         timeout.map_or(connect_timeout, |it| it.min(connect_timeout))
@@ -47,23 +47,20 @@ impl TimeLimit {
 
 /// Opens the session.
 pub(crate) async fn connect(
-    arguments: &EnsembleArguments,
+    arguments: &StoreArguments,
     application: &str,
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
     let connecting = session::connect(arguments, application);
-    let connect_string = arguments.connect.clone().unwrap_or_default();
+    let address = arguments.connect.clone().unwrap_or_default();
     let silence = async {
         sleep(SILENT_MAX).await;
-        warn(&format!("no server of {connect_string:?} has answered yet"));
+        warn(&format!("no server of {address:?} has answered yet"));
     };
     let in_vain = |_| {
-        let connect_string = connect_string.clone();
-        let error = ConnectError::TimedOut {
-            connect_string,
-            waited,
-        };
+        let address = address.clone();
+        let error = ConnectError::TimedOut { address, waited };
         session::hinted(error, arguments)
     };
     let connected = beside(silence, timeout(waited, connecting)).await;
@@ -71,7 +68,7 @@ pub(crate) async fn connect(
 }
 
 /// Waits for the locks. If the time was too short, the error says whether others held them or the
-/// ensemble did not answer.
+/// store did not answer.
 pub(crate) async fn acquire(
     session: &Session,
     lock: &MultiLock,
@@ -87,7 +84,7 @@ pub(crate) async fn acquire(
         Ok(guard) => Ok(guard.into()),
         Err(AcquireError::TimedOut { path, waited }) => {
             if !is_answered(session, &path).await {
-                let message = format!("no answer from the ensemble; lock {path:?} is not acquired");
+                let message = format!("no answer from the store; lock {path:?} is not acquired");
                 return Err(Failure::new(code::NO_CONNECTION, message));
             }
             let waited = limit.timeout.unwrap_or(waited);
@@ -117,12 +114,12 @@ async fn first_outage(session: &Session) {
         let patience = if is_outage { SILENT_MAX } else { Duration::MAX };
         match timeout(patience, watcher.changed()).await {
             Ok(changed) => health = changed,
-            Err(_) => return warn("no connection to the ensemble; the wait for it goes on"),
+            Err(_) => return warn("no connection to the store; the wait for it goes on"),
         }
     }
 }
 
-/// Whether the ensemble answers. The session notices an outage only after a while.
+/// Whether the store answers. The session notices an outage only after a while.
 async fn is_answered(session: &Session, path: &str) -> bool {
     match timeout(ANSWER_MAX, session.read(path)).await {
         Ok(Ok(_)) => true,

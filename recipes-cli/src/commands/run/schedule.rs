@@ -1,6 +1,6 @@
 //! When the command of `run` must end if no more heartbeats are answered.
 //!
-//! Times are parts of the session timeout T, from the last heartbeat that the ensemble answered:
+//! Times are parts of the session timeout T, from the last heartbeat that the store answered:
 //!
 //! | | `term` | `kill` | |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | 11/24 | SIGKILL | | so that no process is left at the loss |
 //! | 1/2 | | SIGKILL | the lock is lost |
 //! | 61/120 | | | `lockctl` ends all itself if the supervisor has not reported that it has |
-//! | 11/20 | | | the ensemble may let the next contender in, at the earliest |
+//! | 11/20 | | | the store may let the next contender in, at the earliest |
 //!
 //! So `lockctl` has T/24 left to end all that a halted supervisor does not end. The last row is for
 //! a T of two ticks of the server. With more ticks, the next contender comes later.

@@ -148,7 +148,7 @@ impl SupervisorHandle {
         };
         let left = until.saturating_duration_since(Instant::now());
         if self.told != Some(until) {
-            // Only the ensemble knows the session timeout that it has granted. The longest time
+            // Only the store knows the session timeout that it has granted. The longest time
             // left comes near to half of it, from below.
             self.lease = self.lease.max(left);
             let schedule = Schedule::of(self.plan.on_lost, until, self.lease);

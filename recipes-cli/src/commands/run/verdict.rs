@@ -44,7 +44,7 @@ pub(crate) fn verdict(outcome: &Outcome, lost: Option<String>) -> (u8, Option<St
         Outcome::NotStarted => true,
         Outcome::Interrupted(_) | Outcome::Failed(_) | Outcome::Killed => false,
     };
-    let silent = || "the ensemble does not answer".to_owned();
+    let silent = || "the store does not answer".to_owned();
     let why = lost.or_else(|| is_about_to_be_lost.then(silent));
     match (outcome, why) {
         (Outcome::Ended(end), None) => (end.code(), None),
@@ -105,7 +105,7 @@ mod tests {
         let lost = expected(76, "gone; the command ended with code 3");
         assert_eq!(said(end(3, false), 0, true), lost);
         assert_eq!(said(end(3, true), 0, true), lost);
-        let silent = "the ensemble does not answer; the command ended with code 3";
+        let silent = "the store does not answer; the command ended with code 3";
         assert_eq!(said(end(3, true), 0, false), expected(76, silent));
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn loss_before_the_start_is_a_loss() {
         let lost = expected(76, "gone; the command was not started");
         assert_eq!(said(None, 0, true), lost);
-        let silent = "the ensemble does not answer; the command was not started";
+        let silent = "the store does not answer; the command was not started";
         assert_eq!(said(None, 0, false), expected(76, silent));
         let killed = Outcome::of(None, true, ExitStatus::from_raw(9));
         assert_eq!(killed, Outcome::NotStarted);

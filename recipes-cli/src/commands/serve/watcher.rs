@@ -7,7 +7,7 @@ use recipes_core::{Scan, Session};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::args::{EnsembleArguments, ServeArguments};
+use crate::args::{ServeArguments, StoreArguments};
 use crate::commands::serve::snapshot::Snapshot;
 use crate::commands::show::now;
 use crate::exit::{Failure, code, warn};
@@ -34,10 +34,10 @@ impl Viewers {
     }
 }
 
-/// Scans the ensemble for the viewers.
+/// Scans the store for the viewers.
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
-    ensemble: &'a EnsembleArguments,
+    store: &'a StoreArguments,
     root: &'a str,
     every: Duration,
     session: Option<Session>,
@@ -45,11 +45,11 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    pub(crate) fn new(ensemble: &'a EnsembleArguments, arguments: &'a ServeArguments) -> Self {
+    pub(crate) fn new(store: &'a StoreArguments, arguments: &'a ServeArguments) -> Self {
         let (latest, _) = watch::channel(None);
         let arrived = Arc::default();
         Self {
-            ensemble,
+            store,
             root: &arguments.root,
             every: arguments.every,
             session: None,
@@ -120,7 +120,7 @@ impl<'a> Watcher<'a> {
     async fn connect(&mut self) -> Result<&Session, Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => session::connect(self.ensemble, "lockctl").await?,
+            None => session::connect(self.store, "lockctl").await?,
         };
         Ok(self.session.insert(session))
     }

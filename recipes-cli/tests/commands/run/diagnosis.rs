@@ -59,7 +59,7 @@ async fn who_waits_for_a_lock_is_told_of_an_ensemble_that_went_away() {
     proxy.refuse_connections().await;
     proxy.cut_all(Cut::Reset);
     let told = next(&mut said).await.unwrap();
-    assert!(told.contains("no connection to the ensemble"), "{told}");
+    assert!(told.contains("no connection to the store"), "{told}");
     proxy.accept_connections().await.unwrap();
     held.release().await.unwrap();
     assert_eq!(ended(&mut run).await, Some(0));

@@ -1,6 +1,6 @@
 //! The events that the page gets.
 
-use recipes_core::{Session, SessionBuilder};
+use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use serde_json::{Value, json};
 
 use super::http::Events;
@@ -15,8 +15,8 @@ fn paths(event: &Value) -> Vec<&str> {
     changed.map(|it| it["path"].as_str().unwrap()).collect()
 }
 
-fn identity(of: &str) -> SessionBuilder {
-    Session::builder().identity(of)
+fn identity(of: &str) -> ZooKeeperBuilder {
+    ZooKeeper::builder().identity(of)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Failures that the page reports while it goes on, because they may soon be over.
 
-use recipes_core::{Acls, Session};
 use recipes_testing::{Direction, FaultProxy, Opcode};
+use recipes_zookeeper::{Acls, ZooKeeper};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -28,7 +28,7 @@ async fn root_that_does_not_exist_is_told_until_it_does() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_closed_is_told_and_does_not_hide_the_rest() {
     let ensemble = start().await;
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all());
     let open = ensemble.session().await;

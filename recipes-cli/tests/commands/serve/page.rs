@@ -6,6 +6,7 @@ use futures::future::try_join_all;
 use recipes_core::{LockGuard, LockOptions, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
 use recipes_testing::TestEnsemble;
+use recipes_zookeeper::ZooKeeper;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -84,7 +85,7 @@ fn with_purpose(session: &Session, path: &str, purpose: &str) -> MultiLock {
 
 async fn application(ensemble: &TestEnsemble, name: &str) -> Session {
     ensemble
-        .session_with(Session::builder().application(name))
+        .session_with(ZooKeeper::builder().application(name))
         .await
 }
 
@@ -302,7 +303,7 @@ async fn hostile_names_are_shown_as_text_and_run_nothing() {
     let purpose = with_purpose(&session, "/locks/purpose", &tag("purpose"));
     let _purpose = purpose.acquire().await.unwrap();
     let data = ensemble
-        .session_with(Session::builder().identity(HOSTILE))
+        .session_with(ZooKeeper::builder().identity(HOSTILE))
         .await;
     let _data = lock(&data, "/locks/data").acquire().await.unwrap();
     let operator = server(&ensemble).client().await.unwrap();

@@ -1,8 +1,9 @@
 //! Commands without permission report that, with its exit code, and change nothing.
 
-use recipes_core::{Acl, Acls, AuthId, Permission, Session};
+use recipes_core::Session;
 use recipes_multilock::Member;
 use recipes_testing::TestEnsemble;
+use recipes_zookeeper::{Acl, Acls, AuthId, Permission, ZooKeeper};
 
 use super::{held, json, node_of, printed, server, start};
 use crate::lockctl::{lockctl, output, said};
@@ -12,7 +13,9 @@ const AUTH: &str = "digest:orders:secret";
 
 /// A session that makes nodes with this ACL.
 async fn owner(ensemble: &TestEnsemble, acl: Acls<'_>) -> Session {
-    let options = Session::builder().auth("digest", b"orders:secret").acl(acl);
+    let options = ZooKeeper::builder()
+        .auth("digest", b"orders:secret")
+        .acl(acl);
     ensemble.session_with(options).await
 }
 
@@ -107,7 +110,7 @@ async fn who_may_only_read_is_told_so_and_changes_nothing() {
 async fn who_may_not_list_the_directory_is_told_that_of_a_node_of_it() {
     let ensemble = start().await;
     let closed = |path: &str| (path == PATH).then(|| Acls::creator_all().to_vec());
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl_by_path(closed);
     let session = ensemble.session_with(options).await;

@@ -1,7 +1,7 @@
 //! Credentials, as the ensemble sees them.
 
-use recipes_core::{Acls, Session};
 use recipes_multilock::Member;
+use recipes_zookeeper::{Acls, ZooKeeper};
 
 use super::{held, node_of, server, start};
 use crate::lockctl::{lockctl, output, said};
@@ -12,7 +12,7 @@ const PATH: &str = "/locks/nightly";
 async fn nobody_gets_at_what_is_closed_without_the_password() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all());
     let session = ensemble.session_with(options).await;
@@ -39,7 +39,7 @@ async fn nobody_gets_at_what_is_closed_without_the_password() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_come_from_a_flag_or_the_environment() {
     let ensemble = start().await;
-    let options = Session::builder()
+    let options = ZooKeeper::builder()
         .auth("digest", b"orders:secret")
         .acl(Acls::creator_all());
     let session = ensemble.session_with(options).await;

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use recipes_core::Owner;
 use recipes_multilock::Member;
+use recipes_zookeeper::ZooKeeper;
 use serde_json::{Value, json};
 
 use super::{held, json, lock, node_of, printed, queued, server, start};
@@ -65,7 +66,7 @@ async fn queue_is_shown_in_the_order_of_the_grants_that_follow() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_others_are_shown_as_they_are() {
     let ensemble = start().await;
-    let options = recipes_core::Session::builder().identity("10.0.0.7\u{1b}[2J");
+    let options = ZooKeeper::builder().identity("10.0.0.7\u{1b}[2J");
     let session = ensemble.session_with(options).await;
     let _held = held(&session, Member::mutex("/locks/a")).await;
     let shown = json(&ensemble, &["inspect", "/locks/a"]).await;

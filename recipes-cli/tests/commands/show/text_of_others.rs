@@ -1,7 +1,8 @@
 //! Text of other programs in names and data of nodes, as it is printed.
 
-use recipes_core::{Session, is_text};
+use recipes_core::is_text;
 use recipes_multilock::Member;
+use recipes_zookeeper::ZooKeeper;
 use serde_json::json;
 
 use super::{held, json, printed, queued, server, start};
@@ -12,7 +13,7 @@ async fn long_text_is_cut_in_tables_and_whole_in_json() {
     let ensemble = start().await;
     let path = "/locks/a";
     let identity = "10.0.0.7 ".repeat(100_000 / 9);
-    let options = Session::builder().identity(identity.as_str());
+    let options = ZooKeeper::builder().identity(identity.as_str());
     let session = ensemble.session_with(options).await;
     let _held = held(&session, Member::mutex(path)).await;
     let other = ensemble.session().await;
@@ -43,7 +44,7 @@ async fn terminal_is_given_no_orders() {
         record(2),
         "10.0.0.7\u{9b}2J\u{1b}[2J\u{2066}".into(),
     ] {
-        let options = Session::builder().identity(data);
+        let options = ZooKeeper::builder().identity(data);
         sessions.push(ensemble.session_with(options).await);
     }
     let _held = [

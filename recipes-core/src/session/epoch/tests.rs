@@ -2,6 +2,7 @@ use futures::FutureExt;
 
 use super::*;
 use crate::scripted::{SECOND, Scripted, Sessions, Stage, T, node_watch};
+use crate::store::Traits;
 
 struct Scene {
     epoch: Arc<Epoch>,
@@ -16,7 +17,7 @@ fn scene(timeout: Option<Duration>) -> Scene {
     let origin = Origin {
         clock: Clock::new(&Sessions::of(&nodes, Duration::ZERO)),
         highest: Arc::default(),
-        is_quiet: false,
+        traits: Traits::default(),
     };
     let sent = origin.clock.now();
     let shared = Arc::clone(&nodes) as Arc<dyn Nodes>;

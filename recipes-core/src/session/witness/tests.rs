@@ -1,6 +1,6 @@
 use super::*;
 use crate::scripted::{Asked, SECOND, Scripted, Sessions, T, failed, node, settle, unknown};
-use crate::store::backend::Backend;
+use crate::store::Store;
 use crate::store::nodes::NodeMode;
 
 struct Scene {
@@ -12,8 +12,8 @@ struct Scene {
 
 fn scene() -> Scene {
     let nodes = Scripted::new(Some(T));
-    let backend: Arc<dyn Backend> = Sessions::of(&nodes, Duration::ZERO);
-    let clock = Clock::new(&backend);
+    let store: Arc<dyn Store> = Sessions::of(&nodes, Duration::ZERO);
+    let clock = Clock::new(&store);
     let start = clock.now();
     let ledger = Arc::new(Ledger {
         evidence: Mutex::new(Evidence::new(Some(T), false, start)),
@@ -50,7 +50,6 @@ fn new_node() -> NewNode {
     NewNode {
         path: "/a".to_owned(),
         data: Arc::default(),
-        acl: Arc::default(),
         mode: NodeMode::Ephemeral,
     }
 }

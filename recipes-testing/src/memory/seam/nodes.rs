@@ -8,13 +8,14 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, future};
 use recipes_core::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat,
-    NodeWatch, Nodes, Reply,
+    NodeWatch, Nodes, NodesError, Reply,
 };
+use recipes_zookeeper::{AclSource, RequestLimit, RequestTooLarge};
 use tokio::sync::watch;
 
 use super::reply::PendingReply;
 use super::watch_future::WatchFuture;
-use crate::memory::state::request::{Answer, Call};
+use crate::memory::state::request::{Answer, Call, Change, Proposed};
 use crate::memory::state::shared::Shared;
 
 /// The client of one session; dropping it closes the session.
@@ -22,14 +23,23 @@ pub(crate) struct MemoryNodes {
     shared: Arc<Shared>,
     session: i64,
     timeout: Option<Duration>,
+    acl: AclSource,
+    limit: RequestLimit,
 }
 
 impl MemoryNodes {
-    pub(crate) fn new(shared: Arc<Shared>, session: i64, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        session: i64,
+        timeout: Option<Duration>,
+        (acl, limit): (AclSource, RequestLimit),
+    ) -> Self {
         Self {
             shared,
             session,
             timeout,
+            acl,
+            limit,
         }
     }
 
@@ -75,10 +85,18 @@ impl Nodes for MemoryNodes {
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
-        self.request(Call::Create(node.clone()), |answer| match answer {
-            Answer::Created(created) => Some(created),
-            _ => None,
-        })
+        let acl = self.acl.of(node);
+        if let Err(refused) = self.limit.check_create(node, &acl) {
+            return future::ready(Err(too_large(refused))).boxed();
+        }
+        let node = node.clone();
+        self.request(
+            Call::Create(Proposed { node, acl }),
+            |answer| match answer {
+                Answer::Created(created) => Some(created),
+                _ => None,
+            },
+        )
     }
 
     fn delete(&self, path: &str) -> Reply<'static, ()> {
@@ -141,7 +159,14 @@ impl Nodes for MemoryNodes {
     }
 
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
-        let reply = self.send(Call::Multi(operations));
+        let acls = self.acl.of_each(&operations);
+        if let Err(refused) = self.limit.check(&operations, &acls) {
+            let (index, source) = (None, too_large(refused));
+            return future::ready(Err(MultiError { index, source })).boxed();
+        }
+        let changes = operations.into_iter().zip(acls);
+        let changes = changes.map(|(operation, acl)| Change::new(operation, acl));
+        let reply = self.send(Call::Multi(changes.collect()));
         Box::pin(async move {
             let answer = reply.await?;
             Ok(matching(match answer {
@@ -164,6 +189,10 @@ impl fmt::Debug for MemoryNodes {
             .field("session", &format_args!("{:#x}", self.session))
             .finish_non_exhaustive()
     }
+}
+
+fn too_large(error: RequestTooLarge) -> NodesError {
+    NodesError::Refused(Arc::new(error))
 }
 
 // `State::carry_out` answers each request with the answer of its kind.

@@ -3,13 +3,11 @@
 use std::slice;
 use std::sync::Arc;
 
-use recipes_core::{
-    Created, EndReason, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodesError,
-};
-use zookeeper_client::Permission;
+use recipes_core::{Created, EndReason, MultiError, NodeMode, NodeOpDone, NodesError};
+use recipes_zookeeper::Permission;
 
 use super::State;
-use super::request::{Answer, Call, Operation, Outcome, Request, failed, op_path};
+use super::request::{Answer, Call, Change, Operation, Outcome, Proposed, Request, failed};
 use super::session::{Delivery, Flight, Stage};
 use crate::memory::error::MemoryError;
 use crate::memory::faults::Lost;
@@ -95,9 +93,9 @@ impl State {
         let outcome = match call {
             Call::List(path) => return self.list(session, path, &access).map_err(failed),
             Call::ListAll(paths) => return self.list_all(session, paths, &access).map_err(failed),
-            Call::Multi(operations) => self.multi(session, operations, &access).map(Answer::Done),
-            Call::Create(node) => self
-                .create(session, node, &access)
+            Call::Multi(changes) => self.multi(session, changes, &access).map(Answer::Done),
+            Call::Create(proposed) => self
+                .create(session, proposed, &access)
                 .map(Answer::Created)
                 .map_err(failed),
             Call::Delete(path) => self.delete(path, &access).map_err(failed),
@@ -115,20 +113,21 @@ impl State {
     pub(crate) fn create(
         &mut self,
         session: i64,
-        node: &NewNode,
+        proposed: &Proposed,
         access: &Access,
     ) -> Result<Created, NodesError> {
-        match self.admit_create(node, access) {
+        match self.admit_create(proposed, access) {
             // A server that does not know the request gives it no transaction number.
             Err(NodesError::Unsupported) => Err(NodesError::Unsupported),
             admitted => self.transact(|tree, transaction| {
                 admitted?;
-                tree.create(transaction, node, session, access)
+                tree.create(transaction, proposed, session, access)
             }),
         }
     }
 
-    fn admit_create(&self, node: &NewNode, access: &Access) -> Result<(), NodesError> {
+    fn admit_create(&self, proposed: &Proposed, access: &Access) -> Result<(), NodesError> {
+        let node = &proposed.node;
         if node.mode == NodeMode::Container && !self.containers {
             return Err(NodesError::Unsupported);
         }
@@ -253,20 +252,20 @@ impl State {
     fn multi(
         &mut self,
         session: i64,
-        operations: &[NodeOp],
+        changes: &[Change],
         access: &Access,
     ) -> Result<Vec<NodeOpDone>, MultiError> {
-        let admitted: Vec<Result<(), NodesError>> = operations
+        let admitted: Vec<Result<(), NodesError>> = changes
             .iter()
-            .map(|operation| self.admit(operation, access))
+            .map(|change| self.admit(change, access))
             .collect();
         let says_czxid = self.stats_in_transactions;
         let done: Result<Vec<_>, _> = self.transact(|tree, transaction| {
-            let steps = operations.iter().zip(admitted).enumerate();
+            let steps = changes.iter().zip(admitted).enumerate();
             steps
-                .map(|(index, (operation, admitted))| {
+                .map(|(index, (change, admitted))| {
                     admitted
-                        .and_then(|()| step(tree, transaction, operation, session, access))
+                        .and_then(|()| step(tree, transaction, change, session, access))
                         .map_err(|source| MultiError {
                             index: Some(index),
                             source,
@@ -283,13 +282,13 @@ impl State {
         Ok(done)
     }
 
-    fn admit(&self, operation: &NodeOp, access: &Access) -> Result<(), NodesError> {
-        let path = op_path(operation);
+    fn admit(&self, change: &Change, access: &Access) -> Result<(), NodesError> {
+        let path = change.path();
         self.refuse_denied(path, Operation::Multi)?;
-        match operation {
-            NodeOp::Create(node) => self.admit_create(node, access),
-            NodeOp::Delete { .. } => self.refuse_denied(path, Operation::Delete),
-            NodeOp::Set { .. } | NodeOp::Check { .. } => Ok(()),
+        match change {
+            Change::Create(proposed) => self.admit_create(proposed, access),
+            Change::Delete { .. } => self.refuse_denied(path, Operation::Delete),
+            Change::Set { .. } | Change::Check { .. } => Ok(()),
         }
     }
 }
@@ -297,20 +296,20 @@ impl State {
 fn step(
     tree: &mut Tree,
     transaction: &mut Transaction,
-    operation: &NodeOp,
+    change: &Change,
     session: i64,
     access: &Access,
 ) -> Result<NodeOpDone, NodesError> {
-    match operation {
-        NodeOp::Create(node) => {
-            let created = tree.create(transaction, node, session, access)?;
+    match change {
+        Change::Create(proposed) => {
+            let created = tree.create(transaction, proposed, session, access)?;
             Ok(NodeOpDone::Created(created))
         }
-        NodeOp::Delete { path, version } => {
+        Change::Delete { path, version } => {
             tree.delete(transaction, &NodePath::parse(path)?, *version, access)?;
             Ok(NodeOpDone::Deleted)
         }
-        NodeOp::Set {
+        Change::Set {
             path,
             data,
             version,
@@ -324,7 +323,7 @@ fn step(
                 access,
             )?))
         }
-        NodeOp::Check { path, version } => {
+        Change::Check { path, version } => {
             tree.check(&NodePath::parse(path)?, *version, access)?;
             Ok(NodeOpDone::Checked)
         }

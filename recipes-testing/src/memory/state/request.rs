@@ -1,8 +1,11 @@
 //! Requests and their answers, as values.
 
+use std::sync::Arc;
+
 use recipes_core::{
     Created, Listing, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
 };
+use recipes_zookeeper::Acl;
 
 use crate::memory::error::MemoryError;
 use crate::memory::tree::node_path::NodePath;
@@ -42,10 +45,63 @@ pub struct Request {
     pub path: String,
 }
 
+/// A node to create, and who may use it.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposed {
+    pub(crate) node: NewNode,
+    pub(crate) acl: Arc<[Acl]>,
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Create(Proposed),
+    Delete {
+        path: String,
+        version: Option<i32>,
+    },
+    Set {
+        path: String,
+        data: Vec<u8>,
+        version: Option<i32>,
+    },
+    Check {
+        path: String,
+        version: Option<i32>,
+    },
+}
+
+impl Change {
+    /// An operation, and the access control list of the node if it creates one.
+    pub(crate) fn new(operation: NodeOp, acl: Arc<[Acl]>) -> Self {
+        match operation {
+            NodeOp::Create(node) => Self::Create(Proposed { node, acl }),
+            NodeOp::Delete { path, version } => Self::Delete { path, version },
+            NodeOp::Set {
+                path,
+                data,
+                version,
+            } => Self::Set {
+                path,
+                data,
+                version,
+            },
+            NodeOp::Check { path, version } => Self::Check { path, version },
+        }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Create(Proposed { node, .. }) => &node.path,
+            Self::Delete { path, .. } | Self::Set { path, .. } | Self::Check { path, .. } => path,
+        }
+    }
+}
+
 /// A request, which is kept until the session is connected.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
-    Create(NewNode),
+    Create(Proposed),
     Delete(String),
     List(String),
     ListAll(Vec<String>),
@@ -53,7 +109,7 @@ pub(crate) enum Call {
     Stat(String),
     Watch(String),
     Sync(String),
-    Multi(Vec<NodeOp>),
+    Multi(Vec<Change>),
 }
 
 impl Call {
@@ -73,7 +129,7 @@ impl Call {
 
     pub(crate) fn path(&self) -> &str {
         match self {
-            Self::Create(node) => &node.path,
+            Self::Create(proposed) => &proposed.node.path,
             Self::Delete(path)
             | Self::List(path)
             | Self::Read(path)
@@ -81,7 +137,7 @@ impl Call {
             | Self::Watch(path)
             | Self::Sync(path) => path,
             Self::ListAll(paths) => paths.first().map_or("", String::as_str),
-            Self::Multi(operations) => operations.first().map_or("", op_path),
+            Self::Multi(changes) => changes.first().map_or("", Change::path),
         }
     }
 
@@ -95,14 +151,16 @@ impl Call {
     /// The answer that the client gives itself, connected or not. Bad input fails the whole
     /// request, whatever a server would answer to the rest of it.
     pub(crate) fn settled_by_client(&self) -> Option<Outcome> {
-        if let Self::Multi(operations) = self {
-            return match operations.as_slice() {
+        if let Self::Multi(changes) = self {
+            return match changes.as_slice() {
                 [] => Some(Ok(Answer::Done(Vec::new()))),
-                operations => flaw(operations).map(Err),
+                changes => flaw(changes).map(Err),
             };
         }
         let checked = match self {
-            Self::Create(node) => check_create(node).and_then(|()| below_the_root(&node.path)),
+            Self::Create(proposed) => {
+                check_create(proposed).and_then(|()| below_the_root(&proposed.node.path))
+            }
             Self::Delete(path) => check_delete(path),
             Self::List(path)
             | Self::Read(path)
@@ -118,8 +176,8 @@ impl Call {
     }
 }
 
-fn flaw(operations: &[NodeOp]) -> Option<MultiError> {
-    let mut checked = operations.iter().map(check_op).enumerate();
+fn flaw(changes: &[Change]) -> Option<MultiError> {
+    let mut checked = changes.iter().map(check_change).enumerate();
     checked.find_map(|(index, checked)| {
         let source = checked.err()?.into();
         let index = Some(index);
@@ -127,16 +185,16 @@ fn flaw(operations: &[NodeOp]) -> Option<MultiError> {
     })
 }
 
-fn check_op(operation: &NodeOp) -> Result<(), MemoryError> {
-    match operation {
-        NodeOp::Create(node) => check_create(node),
-        NodeOp::Delete { path, .. } => check_delete(path),
-        NodeOp::Set { path, .. } | NodeOp::Check { path, .. } => NodePath::parse(path).map(drop),
+fn check_change(change: &Change) -> Result<(), MemoryError> {
+    match change {
+        Change::Create(proposed) => check_create(proposed),
+        Change::Delete { path, .. } => check_delete(path),
+        Change::Set { path, .. } | Change::Check { path, .. } => NodePath::parse(path).map(drop),
     }
 }
 
-fn check_create(node: &NewNode) -> Result<(), MemoryError> {
-    if node.acl.is_empty() {
+fn check_create(Proposed { node, acl }: &Proposed) -> Result<(), MemoryError> {
+    if acl.is_empty() {
         return Err(MemoryError::InvalidAcl);
     }
     match node.mode {
@@ -156,13 +214,6 @@ fn below_the_root(path: &str) -> Result<(), MemoryError> {
 fn check_delete(path: &str) -> Result<(), MemoryError> {
     below_the_root(path)?;
     NodePath::parse(path).map(drop)
-}
-
-pub(crate) fn op_path(operation: &NodeOp) -> &str {
-    match operation {
-        NodeOp::Create(node) => &node.path,
-        NodeOp::Delete { path, .. } | NodeOp::Set { path, .. } | NodeOp::Check { path, .. } => path,
-    }
 }
 
 /// A successful answer. It holds only the number of a watch: see the module's rule on drops.

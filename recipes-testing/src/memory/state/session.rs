@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use recipes_core::{Connection, EndReason};
+use recipes_zookeeper::AuthId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use zookeeper_client::AuthId;
 
 use super::request::{Call, Outcome};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, NodeEvent, NodesError};
+use recipes_zookeeper::AuthId;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
-use zookeeper_client::AuthId;
 
 use super::session::{Delivery, SessionRecord, Timer};
 use super::watches::Fired;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use recipes_core::{Acl, NodesError};
-use zookeeper_client::{AuthId, Permission};
+use recipes_core::NodesError;
+use recipes_zookeeper::{Acl, AuthId, Permission};
 
 use crate::memory::error::MemoryError;
 

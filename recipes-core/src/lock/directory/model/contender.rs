@@ -7,6 +7,7 @@ use super::ensemble::{Made, Whose};
 use super::world::{OURS, World};
 use super::*;
 use crate::session::watch_budget::WatchBudget;
+use crate::store::Traits;
 use crate::store::nodes::NodeEvent;
 
 /// A watch that has been set on a directory.
@@ -265,7 +266,9 @@ impl World {
             false => stream::iter([Connection::Disconnected]).boxed(),
         };
         let stat = NodeStat::new(watch.czxid, watch.czxid, 0, 0, 0);
-        let budget = WatchBudget::of_directories().take(0).unwrap();
+        let budget = WatchBudget::of_directories(&Traits::default())
+            .take("")
+            .unwrap();
         Watched::new((Vec::new(), stat, event), connection, budget)
     }
 }

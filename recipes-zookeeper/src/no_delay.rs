@@ -11,7 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Once};
 use std::{io, thread};
 
-use crate::log::STORE;
+use recipes_core::log::STORE;
 use tracing::{debug, info};
 
 /// The port of a server that is given without one.
@@ -38,22 +38,22 @@ impl NoDelay {
         let servers = Arc::clone(&self.servers);
         let apply = move || match sockets::set(&addresses(&servers)) {
             Ok(set) => debug!(target: STORE, connections = set, "TCP_NODELAY set"),
-            Err(error) => tell(&error),
+            Err(error) => report(&error),
         };
         let spawned = thread::Builder::new()
             .name("zookeeper-no-delay".to_owned())
             .spawn(apply);
         if let Err(error) = spawned {
-            tell(&error);
+            report(&error);
         }
     }
 }
 
 /// Logs the consequence once, because it is the same for each connection.
-fn tell(error: &io::Error) {
-    static TOLD: Once = Once::new();
+fn report(error: &io::Error) {
+    static REPORTED: Once = Once::new();
     debug!(target: STORE, %error, "TCP_NODELAY not set");
-    TOLD.call_once(|| {
+    REPORTED.call_once(|| {
         info!(
             target: STORE,
             %error,
@@ -83,6 +83,14 @@ fn servers(connect_string: &str) -> impl Iterator<Item = (String, u16)> {
         };
         Some((host.to_owned(), port))
     })
+}
+
+/// The chroot of a connect string, empty if it has none. The last server names it.
+pub(crate) fn chroot(connect_string: &str) -> &str {
+    let last = connect_string.rsplit(',').next().unwrap_or_default();
+    let address = last.split_once("://").map_or(last, |(_, address)| address);
+    let chroot = address.find('/').and_then(|at| address.get(at..));
+    chroot.filter(|it| *it != "/").unwrap_or_default()
 }
 
 fn addresses(servers: &[(String, u16)]) -> BTreeSet<SocketAddr> {
@@ -177,6 +185,14 @@ mod tests {
         assert_eq!(read("tcp+tls://zk1:2181,tcp://zk2:2182/app"), two);
         let six = [("::1".to_owned(), 2181), ("fe80::2".to_owned(), 2182)];
         assert_eq!(read("[::1],[fe80::2]:2182/app"), six);
+    }
+
+    #[test]
+    fn chroot_comes_after_the_last_server() {
+        assert_eq!(chroot("zk1,zk2:2182"), "");
+        assert_eq!(chroot("zk1:2181,zk2/app/locks"), "/app/locks");
+        assert_eq!(chroot("tcp+tls://zk1:2181,tcp://zk2:2181/app"), "/app");
+        assert_eq!(chroot("tcp://zk1:2181/"), "");
     }
 
     #[test]

@@ -1,33 +1,45 @@
-//! [`Backend`] of an ensemble.
+//! [`Store`] in an ensemble.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use recipes_core::{Backend, Nodes, NodesError};
+use recipes_core::{Nodes, NodesError, Store, Traits};
+use recipes_zookeeper::{AclSource, AuthId, RequestLimit, TRAITS};
 use tokio::time::timeout;
 use uuid::{Builder, Uuid};
-use zookeeper_client::AuthId;
 
 use super::nodes::MemoryNodes;
 use crate::memory::error::MemoryError;
 use crate::memory::state::shared::Shared;
 
 /// Opens sessions that have certain identities.
-pub(crate) struct MemoryBackend {
+pub(crate) struct MemoryStore {
     shared: Arc<Shared>,
     identities: Arc<[AuthId]>,
+    acl: AclSource,
+    limit: RequestLimit,
 }
 
-impl MemoryBackend {
-    pub(crate) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>) -> Self {
-        Self { shared, identities }
+impl MemoryStore {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        identities: Arc<[AuthId]>,
+        acl: AclSource,
+        limit: RequestLimit,
+    ) -> Self {
+        Self {
+            shared,
+            identities,
+            acl,
+            limit,
+        }
     }
 
     async fn open(&self) -> Result<Arc<dyn Nodes>, NodesError> {
         let mut running = self.shared.running.subscribe();
-        // The loop ends when the ensemble runs. The sender exists as long as this backend.
+        // The loop ends when the ensemble runs. The sender exists as long as this store.
         loop {
             let opened = self.shared.with(|state| {
                 let session = state.open(Arc::clone(&self.identities))?;
@@ -38,6 +50,7 @@ impl MemoryBackend {
                     Arc::clone(&self.shared),
                     session,
                     timeout,
+                    (self.acl.clone(), self.limit),
                 )));
             }
             if running.wait_for(|running| *running).await.is_err() {
@@ -47,7 +60,11 @@ impl MemoryBackend {
     }
 }
 
-impl Backend for MemoryBackend {
+impl Store for MemoryStore {
+    fn traits(&self) -> Traits {
+        TRAITS
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         Box::pin(async move {
             match self.shared.with(|state| state.session_timeout) {
@@ -71,9 +88,9 @@ impl Backend for MemoryBackend {
     }
 }
 
-impl fmt::Debug for MemoryBackend {
+impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryBackend")
+        f.debug_struct("MemoryStore")
             .field("identities", &self.identities)
             .finish_non_exhaustive()
     }

@@ -1,0 +1,215 @@
+//! The servers of a connect string, and where sessions on them come from.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{self, BoxFuture};
+use futures::{FutureExt, TryFutureExt};
+use recipes_core::{ConnectError, Nodes, NodesError, Session, SessionOptions, Store, Traits};
+use zookeeper_client::{Client, Error};
+
+use crate::answers::refusal_of_session;
+use crate::builder::ZooKeeperBuilder;
+use crate::client::{ClientNodes, NodeOptions};
+use crate::no_delay::{NoDelay, chroot};
+
+/// The longest session timeout. The protocol counts milliseconds in 31 bits, and the client
+/// truncates a longer one.
+#[doc(hidden)]
+pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
+
+/// What the session has to know about ZooKeeper, through a client of ours.
+#[doc(hidden)]
+pub const TRAITS: Traits = Traits {
+    session_timeout_max: SESSION_TIMEOUT_MAX,
+    reopens: true,
+    closes: true,
+    pings_rarely: false,
+    watches_directories: true,
+    // After a reconnect the client sets its watches again. If their paths take more than this
+    // together, it fails to, again and again until the session expires (zookeeper-client 0.11.2:
+    // the requests that it splits them into share one number).
+    watch_bytes: 128 * 1024,
+    path_prefix_bytes: 0,
+};
+
+/// Apache ZooKeeper as the store of locks.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use recipes_zookeeper::ZooKeeper;
+///
+/// let session = ZooKeeper::connect("zk1:2181,zk2:2181/app").await?;
+/// // ... take locks ...
+/// session.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ZooKeeper {
+    connect_string: String,
+    session_timeout: Duration,
+    transport: Transport,
+    nodes: NodeOptions,
+    no_delay: NoDelay,
+}
+
+impl ZooKeeper {
+    /// Opens a session with default options on the servers of a connect string,
+    /// `host:port,host:port/chroot`.
+    ///
+    /// The chroot must exist. If the ensemble expires the ZooKeeper session, the session opens
+    /// another.
+    ///
+    /// # Errors
+    /// As [`ZooKeeperBuilder::connect`].
+    pub async fn connect(connect_string: &str) -> Result<Session, ConnectError> {
+        Self::builder().connect(connect_string).await
+    }
+
+    /// Starts with default options.
+    pub fn builder() -> ZooKeeperBuilder {
+        ZooKeeperBuilder::default()
+    }
+
+    /// Takes locks through an existing client. Must be called on a tokio runtime.
+    ///
+    /// The session cannot make another client like it, so it has one epoch. After expiry every
+    /// acquire fails with [`AcquireError::SessionEnded`](recipes_core::AcquireError::SessionEnded).
+    ///
+    /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
+    /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
+    /// of one.
+    #[must_use]
+    pub fn from_client(client: Client) -> Session {
+        SessionOptions::new().start(Arc::new(ExistingClient::new(client)))
+    }
+
+    pub(crate) fn new(
+        connect_string: &str,
+        session_timeout: Duration,
+        transport: Transport,
+        nodes: NodeOptions,
+    ) -> Self {
+        Self {
+            connect_string: connect_string.to_owned(),
+            session_timeout,
+            transport,
+            nodes,
+            no_delay: NoDelay::new(connect_string),
+        }
+    }
+
+    async fn open(&self) -> Result<Client, Error> {
+        let mut connector = Client::connector().with_session_timeout(self.session_timeout);
+        for (scheme, auth) in &self.transport.auth {
+            connector = connector.with_auth(scheme, auth);
+        }
+        #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+        if let Some(sasl) = &self.transport.sasl {
+            connector = connector.with_sasl(sasl.clone());
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.transport.tls {
+            return connector
+                .with_tls(tls.clone())
+                .secure_connect(&self.connect_string)
+                .await;
+        }
+        connector.connect(&self.connect_string).await
+    }
+}
+
+impl Store for ZooKeeper {
+    fn traits(&self) -> Traits {
+        Traits {
+            path_prefix_bytes: chroot(&self.connect_string).len(),
+            ..TRAITS
+        }
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        let opened = self.open().map_ok(|client| {
+            self.no_delay.apply();
+            let (options, no_delay) = (self.nodes.clone(), Some(self.no_delay.clone()));
+            Arc::new(ClientNodes::new(client, options, no_delay)) as Arc<dyn Nodes>
+        });
+        opened.map_err(refusal_of_session).boxed()
+    }
+}
+
+/// How connections are made.
+#[derive(Clone, Default)]
+pub(crate) struct Transport {
+    pub(crate) auth: Vec<(String, Vec<u8>)>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<zookeeper_client::TlsOptions>,
+    #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+    pub(crate) sasl: Option<zookeeper_client::SaslOptions>,
+}
+
+/// Shows no secrets.
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
+        f.debug_struct("Transport")
+            .field("auth", &schemes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A client that the service made: one session, no other.
+struct ExistingClient {
+    traits: Traits,
+    client: Mutex<Option<Client>>,
+}
+
+impl ExistingClient {
+    fn new(client: Client) -> Self {
+        let path_prefix_bytes = match client.path() {
+            "/" => 0,
+            chroot => chroot.len(),
+        };
+        Self {
+            traits: Traits {
+                reopens: false,
+                // The service keeps a handle of its own.
+                closes: false,
+                // It may ping less often than a client of ours.
+                pings_rarely: true,
+                // Servers of 3.6 to 3.8 replace a persistent watch that the service may have on a
+                // directory with ours (ZOOKEEPER-4466).
+                watches_directories: false,
+                path_prefix_bytes,
+                ..TRAITS
+            },
+            client: Mutex::new(Some(client)),
+        }
+    }
+}
+
+impl fmt::Debug for ExistingClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExistingClient").finish_non_exhaustive()
+    }
+}
+
+impl Store for ExistingClient {
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match client.take() {
+            Some(client) => {
+                let nodes = ClientNodes::new(client, NodeOptions::default(), None);
+                Ok(Arc::new(nodes) as Arc<dyn Nodes>)
+            }
+            None => Err(NodesError::SessionEnded),
+        };
+        future::ready(opened).boxed()
+    }
+}

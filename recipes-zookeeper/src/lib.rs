@@ -1,0 +1,39 @@
+//! Locks of `lock-recipes` on Apache ZooKeeper, shared safely with Apache Curator.
+//!
+//! Users depend on `lock-recipes`, which re-exports what they need from here.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `ensemble` | `ZooKeeper`: the servers of a connect string, and where sessions come from |
+//! | `builder` | what a service sets |
+//! | `acl` | who may use which node |
+//! | `client` | the requests of one ZooKeeper session |
+//! | `answers` | what the client's answers and errors mean for a lock |
+//! | `size` | how large a request may be |
+//! | `no_delay` | switches off Nagle's algorithm |
+
+mod acl;
+mod answers;
+mod builder;
+mod client;
+mod ensemble;
+mod no_delay;
+mod size;
+
+#[doc(hidden)]
+pub use acl::AclSource;
+pub use builder::ZooKeeperBuilder;
+pub use ensemble::ZooKeeper;
+#[doc(hidden)]
+pub use ensemble::{SESSION_TIMEOUT_MAX, TRAITS};
+#[doc(hidden)]
+pub use size::{RequestLimit, RequestTooLarge};
+#[cfg(feature = "sasl-digest-md5")]
+pub use zookeeper_client::DigestMd5SaslOptions;
+#[cfg(feature = "sasl-gssapi")]
+pub use zookeeper_client::GssapiSaslOptions;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use zookeeper_client::SaslOptions;
+pub use zookeeper_client::{Acl, Acls, AuthId, Client, Permission};
+#[cfg(feature = "tls")]
+pub use zookeeper_client::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

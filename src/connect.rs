@@ -1,0 +1,81 @@
+//! Picks the store by the scheme of an address.
+
+use recipes_core::{ConfigError, ConnectError, Session};
+#[cfg(feature = "zookeeper")]
+use recipes_zookeeper::ZooKeeper;
+
+/// The schemes of the stores in this build.
+const KNOWN: &[&str] = &[
+    #[cfg(feature = "zookeeper")]
+    "zk",
+];
+
+/// Opens a session with default options on the store that the scheme of an address names.
+///
+/// | address | store |
+/// |---|---|
+/// | `zk://host:port,host:port/chroot`, or without `zk://` | ZooKeeper (feature `zookeeper`) |
+///
+/// The builder of a store, such as `ZooKeeper::builder()`, has options.
+///
+/// # Errors
+/// [`ConfigError::UnknownScheme`], before anything is sent, for a scheme that no store of this
+/// build has. Otherwise as the store's own `connect`, such as `ZooKeeper::connect`.
+///
+/// # Cancel safety
+/// Dropping the future closes what was opened.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let refused = lock_recipes::connect("mongodb://localhost").await.unwrap_err();
+/// let why = std::error::Error::source(&refused).unwrap().to_string();
+/// assert_eq!(why, "no store for scheme \"mongodb\": this build has zk");
+/// # }
+/// ```
+pub async fn connect(address: &str) -> Result<Session, ConnectError> {
+    match scheme(address).unwrap_or("zk") {
+        // A server of a connect string may say how to reach it.
+        #[cfg(feature = "zookeeper")]
+        "zk" | "tcp" | "tcp+tls" => ZooKeeper::connect(address).await,
+        scheme => Err(ConnectError::Config(ConfigError::UnknownScheme {
+            scheme: scheme.to_owned(),
+            known: KNOWN,
+        })),
+    }
+}
+
+/// The scheme of an address. A list whose first server has none has none.
+fn scheme(address: &str) -> Option<&str> {
+    let (scheme, _) = address.split_once("://")?;
+    let is_scheme = |it: char| it.is_ascii_alphanumeric() || matches!(it, '+' | '-' | '.');
+    scheme.chars().all(is_scheme).then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheme_is_that_of_the_whole_address() {
+        assert_eq!(scheme("zk://zk1:2181/app"), Some("zk"));
+        assert_eq!(scheme("tcp+tls://zk1:2181,zk2:2181"), Some("tcp+tls"));
+        assert_eq!(scheme("zk1:2181,tcp://zk2:2181"), None);
+        assert_eq!(scheme("zk1:2181"), None);
+    }
+
+    #[tokio::test]
+    async fn unknown_scheme_is_refused_and_the_known_ones_are_named() {
+        let refused = connect("redis://user:secret@localhost").await.unwrap_err();
+        let ConnectError::Config(flaw) = &refused else {
+            panic!("{refused}");
+        };
+        let text = flaw.to_string();
+        assert!(text.contains("\"redis\""), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        for known in KNOWN {
+            assert!(text.contains(known), "{text}");
+        }
+    }
+}
