@@ -95,7 +95,10 @@ async fn request_that_is_changed_after_a_poll_starts_over() {
         "{second:?}"
     );
     tokio::time::advance(SECOND).await;
-    assert!(poll!(&mut request).is_pending(), "its timeout counts anew");
+    assert!(
+        poll!(&mut request).is_pending(),
+        "its timeout counts from this poll"
+    );
     tokio::time::advance(SECOND).await;
     assert!(matches!(
         poll!(&mut request),
