@@ -18,9 +18,9 @@ use crate::error::QueryError;
 use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;
+use crate::lock::session::Session;
 use crate::names::node_name::LockKind;
 use crate::names::path;
-use crate::session::core::Session;
 use crate::store::nodes::NodesError;
 
 /// How many directories a scan visits at a time. Each needs two or three round trips, so this many

@@ -54,6 +54,7 @@ pub use inspect::{
     inspect, scan,
 };
 pub use lock::lease_state::GuardState;
+pub use lock::session::Session;
 pub use lock::transaction::{Transaction, TransactionResult};
 pub use names::node_name::LockKind;
 pub use names::owner::Owner;
@@ -64,7 +65,7 @@ pub use names::path::{escape_key, unescape_key};
 pub use names::printable::{is_text, one_line};
 pub use names::record::Identity;
 pub use names::token::FencingToken;
-pub use session::core::{HealthWatcher, Session, SessionHealth};
+pub use session::health::{HealthWatcher, SessionHealth};
 pub use session::options::{LockOptions, ParentMode, SessionOptions};
 #[doc(hidden)]
 pub use store::nodes::{

@@ -4,6 +4,7 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `session` | the handle of a session: its core and its table |
 //! | `lock_path` | the lock's path, and what all its users in this session share |
 //! | `target` | a lock to acquire: which one, how, for whom |
 //! | `table` | who holds or attempts what, by owner |
@@ -24,6 +25,7 @@ pub(crate) mod local_queue;
 pub(crate) mod lock_path;
 pub(crate) mod release;
 pub(crate) mod revocation;
+pub(crate) mod session;
 pub(crate) mod table;
 pub(crate) mod target;
 pub(crate) mod transaction;

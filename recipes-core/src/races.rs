@@ -105,7 +105,7 @@ fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
         let key = key();
         let share = Hold::begin(key.clone(), stage.lease(1));
         let table = stage.session.clone();
-        let Present::Held(hold) = table.shared.paths.present(&key) else {
+        let Present::Held(hold) = table.paths().present(&key) else {
             panic!("no hold");
         };
         let entering = Arc::clone(&hold);
@@ -132,7 +132,7 @@ fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
         let taking = thread::spawn(move || Hold::begin(same, next));
         drop(first);
         let _next = taking.join().unwrap();
-        let present = stage.session.shared.paths.present(&key);
+        let present = stage.session.paths().present(&key);
         assert!(matches!(present, Present::Held(_)), "forgotten");
     });
 }

@@ -16,11 +16,11 @@ use crate::attempt::wait_loop;
 use crate::lock::lease::{Basis, Lease, MadeNode};
 use crate::lock::local_queue::AttemptFuture;
 use crate::lock::lock_path::LockPath;
+use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::names::node_name::LockKind;
 use crate::names::token::FencingToken;
 use crate::rules::acquire::Patience;
-use crate::session::core::Session;
 use crate::session::epoch::Epoch;
 use crate::session::leftovers::Leftovers;
 use crate::session::options::{LockOptions, SessionOptions};
@@ -305,7 +305,7 @@ impl Stage {
     async fn on(nodes: Arc<Scripted>, store: Arc<dyn Store>) -> Self {
         let start = Instant::now();
         let session = SessionOptions::new().start(store);
-        let epoch = session.open_epoch("/").await.unwrap();
+        let epoch = session.core().open_epoch("/").await.unwrap();
         Self {
             session,
             epoch,

@@ -2,7 +2,8 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `core` | the handle, its phases and its health |
+//! | `core` | what a session consists of, for the locks above it |
+//! | `phase`, `health` | what it is doing; what its users see of that |
 //! | `options` | what a service sets |
 //! | `session_task` | opens one epoch after the other, and closes |
 //! | `epoch` | one session of the store, and what hangs on it |
@@ -21,9 +22,11 @@ pub(crate) mod connections;
 pub(crate) mod core;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
+pub(crate) mod health;
 pub(crate) mod leftovers;
 pub(crate) mod options;
 pub(crate) mod own_watch;
+pub(crate) mod phase;
 pub(crate) mod session_task;
 pub(crate) mod tenant;
 pub(crate) mod watch_budget;

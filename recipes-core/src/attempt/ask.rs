@@ -39,7 +39,7 @@ impl Ask<'_> {
         if !self.queues() || !lock(&known.vacancy).wants_watch() {
             return None;
         }
-        let budget = known.session.may_watch(&known.path)?;
+        let budget = known.session.core().may_watch(&known.path)?;
         let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
         Some(async move {
             let watched = watched.await.ok().flatten();

@@ -14,12 +14,12 @@ use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::requests::{self, OwnNode, Refused};
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::log::LOCK;
 use crate::names::token::FencingToken;
 use crate::rules::acquire::{Action, Entry, Event, Failure, GrantedNode, Outcome};
 use crate::session::cleanup::Deleted;
-use crate::session::core::Session;
 use crate::session::epoch::{Epoch, Forgot};
 use crate::session::leftovers::{Leftovers, Made};
 use crate::session::own_watch::OwnWatch;
@@ -83,7 +83,7 @@ impl<'a> Flight<'a> {
         targets: &'a [Target],
         leftovers: Arc<Leftovers>,
     ) -> Self {
-        let cleanup = &session.shared.cleanup;
+        let cleanup = &session.core().cleanup;
         // Before any request is sent.
         let changes = epoch.link_changes();
         Self {
@@ -159,7 +159,7 @@ impl<'a> Flight<'a> {
                 };
                 let path = self.path(*first).into();
                 let target = self.cleanup_guard.withdraw(&nodes);
-                let deleted = self.session.shared.cleanup.delete(target, self.epoch);
+                let deleted = self.session.core().cleanup.delete(target, self.epoch);
                 self.withdrawn.push((path, deleted));
                 nodes
                     .into_iter()
@@ -195,7 +195,7 @@ impl<'a> Flight<'a> {
         let mut asks = Vec::with_capacity(members.len());
         let highest = self.epoch.highest_number();
         for member in &members {
-            let store = &self.session.shared.store;
+            let store = &self.session.core().store;
             self.cleanup_guard.uuid(*member, || store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));

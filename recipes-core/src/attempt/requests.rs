@@ -133,7 +133,7 @@ pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Resu
 /// Goes up from the directory until one can be created, then down again. So parents that exist need
 /// not be readable.
 async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesError> {
-    let options = &target.lock.session.shared.options;
+    let options = &target.lock.session.core().options;
     let mut mode = options.parent_mode.node_mode();
     let path: &str = &target.lock.path;
     let mut missing = vec![path];

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::attempt::in_flight::Flight;
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
+use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::rules::acquire::{Acquire, Action, Event, GrantedNode, Outcome, Patience};
-use crate::session::core::Session;
 use crate::session::leftovers::Leftovers;
 
 /// Acquires a set of locks, in as many epochs as it takes. Returns one lease for each target, in the
@@ -26,7 +26,7 @@ pub(crate) async fn acquire(
     };
     let mut machine = Acquire::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
-        let epoch = session.open_epoch(&first.lock.path).await?;
+        let epoch = session.core().open_epoch(&first.lock.path).await?;
         let Ok(nodes) = epoch.nodes() else {
             epoch.ended().await;
             continue;

@@ -13,12 +13,12 @@ use crate::driver::internals::{LockInternals, SetName};
 use crate::error::AcquireError;
 use crate::lock::hold::{Share, Standing};
 use crate::lock::lease::Lease;
+use crate::lock::session::Session;
 use crate::lock::table::{Claim, ClaimOver, Key, Present};
 use crate::lock::target::{Target, Writer};
 use crate::names::node_name::LockKind;
 use crate::names::owner::{Owner, OwnerLabel};
 use crate::rules::acquire::{Outcome, Patience};
-use crate::session::core::Session;
 use crate::telemetry::{Acquiring, SET};
 
 /// How long an acquire waits.
@@ -71,7 +71,7 @@ async fn acquire_within(
     let Some(first) = members.first() else {
         return Ok(None);
     };
-    let limit = Limit::new(wait, members, first.session().connect_timeout());
+    let limit = Limit::new(wait, members, first.session().core().connect_timeout());
     let named = owner.cloned().or_else(Owner::current);
     let may_wait_for_itself = named.is_none() && is_held_by_this_task(members);
     // An acquire without an owner is recorded as its task, for operators who look for deadlocks.
@@ -205,7 +205,7 @@ impl Survey {
             kind,
             ..key.clone()
         });
-        let table = &target.lock.session.shared.paths;
+        let table = &target.lock.session.paths();
         match other.map_or(Present::Nothing, |other| table.present(&other)) {
             Present::Nothing => {}
             Present::Acquiring(other) => {

@@ -80,7 +80,7 @@ impl<'a> Limit<'a> {
 pub(crate) fn is_held_by_this_task(members: &[LockInternals]) -> bool {
     let task = Task::current();
     members.iter().any(|member| {
-        let holds = member.session().shared.paths.holds(member.path());
+        let holds = member.session().paths().holds(member.path());
         holds.iter().any(|hold| hold.acquired_by() == task)
     })
 }

@@ -8,11 +8,11 @@ use crate::driver::guard::LockGuard;
 use crate::error::{AcquireError, ConfigError};
 use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
+use crate::lock::session::Session;
 use crate::lock::table::{Key, PathTable};
 use crate::lock::target::Target;
 use crate::names::node_name::LockKind;
 use crate::names::owner::Owner;
-use crate::session::core::Session;
 use crate::session::options::LockOptions;
 
 /// One lock of one kind, the core of every recipe.
@@ -73,7 +73,7 @@ impl LockInternals {
     }
 
     pub(crate) fn table(&self) -> &PathTable {
-        &self.session().shared.paths
+        &self.session().paths()
     }
 
     /// The session through which the lock is taken.
@@ -94,7 +94,7 @@ impl LockInternals {
     /// Whether some owner holds the lock through this session.
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
-        let holds = self.session().shared.paths.holds(self.path());
+        let holds = self.session().paths().holds(self.path());
         holds.iter().any(|hold| {
             hold.key().kind == self.target.kind
                 && hold.guard_count() > 0

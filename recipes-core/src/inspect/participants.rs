@@ -8,10 +8,10 @@ use futures::stream::{self, StreamExt};
 use crate::driver::internals::LockInternals;
 use crate::error::{QueryError, RevokeError};
 use crate::lock::revocation;
+use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
 use crate::names::order;
 use crate::names::record::Identity;
-use crate::session::core::Session;
 use crate::store::nodes::{NodeStat, NodesError};
 
 /// How many requests of one list or inspection are in flight at a time. This keeps one connection
@@ -111,7 +111,7 @@ impl LockInternals {
             }
             Ok(participants)
         };
-        lock.session.query(directory, query).await
+        lock.session.core().query(directory, query).await
     }
 }
 

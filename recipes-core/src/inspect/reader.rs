@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use crate::error::QueryError;
 use crate::inspect::participants::{Participant, REQUESTS_AT_ONCE};
 use crate::inspect::standing::Child;
+use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
-use crate::session::core::Session;
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{NodeStat, NodesError};
 use crate::store::retry::persist;
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
             let nodes = epoch.nodes()?;
             persist(|| nodes.sync(path)).await
         };
-        self.session.query(path, sync).await
+        self.session.core().query(path, sync).await
     }
 
     /// Lists a directory, and reads all its nodes if it looks like a lock directory.
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
             let nodes = epoch.nodes()?;
             persist(|| nodes.list(path)).await
         };
-        self.session.query(path, list).await
+        self.session.core().query(path, list).await
     }
 
     /// Reads a node and the number of its children; `None` if it does not exist.
@@ -162,6 +162,6 @@ impl<'a> Reader<'a> {
             let nodes = epoch.nodes()?;
             persist(|| nodes.stat(path)).await
         };
-        self.session.query(path, stat).await
+        self.session.core().query(path, stat).await
     }
 }

@@ -327,7 +327,7 @@ impl Lease {
             }
         }
         self.state.epoch.deregister(self.state.id);
-        let cleanup = &self.lock.session.shared.cleanup;
+        let cleanup = &self.lock.session.core().cleanup;
         Some(cleanup.deletion(self.node_path(), self.epoch()))
     }
 

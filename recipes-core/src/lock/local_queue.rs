@@ -63,7 +63,7 @@ impl LocalQueue {
         let turn = tokio::select! {
             biased;
             // The contender that has the turn may not be polled any more.
-            error = lock.session.over(&lock.path) => return Err(error),
+            error = lock.session.core().over(&lock.path) => return Err(error),
             turn = self.turn(&lock.path, patience) => turn,
         };
         let Some(mut turn) = turn else {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::error::ConfigError;
 use crate::lock::directory::Vacancy;
 use crate::lock::local_queue::LocalQueue;
+use crate::lock::session::Session;
 use crate::names::node_name::LockKind;
 use crate::names::owner::OwnerLabel;
 use crate::names::path;
-use crate::session::core::Session;
 use crate::session::options::LockOptions;
 use crate::store::nodes::{NewNode, NodeMode};
 use crate::sync::Mutex;
@@ -37,7 +37,7 @@ impl LockPath {
         path::validate(path)?;
         let reads_and_writes = kind.counterpart().is_some();
         let handoffs_max = options.local_handoffs;
-        let lock = session.shared.paths.lock(path, |path| Self {
+        let lock = session.paths().lock(path, |path| Self {
             session: session.clone(),
             path,
             options: options.clone(),
@@ -74,7 +74,7 @@ impl LockPath {
             .options
             .data
             .as_ref()
-            .unwrap_or(&self.session.shared.options.data)
+            .unwrap_or(&self.session.core().options.data)
             .bytes(kind, owner, self.options.purpose.as_deref())
             .into();
         NewNode { path, data, mode }
@@ -88,6 +88,6 @@ impl LockPath {
 
 impl Drop for LockPath {
     fn drop(&mut self) {
-        self.session.shared.paths.forget(&self.path);
+        self.session.paths().forget(&self.path);
     }
 }

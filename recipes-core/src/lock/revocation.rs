@@ -8,8 +8,9 @@
 use futures::{FutureExt, TryFutureExt};
 
 use crate::error::RevokeError;
+use crate::lock::session::Session;
 use crate::names::record::REVOKE;
-use crate::session::core::{Session, Unanswered};
+use crate::session::core::Unanswered;
 use crate::store::nodes::{NodeOp, NodesError};
 use crate::store::retry::persist;
 
@@ -25,7 +26,7 @@ pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, Revok
         data: REVOKE.to_vec(),
         version: None,
     };
-    let written = session.ask(async |epoch| {
+    let written = session.core().ask(async |epoch| {
         let nodes = epoch.nodes()?;
         // A repeated request has no further effect.
         persist(|| nodes.multi(vec![set()]).map_err(|it| it.source).boxed()).await

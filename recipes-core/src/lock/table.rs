@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use crate::lock::hold::{Hold, Share};
 use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
+use crate::lock::session::Session;
 use crate::names::node_name::LockKind;
 use crate::names::owner::Owner;
-use crate::session::core::Session;
 
 /// One entry of the table: an owner that acquires or holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Claim {
     /// Claims these locks; each with whether it is for a reader next to its owner's writer. `None`
     /// if another acquire of the owner was faster.
     pub(crate) fn stake(session: &Session, keys: Vec<(Key, bool)>) -> Option<Self> {
-        let table = &session.shared.paths;
+        let table = &session.paths();
         let (over, ends) = watch::channel(());
         let mut claim = Self {
             session: session.clone(),
@@ -98,7 +98,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         for key in &self.keys {
-            self.session.shared.paths.end_claim(key, self.number);
+            self.session.paths().end_claim(key, self.number);
         }
     }
 }

@@ -23,8 +23,8 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::log::CLEANUP;
-use crate::session::core::Phase;
 use crate::session::epoch::Epoch;
+use crate::session::phase::Phase;
 use crate::store::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::store::retry::Backoff;
 use crate::telemetry::PendingCleanup;

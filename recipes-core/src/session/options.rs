@@ -1,13 +1,11 @@
 //! Options of sessions and locks, with the reasons for their defaults.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{ConfigError, ConnectError};
+use crate::error::ConfigError;
 use crate::names::record::{self, NodeData};
-use crate::session::core::{Phase, Session};
+use crate::store::Traits;
 use crate::store::nodes::NodeMode;
-use crate::store::{Store, Traits};
 
 /// Long enough that a garbage collection or a leader election in the store loses no lock (a
 /// lease is given up after half of it), short enough that a crashed holder frees its lock soon.
@@ -149,59 +147,6 @@ impl SessionOptions {
             }),
             None => Ok(()),
         }
-    }
-
-    /// Opens a session on a store, on the current tokio runtime. Errors name the store by
-    /// `address`, which must contain no secrets.
-    ///
-    /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout.
-    /// - [`ConnectError::Refused`] for a store that refuses the session for good.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes what was opened.
-    #[doc(hidden)]
-    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, ConnectError> {
-        self.check(&store.traits())?;
-        let waited = self.connect_timeout;
-        let session = Session::start(store, self);
-        let mut phase = session.phase();
-        let opened = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
-        let address = || address.to_owned();
-        match tokio::time::timeout(waited, opened)
-            .await
-            .as_ref()
-            .map(Result::as_deref)
-        {
-            Ok(Ok(Phase::Open(_))) => {}
-            Ok(Ok(Phase::Ended(source))) => {
-                return Err(ConnectError::Refused {
-                    address: address(),
-                    source: source.clone(),
-                });
-            }
-            Ok(Ok(_) | Err(_)) | Err(_) => {
-                return Err(ConnectError::TimedOut {
-                    address: address(),
-                    waited,
-                });
-            }
-        }
-        Ok(session)
-    }
-
-    /// Starts a session on a store, without waiting for it.
-    ///
-    /// # Panics
-    /// For options that cannot be used, and outside a tokio runtime.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn start(self, store: Arc<dyn Store>) -> Session {
-        if let Err(flaw) = self.check(&store.traits()) {
-            panic!("session options cannot be used: {flaw}");
-        }
-        Session::start(store, self)
     }
 }
 

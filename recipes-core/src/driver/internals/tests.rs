@@ -339,7 +339,7 @@ async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
     );
     assert!(stage.log().await.is_empty());
     drop(lock);
-    let table = format!("{:?}", stage.session.shared.paths);
+    let table = format!("{:?}", stage.session.paths());
     assert!(table.contains("paths: 0"), "{table}");
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 use super::{Deleted, Job, Tried, delete_together};
-use crate::session::core::Phase;
+use crate::session::phase::Phase;
 use crate::store::nodes::NodesError;
 
 /// Most nodes in one transaction, and most bytes of their paths. Even with the overhead of each

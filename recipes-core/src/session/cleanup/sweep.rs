@@ -8,8 +8,8 @@ use tracing::debug;
 use super::{Deleted, Doomed, Job, current_epoch, delete_all, while_serving};
 use crate::log::CLEANUP;
 use crate::names::node_name;
-use crate::session::core::Phase;
 use crate::session::epoch::Epoch;
+use crate::session::phase::Phase;
 use crate::store::nodes::{Nodes, NodesError, commit};
 use crate::store::retry::Backoff;
 

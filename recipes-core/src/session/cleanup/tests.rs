@@ -15,7 +15,7 @@ fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
 }
 
 fn cleanup(stage: &Stage) -> &Cleanup {
-    &stage.session.shared.cleanup
+    &stage.session.core().cleanup
 }
 
 async fn deleting(stage: &Stage, path: &str) -> Answer<()> {
@@ -182,7 +182,7 @@ async fn expire(stage: &Stage) {
     let expired = Connection::Ended(EndReason::Expired);
     stage.nodes.connection_is(expired);
     settle().await;
-    let next = stage.session.open_epoch("/").await.unwrap();
+    let next = stage.session.core().open_epoch("/").await.unwrap();
     assert_ne!(next.number, stage.epoch.number);
 }
 

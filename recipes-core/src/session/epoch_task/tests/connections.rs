@@ -121,7 +121,7 @@ async fn store_that_forgot_ends_the_session() {
     stage.epoch.note_forgot(Forgot { seen: 9, now: 5 });
     settle().await;
     assert!(is_lost(&lease).is_some());
-    let ended = stage.session.open_epoch("/a").await.unwrap_err();
+    let ended = stage.session.core().open_epoch("/a").await.unwrap_err();
     let is_told = matches!(
         ended,
         crate::error::AcquireError::StoreForgot {

@@ -1,0 +1,195 @@
+//! The handle of a session: its core, and the table of the locks that are taken through it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{ConnectError, QueryError};
+use crate::lock::table::PathTable;
+use crate::session::core::SessionCore;
+use crate::session::health::{self, HealthWatcher, SessionHealth};
+use crate::session::options::SessionOptions;
+use crate::session::phase::Phase;
+use crate::store::Store;
+use crate::store::nodes::NodeStat;
+use crate::store::retry;
+
+/// A connection to a store, through which locks are taken.
+///
+/// Cheap to clone; all clones are one session, and it is the same type for every store. It outlives
+/// sessions of the store: if the store expires one, the session opens another (the next *epoch*).
+/// Locks that were held are then lost, and contenders queue again within their deadlines.
+///
+/// # Guarantees
+/// - When the last handle, lock and guard are dropped, the store session is closed and all its
+///   nodes are removed. Call [`close`](Self::close) before `main` ends: if the runtime is shut down
+///   first, the nodes stay until the store session times out.
+/// - Once the runtime that opened the session is gone, calls fail as after a close. None hangs.
+///
+/// # Examples
+/// A session comes from its store: from `ZooKeeper::connect`, or in tests from a double.
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let session = recipes_testing::MemoryEnsemble::new().session();
+/// // ... take locks ...
+/// session.close().await;
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: SessionCore,
+    paths: PathTable,
+}
+
+impl Session {
+    /// Starts a session on a store; must be called on a tokio runtime.
+    pub(crate) fn start(store: Arc<dyn Store>, options: SessionOptions) -> Self {
+        let shared = Shared {
+            core: SessionCore::start(store, options),
+            paths: PathTable::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &SessionCore {
+        &self.shared.core
+    }
+
+    /// The locks that are taken through this session.
+    pub(crate) fn paths(&self) -> &PathTable {
+        &self.shared.paths
+    }
+
+    /// How the session is doing now.
+    #[must_use]
+    pub fn health(&self) -> SessionHealth {
+        health::health(&self.core().phase())
+    }
+
+    /// Follows the health of the session from now on. Does not keep the session open.
+    #[must_use]
+    pub fn watch_health(&self) -> HealthWatcher {
+        HealthWatcher::new(self.core().phase())
+    }
+
+    /// Counts the store sessions that were opened: 1 for the first, 0 while none is open.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.core()
+            .phase()
+            .borrow()
+            .epoch()
+            .map_or(0, |epoch| epoch.number)
+    }
+
+    /// The id of the present store session, as servers log it, `None` while there is none.
+    #[must_use]
+    pub fn session_id(&self) -> Option<i64> {
+        self.core()
+            .phase()
+            .borrow()
+            .epoch()
+            .map(|epoch| epoch.session_id)
+    }
+
+    /// Reads a node's data and stat; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
+    /// if the store refuses, or does not answer within the session's connect timeout.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, QueryError> {
+        self.core()
+            .query(path, async |epoch| {
+                let nodes = epoch.nodes()?;
+                retry::persist(|| nodes.read(path)).await
+            })
+            .await
+    }
+
+    /// Closes the session. Contenders end with [`AcquireError::SessionClosed`], and live guards are
+    /// lost. Pending clean-ups are finished within the connect timeout, and the store removes
+    /// the remaining nodes. Closing again does nothing.
+    ///
+    /// # Cancel safety
+    /// The close goes on in the background if the future is dropped.
+    pub async fn close(&self) {
+        self.core().close();
+        let mut phase = self.core().phase();
+        let is_over = |phase: &Phase| matches!(phase, Phase::Closed | Phase::Ended(_));
+        drop(phase.wait_for(is_over).await);
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (epoch, health) = (self.epoch(), self.health());
+        f.debug_struct("Session")
+            .field("epoch", &epoch)
+            .field("health", &health)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionOptions {
+    /// Opens a session on a store, on the current tokio runtime. Errors name the store by
+    /// `address`, which must contain no secrets.
+    ///
+    /// # Errors
+    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout.
+    /// - [`ConnectError::Refused`] for a store that refuses the session for good.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    #[doc(hidden)]
+    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, ConnectError> {
+        self.check(&store.traits())?;
+        let waited = self.connect_timeout;
+        let session = Session::start(store, self);
+        let mut phase = session.core().phase();
+        let opened = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
+        let address = || address.to_owned();
+        match tokio::time::timeout(waited, opened)
+            .await
+            .as_ref()
+            .map(Result::as_deref)
+        {
+            Ok(Ok(Phase::Open(_))) => {}
+            Ok(Ok(Phase::Ended(source))) => {
+                return Err(ConnectError::Refused {
+                    address: address(),
+                    source: source.clone(),
+                });
+            }
+            Ok(Ok(_) | Err(_)) | Err(_) => {
+                return Err(ConnectError::TimedOut {
+                    address: address(),
+                    waited,
+                });
+            }
+        }
+        Ok(session)
+    }
+
+    /// Starts a session on a store, without waiting for it.
+    ///
+    /// # Panics
+    /// For options that cannot be used, and outside a tokio runtime.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn start(self, store: Arc<dyn Store>) -> Session {
+        if let Err(flaw) = self.check(&store.traits()) {
+            panic!("session options cannot be used: {flaw}");
+        }
+        Session::start(store, self)
+    }
+}
