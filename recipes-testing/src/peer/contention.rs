@@ -28,8 +28,8 @@ impl CuratorPeer {
     ///
     /// While it holds the lock, each thread reads the decimal number in the node `counter`, which
     /// must exist, and writes it back plus one, without a version. Judge the grants with
-    /// [`check_grants`]. The command is sent by this call, as in [`CuratorPeer::acquire`]. An
-    /// acquire of over a minute is an error.
+    /// [`check_grants`](crate::check_grants). The command is sent by this call, as in
+    /// [`CuratorPeer::acquire`]. An acquire of over a minute is an error.
     pub fn contend(
         &self,
         client: &str,
