@@ -2,7 +2,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `store` | `Store`, which opens one `Nodes` for each epoch, and its `Traits` |
+//! | `store` (this file) | `Store`, which opens one `Nodes` for each epoch, and its `Traits` |
 //! | `nodes` | the requests that a lock needs, and their answers |
 //! | `retry` | a read is sent again until it has an answer |
 //! | `machine` | how long this machine has been suspended |

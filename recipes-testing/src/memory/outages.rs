@@ -58,7 +58,7 @@ impl MemoryEnsemble {
     }
 
     /// Lets the machine of all clients sleep for a time that tokio's clock does not count. The time
-    /// is added to the result of [`Backend::suspended`](recipes_core::Backend::suspended), which is
+    /// is added to the result of [`Store::suspended`](recipes_core::Store::suspended), which is
     /// zero otherwise.
     ///
     /// Nothing else happens, not even to sessions that a server would have expired meanwhile: see
