@@ -52,7 +52,7 @@ enum Done {
 ///
 /// Polled in a fixed order, so that a run can be replayed. Our own nodes come first: if our node
 /// and the one ahead of it are both gone, we have lost our place and must not take the lock.
-pub(crate) struct Flight<'a> {
+pub(crate) struct InFlight<'a> {
     pub(crate) epoch: &'a Arc<Epoch>,
     nodes: &'a dyn Nodes,
     pub(crate) targets: &'a [Target],
@@ -75,7 +75,7 @@ pub(crate) struct Flight<'a> {
     cleanup_guard: CleanupGuard<'a>,
 }
 
-impl<'a> Flight<'a> {
+impl<'a> InFlight<'a> {
     pub(crate) fn new(
         session: &'a Session,
         epoch: &'a Arc<Epoch>,

@@ -22,7 +22,7 @@ use crate::store::nodes::{
 };
 use crate::store::retry::{Backoff, persist};
 
-/// A request that the ensemble refuses, or that ended with the session.
+/// A request that the store refuses, or that ended with the session.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) path: Arc<str>,

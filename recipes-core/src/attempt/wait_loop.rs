@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::attempt::in_flight::Flight;
+use crate::attempt::in_flight::InFlight;
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
 use crate::lock::session::Session;
@@ -34,7 +34,7 @@ pub(crate) async fn acquire(
         let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
         let leftovers = Arc::new(Leftovers::new(directories));
         let _in_use = epoch.contend(&leftovers);
-        let mut flight = Flight::new(session, &epoch, &*nodes, targets, leftovers);
+        let mut flight = InFlight::new(session, &epoch, &*nodes, targets, leftovers);
         let served = tokio::select! {
             biased;
             _ = epoch.ended() => continue,
@@ -47,7 +47,7 @@ pub(crate) async fn acquire(
 /// Serves the attempt in one epoch.
 async fn serve(
     machine: &mut Acquire,
-    flight: &mut Flight<'_>,
+    flight: &mut InFlight<'_>,
 ) -> Result<Outcome<Vec<GrantedNode>>, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
     'events: loop {

@@ -149,7 +149,7 @@ impl LockGuard {
     /// Whether the lock is held or suspended, not lost: no other contender can hold it now.
     ///
     /// # Guarantees
-    /// Turns false, for good, before the ensemble can grant the lock to another contender. This
+    /// Turns false, for good, before the store can grant the lock to another contender. This
     /// holds while clocks run at sane rates and the process is not paused between this call and
     /// what follows it.
     #[must_use]
@@ -157,7 +157,7 @@ impl LockGuard {
         self.leases().all(|lease| lease.check().is_ok())
     }
 
-    /// Returns the time at which the lock is lost unless the ensemble answers again; `None` once it
+    /// Returns the time at which the lock is lost unless the store answers again; `None` once it
     /// is lost.
     ///
     /// The time moves on with every heartbeat that is answered. So work that needs time to stop can
@@ -227,10 +227,10 @@ impl LockGuard {
         }
     }
 
-    /// Verifies with the ensemble that the lock is held, past every cache and lagging replica.
+    /// Verifies with the store that the lock is held, past every cache and lagging replica.
     ///
     /// # Errors
-    /// [`VerifyError::Lost`] if it is lost. [`VerifyError::Unknown`] if the ensemble refused or the
+    /// [`VerifyError::Lost`] if it is lost. [`VerifyError::Unknown`] if the store refused or the
     /// connection was lost: the lock may still be held.
     ///
     /// # Cancel safety
@@ -292,7 +292,7 @@ impl LockGuard {
     /// - [`ReleaseError::Lost`] if the lock was lost before.
     /// - [`ReleaseError::Pending`] if there is no answer before the lease's deadline. The release
     ///   continues in the background.
-    /// - [`ReleaseError::Refused`] if the ensemble forbids deleting the node.
+    /// - [`ReleaseError::Refused`] if the store forbids deleting the node.
     ///
     /// # Cancel safety
     /// The release continues in the background when the future is dropped.

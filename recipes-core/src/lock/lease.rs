@@ -197,7 +197,7 @@ impl Lease {
         self.state.state()
     }
 
-    /// When the lease is lost unless the ensemble answers again; `None` if it is lost.
+    /// When the lease is lost unless the store answers again; `None` if it is lost.
     pub(crate) fn valid_until(&self) -> Option<Instant> {
         let until = self.state.epoch.deadline();
         self.check().is_ok().then_some(until)

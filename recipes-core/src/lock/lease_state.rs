@@ -24,7 +24,7 @@ use crate::telemetry::Grant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
-    /// The lock is held, and the ensemble answered not long ago.
+    /// The lock is held, and the store answered not long ago.
     Held,
     /// The connection is down, or it is new and the node has not been verified on it. The lock is
     /// still held: no other contender can get it before `until`. If nothing changes, it is lost

@@ -22,7 +22,7 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Result<(), ReleaseError> {
     let released = releases.into_iter().map(|(lease, held, mut deletion)| {
         let deadline = lease.epoch().deadline();
         match together {
-            // Only a held node shares a batch: the ensemble would refuse all of it if a node were
+            // Only a held node shares a batch: the store would refuse all of it if a node were
             // gone.
             Together::No if is_alone && held.is_ok() => deletion.share(lease.epoch()),
             Together::No => deletion.send(lease.epoch()),

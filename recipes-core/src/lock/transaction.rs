@@ -1,4 +1,4 @@
-//! Writes that the ensemble carries out only while a lock is held.
+//! Writes that the store carries out only while a lock is held.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::store::nodes::{
     MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
 };
 
-/// A ZooKeeper transaction bound to a guard, from [`LockGuard::transaction`].
+/// A transaction bound to a guard, from [`LockGuard::transaction`].
 ///
-/// The ensemble checks that the lock's node exists in the same step in which it carries out the
+/// The store checks that the lock's node exists in the same step in which it carries out the
 /// operations. So a holder that lost the lock without knowing it changes nothing.
 ///
 /// # Examples

@@ -221,7 +221,7 @@ impl Acquire {
             }
             // A listing of the previous connection proves nothing any more.
             match children.filter(|_| self.is_fresh(member)) {
-                Some(children) => actions.extend(self.judge(member, &children)),
+                Some(children) => actions.extend(self.apply_listing(member, &children)),
                 None => unlisted.push(member),
             }
         }
@@ -313,13 +313,13 @@ impl Acquire {
         if !matches!(self.stage(member), Some(Stage::Listing { .. })) {
             return Vec::new();
         }
-        let mut actions = self.judge(member, children);
+        let mut actions = self.apply_listing(member, children);
         actions.extend(self.settle());
         actions
     }
 
     /// Applies the admission rule to a listing of one member's directory.
-    fn judge(&mut self, member: usize, children: &[String]) -> Vec<Action> {
+    fn apply_listing(&mut self, member: usize, children: &[String]) -> Vec<Action> {
         let Some(Member {
             kind,
             place,

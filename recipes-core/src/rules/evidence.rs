@@ -1,4 +1,4 @@
-//! Until when the ensemble cannot have ended a session, judged by its answers. Pure.
+//! Until when the store cannot have ended a session, judged by its answers. Pure.
 //!
 //! docs/design/epochs.md has the proof. In short, with the session timeout T: the present leader
 //! ends a session no earlier than 0.55 T after a request that it answered was sent. A later leader
@@ -69,7 +69,7 @@ impl Evidence {
     }
 
     /// Notes an answer; true if it came too late for the present leases. It counts from the sending
-    /// of its request, because the ensemble may have received that any time after.
+    /// of its request, because the store may have received that any time after.
     pub(crate) fn note(&mut self, proof: Proof, sent: Moment, now: Moment) -> bool {
         let has_lapsed = self.is_over(now);
         self.lapses += u64::from(has_lapsed);
@@ -81,7 +81,7 @@ impl Evidence {
     }
 
     /// When a heartbeat is due, and what it must prove. Every third is committed if nothing else
-    /// is. So the last commit never decides the deadline while the ensemble answers.
+    /// is. So the last commit never decides the deadline while the store answers.
     pub(crate) fn next_beat(&self, now: Moment) -> Option<(Moment, Proof)> {
         let timeout = self.timeout?;
         let at = self.by_leader + timeout / BEATS;

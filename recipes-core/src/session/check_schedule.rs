@@ -24,13 +24,13 @@ const REFUSALS_KEPT: usize = 64;
 /// Which leases to look at and when; each has one time. Those with the same time take turns: first
 /// scheduled, first looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct CheckSchedule {
     at: BTreeMap<u64, (Instant, u64)>,
     order: BTreeMap<(Instant, u64), u64>,
     turns: u64,
 }
 
-impl Looks {
+impl CheckSchedule {
     /// Schedules a look at `at`, unless an earlier one is scheduled.
     pub(crate) fn schedule(&mut self, id: u64, at: Instant) {
         if let Some(planned) = self.at.get(&id) {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn look_is_taken_once_at_the_earliest_of_its_times() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut looks = Looks::default();
+        let mut looks = CheckSchedule::default();
         looks.schedule(1, start + second);
         looks.schedule(1, start + 2 * second);
         looks.schedule(2, start + 3 * second);
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn looks_at_the_same_time_take_turns() {
         let start = Instant::now();
-        let mut looks = Looks::default();
+        let mut looks = CheckSchedule::default();
         (1..=3).for_each(|id| looks.schedule(id, start));
         for id in [1, 2, 3, 1, 2, 3] {
             assert_eq!(looks.take_due(start), Some(id));
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn next_looks_are_spread_over_the_second_half_of_the_time() {
         let start = Instant::now();
-        let mut looks = Looks::default();
+        let mut looks = CheckSchedule::default();
         (0..1_000).for_each(|id| looks.schedule_next(id, start));
         assert!(
             looks

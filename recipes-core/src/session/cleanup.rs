@@ -1,14 +1,14 @@
 //! Deletes the nodes that attempts and guards leave behind, until they are gone.
 //!
 //! The session owns the queue. A dropped future, a timeout, an error and a dropped guard all hand
-//! their nodes over and are done. The queue pursues a node until the ensemble reports that it is
+//! their nodes over and are done. The queue pursues a node until the store reports that it is
 //! gone, or refuses to delete it. It does so through reconnects and into the next session, because
-//! an ensemble that was down may still list nodes of a session that this process has given up.
+//! a store that was down may still list nodes of a session that this process has given up.
 //!
 //! An outage can leave many nodes of ended sessions and many creates of unknown outcome. `sweep`
 //! searches for all of them together.
 //!
-//! Write transactions are the ensemble's bottleneck. One awaited release at a time is sent
+//! Write transactions are the store's bottleneck. One awaited release at a time is sent
 //! immediately, on its own. Releases that arrive while it is in flight go through the queue and
 //! share a transaction.
 
@@ -29,17 +29,17 @@ use crate::store::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::store::retry::Backoff;
 use crate::telemetry::PendingCleanup;
 
+mod batch;
 mod deletion;
-mod group;
 mod sweep;
 
+use batch::Batch;
 pub(crate) use deletion::Deletion;
-use group::Group;
 use sweep::sweep;
 
 /// While this many batches of releases are in flight, only full ones are sent. A lower limit makes
 /// batches larger, a higher one sends releases sooner.
-const GROUPS_MAX: usize = 3;
+const BATCHES_MAX: usize = 3;
 
 /// Capacity that the lists of jobs keep after a burst.
 const KEPT_MAX: usize = 32;
@@ -53,7 +53,7 @@ pub(crate) enum Deleted {
     BySomebody,
     /// It goes, or went, with its session.
     WithSession,
-    /// The ensemble refused.
+    /// The store refused.
     Refused(NodesError),
 }
 
@@ -113,7 +113,7 @@ impl Job {
         }
     }
 
-    /// Reports that the node goes with its session. It may still be pursued, because an ensemble
+    /// Reports that the node goes with its session. It may still be pursued, because a store
     /// that has not ended the session yet may list the node for a while.
     fn gone_with_session(&mut self) {
         self.answer(Deleted::WithSession);
@@ -215,14 +215,14 @@ impl Cleanup {
 
 async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Phase>) {
     let (mut arrived, mut waiting, mut strays) = (Vec::new(), VecDeque::new(), Vec::new());
-    let (mut groups, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let (mut batches, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
     let mut sweeping = FuturesUnordered::new();
     let mut is_open = true;
-    while is_open || !groups.is_empty() || !running.is_empty() || !sweeping.is_empty() {
+    while is_open || !batches.is_empty() || !running.is_empty() || !sweeping.is_empty() {
         tokio::select! {
             biased;
             count = queue.recv_many(&mut arrived, usize::MAX), if is_open => is_open = count > 0,
-            Some(left) = groups.next(), if !groups.is_empty() => arrived.extend(left),
+            Some(left) = batches.next(), if !batches.is_empty() => arrived.extend(left),
             Some(stray) = running.next(), if !running.is_empty() => strays.extend(stray),
             Some(left) = sweeping.next(), if !sweeping.is_empty() => strays.extend(left),
         }
@@ -232,8 +232,8 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
                 Tried::Sent(_) | Tried::Perhaps => running.push(pursue(job, phase.clone())),
             }
         }
-        while let Some(group) = Group::take(&mut waiting, groups.len() >= GROUPS_MAX) {
-            groups.push(group.delete(phase.clone()));
+        while let Some(batch) = Batch::take(&mut waiting, batches.len() >= BATCHES_MAX) {
+            batches.push(batch.delete(phase.clone()));
         }
         // One at a time. Jobs that arrive meanwhile share the next sweep.
         if sweeping.is_empty() && !strays.is_empty() {

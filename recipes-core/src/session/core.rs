@@ -11,7 +11,7 @@ use crate::session::cleanup::Cleanup;
 use crate::session::epoch::{Epoch, Link};
 use crate::session::options::SessionOptions;
 use crate::session::phase::Phase;
-use crate::session::session_task::Keeper;
+use crate::session::session_task::SessionTask;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
 use crate::store::Store;
 use crate::store::nodes::NodesError;
@@ -35,7 +35,7 @@ impl SessionCore {
         let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
         let (traits, patience) = (store.traits(), options.connect_timeout);
-        let keeper = Keeper::new(
+        let keeper = SessionTask::new(
             Arc::clone(&store),
             phase_sender,
             close_asked,

@@ -1,4 +1,4 @@
-//! One ZooKeeper session of a [`Session`](crate::Session): how long it can be trusted, and the
+//! One store session of a [`Session`](crate::Session): how long it can be trusted, and the
 //! leases that depend on it.
 
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub(crate) struct Origin {
     pub(crate) traits: Traits,
 }
 
-/// One ZooKeeper session of a [`Session`](crate::Session).
+/// One store session of a [`Session`](crate::Session).
 pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) session_id: i64,

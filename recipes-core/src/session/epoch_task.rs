@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use crate::error::LostReason;
 use crate::log::SESSION;
 use crate::rules::evidence::{BEATS, Proof};
-use crate::session::check_schedule::{Looks, Refusals};
+use crate::session::check_schedule::{CheckSchedule, Refusals};
 use crate::session::epoch::{Arrival, Epoch, Forgot, Link};
 use crate::session::own_watch::OwnWatch;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
@@ -79,7 +79,7 @@ impl Drop for LinkSender {
 }
 
 /// Watches over one epoch.
-pub(crate) struct EpochKeeper {
+pub(crate) struct EpochTask {
     epoch: Arc<Epoch>,
     nodes: Arc<dyn Nodes>,
     link: LinkSender,
@@ -89,7 +89,7 @@ pub(crate) struct EpochKeeper {
     is_in_use: bool,
     refusals: Refusals,
     /// When to read own nodes: unwatched ones periodically, all of them after a reconnect.
-    looks: Looks,
+    looks: CheckSchedule,
     lapses: u64,
     under_way: FuturesUnordered<BoxFuture<'static, Looked>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
@@ -98,7 +98,7 @@ pub(crate) struct EpochKeeper {
     budget: WatchBudget,
 }
 
-impl EpochKeeper {
+impl EpochTask {
     pub(crate) fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
         let budget = WatchBudget::of_holders(&epoch.traits);
         Self {
@@ -112,7 +112,7 @@ impl EpochKeeper {
             beat_after: Instant::now(),
             is_in_use: false,
             refusals: Refusals::default(),
-            looks: Looks::default(),
+            looks: CheckSchedule::default(),
             lapses: 0,
             under_way: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
@@ -156,7 +156,7 @@ impl EpochKeeper {
         let was_in_use = std::mem::replace(&mut self.is_in_use, is_in_use);
         if !is_in_use {
             // Drops looks at ended leases, before new arrivals are scheduled.
-            self.looks = Looks::default();
+            self.looks = CheckSchedule::default();
         }
         self.take_arrivals();
         if !self.epoch.is_good(self.lapses) {

@@ -13,7 +13,7 @@ use crate::error::LostReason;
 use crate::log::SESSION;
 use crate::session::cleanup::{Cleanup, Doomed};
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
-use crate::session::epoch_task::{EpochKeeper, Over, UNPOLLED_GRACE};
+use crate::session::epoch_task::{EpochTask, Over, UNPOLLED_GRACE};
 use crate::session::phase::Phase;
 use crate::session::witness::HighestNumber;
 use crate::store::nodes::{EndReason, Nodes, NodesError};
@@ -25,7 +25,7 @@ use crate::telemetry;
 /// makes all contenders queue again and all clean-ups search again.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
-pub(crate) struct Keeper {
+pub(crate) struct SessionTask {
     store: Arc<dyn Store>,
     traits: Traits,
     phase: watch::Sender<Phase>,
@@ -37,7 +37,7 @@ pub(crate) struct Keeper {
     highest: Arc<HighestNumber>,
 }
 
-impl Keeper {
+impl SessionTask {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         phase: watch::Sender<Phase>,
@@ -114,7 +114,7 @@ impl Keeper {
             "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
-        let mut watch = EpochKeeper::new(Arc::clone(&epoch), nodes, link_sender);
+        let mut watch = EpochTask::new(Arc::clone(&epoch), nodes, link_sender);
         let over = tokio::select! {
             biased;
             () = closed(&mut self.close) => None,

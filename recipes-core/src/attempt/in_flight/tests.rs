@@ -23,7 +23,8 @@ macro_rules! flight {
         let targets = targets(&$stage, &["/a", "/b"]);
         let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
         let leftovers = Arc::new(Leftovers::new(directories));
-        let mut $flight = Flight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, leftovers);
+        let mut $flight =
+            InFlight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, leftovers);
     };
 }
 
@@ -33,7 +34,7 @@ fn granted(czxid: i64) -> Vec<GrantedNode> {
 }
 
 /// Watches the node of a member, as if the machine had requested it.
-fn watch(flight: &mut Flight<'_>, member: usize) -> oneshot::Sender<NodeEvent> {
+fn watch(flight: &mut InFlight<'_>, member: usize) -> oneshot::Sender<NodeEvent> {
     let (event, watch) = node_watch();
     flight.own_nodes[member].watch = Some(OwnWatch::new(watch));
     event

@@ -87,7 +87,7 @@ impl Deletion {
                 self.way = Way::Over;
                 Some(deleted)
             }
-            // An ensemble that has not ended the session yet may list the node for a while, so the
+            // A store that has not ended the session yet may list the node for a while, so the
             // drop of `self` pursues it.
             Err(NodesError::SessionEnded) => Some(Deleted::WithSession),
             Err(_) => self.pursue(deadline).await,

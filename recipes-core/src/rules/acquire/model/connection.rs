@@ -114,7 +114,7 @@ impl Contender {
     }
 
     /// The driver learns that the connection is a new one, before anything arrives on it: as
-    /// `Flight::outdate` and `Flight::note`.
+    /// `InFlight::outdate` and `InFlight::note`.
     pub(super) fn reconnected(&mut self) -> Option<Action> {
         self.drop_slots(|slot| *slot != Slot::Members);
         self.own_watches.fill(false);

@@ -1,7 +1,7 @@
 //! One contender of the model: what the driver does with the shipped state machine.
 //!
 //! Slots, their order, what `forget` drops, what a new connection puts aside and when the own watch
-//! counts are those of `flight::Flight`.
+//! counts are those of `flight::InFlight`.
 
 use super::connection::{Late, Link};
 use super::ensemble::Lock;

@@ -25,7 +25,7 @@ impl World {
         self.concluded(index, end);
     }
 
-    /// As `Flight::doubt`: a grant, unless something speaks against it.
+    /// As `InFlight::doubt`: a grant, unless something speaks against it.
     pub(super) fn doubt(&mut self, index: usize) {
         let it = &mut self.contenders[index];
         let Some((nodes, front)) = it.granting.take() else {
@@ -95,7 +95,7 @@ impl World {
         let it = &mut self.contenders[index];
         let request = it.pipe.remove(0);
         if let What::Enter(members, _) = request.what {
-            // As in `Flight::next_event`: there is nothing to search for.
+            // As in `InFlight::next_event`: there is nothing to search for.
             for member in members {
                 it.made[member] = Made::Nothing;
             }

@@ -141,7 +141,7 @@ async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
     };
     let left = |made_in: &[u64], only_full| {
         let mut waiting: VecDeque<_> = made_in.iter().map(|it| job(*it)).collect();
-        let group = Group::take(&mut waiting, only_full);
+        let group = Batch::take(&mut waiting, only_full);
         group.map(|_| waiting.len())
     };
     assert_eq!(left(&[], false), None);

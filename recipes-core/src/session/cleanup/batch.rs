@@ -14,10 +14,10 @@ const NODES_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Jobs of one epoch that share a transaction.
-pub(super) struct Group(Vec<Job>);
+pub(super) struct Batch(Vec<Job>);
 
-impl Group {
-    /// Takes the next jobs, as many as fit. `None` if there are none, or if only a full group may
+impl Batch {
+    /// Takes the next jobs, as many as fit. `None` if there are none, or if only a full batch may
     /// be sent and this one is not full.
     pub(super) fn take(waiting: &mut VecDeque<Job>, only_full: bool) -> Option<Self> {
         let made_in = waiting.front()?.made_in;
