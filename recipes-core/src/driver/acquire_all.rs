@@ -256,3 +256,6 @@ async fn attempt(
     // A set has nodes of its own, because it must not wait for a turn while it holds a member.
     wait_loop::acquire(session, targets, patience).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,13 @@
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures::poll;
 use tokio::time::Instant;
 
 use super::*;
+use crate::driver::internals::LockInternals;
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, settle, unknown};
+use crate::session::options::LockOptions;
 use crate::store::nodes::Created;
 
 const OTHER: &str = "_c_00000000-0000-4000-8000-000000000001-lock-0000000000";
