@@ -2,8 +2,10 @@ use futures::poll;
 
 use super::*;
 use crate::names::node_name::LockKind;
-use crate::rules::acquire::Node;
+use crate::rules::acquire::{Entry, Node};
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, node_watch, settle};
+use crate::session::epoch::Forgot;
+use crate::store::nodes::NodeEvent;
 use crate::store::nodes::{Connection, EndReason};
 
 fn targets(stage: &Stage, paths: &[&str]) -> Vec<Target> {

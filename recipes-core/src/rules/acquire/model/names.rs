@@ -1,6 +1,7 @@
 //! The names of nodes: ours, those of clients that give no uuid, and those that are no lock's.
 
 use super::*;
+use crate::names::node_name;
 
 /// Lock nodes without a uuid are numbered from here. Such a name shows only kind and sequence, so a
 /// re-created node looks like the one before it.
