@@ -14,8 +14,8 @@
 //! # }
 //! ```
 //!
-//! Start with the store, [`ZooKeeper`] or [`connect`], which opens a [`Session`] (a connection that
-//! outlives sessions of the store). Then take a recipe:
+//! Start with the store, [`ZooKeeper`] or [`connect`](fn@connect), which opens a
+//! [`Session`] (a connection that outlives sessions of the store). Then take a recipe:
 //! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
 //! [`LockFactory`] that makes them by key. [`Acquire`] says what an acquire waits for, how it fails,
 //! and what is left if it is dropped. An [`Owner`] re-enters the locks that it holds. Guards are the

@@ -205,7 +205,7 @@ impl Survey {
             kind,
             ..key.clone()
         });
-        let table = &target.lock.session.paths();
+        let table = target.lock.session.paths();
         match other.map_or(Present::Nothing, |other| table.present(&other)) {
             Present::Nothing => {}
             Present::Acquiring(other) => {

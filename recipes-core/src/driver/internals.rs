@@ -73,7 +73,7 @@ impl LockInternals {
     }
 
     pub(crate) fn table(&self) -> &PathTable {
-        &self.session().paths()
+        self.session().paths()
     }
 
     /// The session through which the lock is taken.

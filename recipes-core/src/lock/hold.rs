@@ -103,7 +103,7 @@ impl Hold {
     }
 
     fn table(&self) -> &PathTable {
-        &self.lease.lock().session.paths()
+        self.lease.lock().session.paths()
     }
 }
 

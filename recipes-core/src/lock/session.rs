@@ -115,9 +115,10 @@ impl Session {
             .await
     }
 
-    /// Closes the session. Contenders end with [`AcquireError::SessionClosed`], and live guards are
-    /// lost. Pending clean-ups are finished within the connect timeout, and the store removes
-    /// the remaining nodes. Closing again does nothing.
+    /// Closes the session. Contenders end with
+    /// [`AcquireError::SessionClosed`](crate::AcquireError::SessionClosed), and live guards are
+    /// lost. Pending clean-ups are finished within the connect timeout, and the store removes the
+    /// remaining nodes. Closing again does nothing.
     ///
     /// # Cancel safety
     /// The close goes on in the background if the future is dropped.

@@ -67,7 +67,7 @@ impl Claim {
     /// Claims these locks; each with whether it is for a reader next to its owner's writer. `None`
     /// if another acquire of the owner was faster.
     pub(crate) fn stake(session: &Session, keys: Vec<(Key, bool)>) -> Option<Self> {
-        let table = &session.paths();
+        let table = session.paths();
         let (over, ends) = watch::channel(());
         let mut claim = Self {
             session: session.clone(),

@@ -91,7 +91,7 @@ impl SessionOptions {
     }
 
     /// How long opening the session, reads and tries such as `try_acquire` wait for an answer, and
-    /// [`Session::close`] for pending clean-ups. Default 15 s.
+    /// [`Session::close`](crate::Session::close) for pending clean-ups. Default 15 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self

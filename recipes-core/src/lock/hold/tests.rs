@@ -13,7 +13,7 @@ fn key(owner: &Owner) -> Key {
 }
 
 fn table(stage: &Stage) -> &PathTable {
-    &stage.session.paths()
+    stage.session.paths()
 }
 
 fn begin(stage: &Stage, owner: &Owner, czxid: i64) -> (Share, Arc<Hold>) {

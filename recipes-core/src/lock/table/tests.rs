@@ -16,7 +16,7 @@ fn stake(stage: &Stage, key: &Key, is_beside: bool) -> Option<Claim> {
 }
 
 fn table(stage: &Stage) -> &PathTable {
-    &stage.session.paths()
+    stage.session.paths()
 }
 
 fn is_acquiring(stage: &Stage, key: &Key) -> bool {
