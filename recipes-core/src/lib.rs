@@ -4,7 +4,8 @@
 //!
 //! # Map
 //!
-//! Each room imports from rooms below it only; `scripts/check` reads the `use` lines.
+//! Each room imports from rooms below it only; `scripts/check` reads every `crate::` path. Below all of
+//! them are `error`, `clock`, `log` and `sync`.
 //!
 //! | room | asks |
 //! |---|---|
@@ -13,8 +14,8 @@
 //! | `attempt` | what to send now? |
 //! | `lock` | who holds, by which node, what comes next? |
 //! | `session` | is it still ours, what is left to delete? |
-//! | `telemetry` | what do spans and metrics say? |
 //! | `rules` | may it hold, what next? |
+//! | `telemetry` | what do spans and metrics say? |
 //! | `names` | what is it called? |
 //! | `store` | how is it asked? |
 
