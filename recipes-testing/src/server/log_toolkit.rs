@@ -110,6 +110,7 @@ async fn log_says_what_the_servers_own_tool_says() {
     let session = ZooKeeper::connect(&server.connect_string()).await.unwrap();
     session.read("/a").await.unwrap();
     server.expire(client.session_id().0).await.unwrap();
+    let closed = [client.session_id().0, session.session_id().unwrap()];
     session.close().await;
 
     let log = server.transaction_log().unwrap();
@@ -132,7 +133,12 @@ async fn log_says_what_the_servers_own_tool_says() {
         1
     );
     assert_eq!(count(|it| *it == Change::Refused), 2);
-    assert_eq!(count(|it| *it == Change::CloseSession), 2);
+    // Ending a session whose client comes back may take further sessions.
+    for id in closed {
+        let closes = records.iter().filter(|it| it.session == id);
+        let closes = closes.filter(|it| it.change == Change::CloseSession);
+        assert_eq!(closes.count(), 1, "{id:#x}");
+    }
     assert!(records.windows(2).all(|pair| pair[0].zxid < pair[1].zxid));
     check_life(&log, client.session_id().0);
 }
