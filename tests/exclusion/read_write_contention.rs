@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
-use lock_recipes::{InterProcessReadWriteLock, LockGuard};
+use lock_recipes::{FencingToken, InterProcessReadWriteLock, LockGuard};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/settings";
@@ -17,15 +17,16 @@ struct Judge {
     readers: usize,
     writers: usize,
     readers_max: usize,
-    /// Sequence, and whether it wrote, in the order of admission.
-    admitted: Vec<(u32, bool)>,
+    /// Token, and whether it wrote, in the order of admission. The token is the number of the
+    /// node's creation. Unlike the sequence it goes on rising if the server reaps the directory in a
+    /// moment without contenders.
+    admitted: Vec<(FencingToken, bool)>,
 }
 
 impl Judge {
     fn enter(&mut self, guard: &LockGuard, writes: bool) {
-        let node = &guard.members()[0].node_path;
-        self.admitted
-            .push((node[node.len() - 10..].parse().unwrap(), writes));
+        let token = guard.members()[0].fencing_token;
+        self.admitted.push((token, writes));
         if writes {
             self.writers += 1;
         } else {
@@ -48,15 +49,12 @@ impl Judge {
 
     /// Writers come exactly in their place. Readers between two writers come in any order.
     fn check_order(&self) {
-        for (place, (sequence, _)) in self.admitted.iter().enumerate().filter(|(_, it)| it.1) {
+        for (place, (token, _)) in self.admitted.iter().enumerate().filter(|(_, it)| it.1) {
             let (before, after) = self.admitted.split_at(place);
+            assert!(before.iter().all(|(it, _)| it < token), "overtook {token}");
             assert!(
-                before.iter().all(|(it, _)| it < sequence),
-                "overtook {sequence}"
-            );
-            assert!(
-                after[1..].iter().all(|(it, _)| it > sequence),
-                "{sequence} overtook"
+                after[1..].iter().all(|(it, _)| it > token),
+                "{token} overtook"
             );
         }
     }
