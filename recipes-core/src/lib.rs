@@ -4,8 +4,8 @@
 //!
 //! # Map
 //!
-//! Each room imports from rooms below it only; `scripts/check` reads every `crate::` path. Below all of
-//! them are `error`, `clock`, `log` and `sync`.
+//! Each room imports from rooms below it only; `scripts/check` reads every `crate::` path. The files
+//! `error`, `clock`, `log` and `sync` serve them all.
 //!
 //! | room | asks |
 //! |---|---|
