@@ -329,7 +329,8 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
         health.changed().await;
     }
     ensemble.start_again().await;
-    held.release().await.unwrap();
+    // Its connection may not be back yet.
+    drop(held);
     let granted = waiter.await.unwrap().unwrap();
     assert_eq!(waiting.epoch(), 2);
     let own = granted.members()[0].node_path.clone();
@@ -339,7 +340,8 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
     );
     let (_, stat) = ensemble.read(&own).await.unwrap();
     assert_eq!(Some(stat.ephemeral_owner), waiting.session_id());
-    granted.release().await.unwrap();
+    // The session is short, so the release of a busy machine may not know its end.
+    drop(granted);
     ensemble.await_children(PATH, 0).await;
 }
 
