@@ -16,25 +16,24 @@ use super::stage::Way;
 const INTRODUCTION: &str = "\
 # Benchmarks
 
-This library beside Apache Curator, the lock of its own ZooKeeper client, kazoo, and the least that a
-lock can cost: one create and one delete. All on one server, in one run, in turn; each lock is taken and
-given back without doing anything in between. `scripts/bench` writes this page.
+This library next to Apache Curator, the lock of its own ZooKeeper client, kazoo, and the least that a
+lock can cost: one create and one delete. All run on one server, in one run, in turn. Each lock is acquired
+and released without work in between. `scripts/bench` writes this page.
 
-Times depend on the machine, and this one runs the server and all sides; so look at ratios, and at the
-counts, which depend on no machine.
+Times depend on the machine, which runs the server and all sides. So compare ratios, and counts, which
+depend on no machine.
 ";
 
 /// The limits of what the figures can show.
 const LIMITS: &str = "\
-What bounds the ratios: a hand-off of ours takes one round trip, Curator's two (the notification, and a listing \
-behind it), so a slow network makes it 2 times as fast and no more. Where 32 locks go in parallel, server and machine \
-are the limit; the raw column has a transaction for each delete, ours have one for several.\n";
+What bounds the ratios: our hand-off takes one round trip, Curator's takes two (the notification, then a listing). \
+So on a slow network ours is at most twice as fast. With 32 locks in parallel, server and machine are the limit. The \
+raw column has a transaction for each delete, ours has one for several.\n";
 
 const CURATORS_QUEUES: &str = "\
-Waiters of one session share a lock object, as the threads of a service do; Curator then wakes all of
+Waiters of one session share a lock object, as the threads of a service do. Curator then wakes all of
 its threads for each hand-off. In the rows *an object each* every waiter has its own. Both sides' waiters \
-are queued before the holder releases. Of Curator's queue of 1,000 there are two repetitions, of ours of \
-10,000 there is one.
+are queued before the holder releases. Curator's queue of 1,000 runs twice, ours of 10,000 once.
 ";
 
 /// Prints the tables, and writes them and the plots to the folder.

@@ -87,5 +87,5 @@ async fn asked_to_end(mut interrupt: Signal, mut terminate: Signal) {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    info!("answering the requests under way, then closing the session");
+    info!("answering the requests in flight, then closing the session");
 }

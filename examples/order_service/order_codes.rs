@@ -185,7 +185,7 @@ where
 {
     for _ in 1..ATTEMPTS_MAX {
         match attempt().await {
-            Err(OrderError::Lost(lost)) => warn!(%lost, "starting anew"),
+            Err(OrderError::Lost(lost)) => warn!(%lost, "starting again"),
             outcome => return outcome,
         }
     }

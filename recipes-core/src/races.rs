@@ -137,10 +137,10 @@ fn end_of_a_hold_leaves_the_next_one_of_its_owner() {
     });
 }
 
-/// If a contender took the keeper for awake while the keeper saw no contender, the session would be
+/// If a contender took the epoch task for awake while that saw no contender, the session would be
 /// without heartbeats.
 #[test]
-fn contender_is_seen_by_the_keeper_or_wakes_it() {
+fn contender_is_seen_by_the_task_or_wakes_it() {
     explore(|_| {
         let nodes = Scripted::new(Some(T));
         let store: Arc<dyn Store> = Sessions::of(&nodes, std::time::Duration::ZERO);
@@ -157,13 +157,13 @@ fn contender_is_seen_by_the_keeper_or_wakes_it() {
         let before = epoch.contend(&leftovers());
         assert!(epoch.attend());
         drop(before);
-        while epoch.wake_keeper.notified().now_or_never().is_some() {}
+        while epoch.wake_task.notified().now_or_never().is_some() {}
         let contending = Arc::clone(&epoch);
         let leftovers = leftovers();
         let contender = thread::spawn(move || contending.contend(&leftovers));
         let is_seen = epoch.attend();
         let _contending = contender.join().unwrap();
-        let is_woken = epoch.wake_keeper.notified().now_or_never().is_some();
+        let is_woken = epoch.wake_task.notified().now_or_never().is_some();
         assert!(is_seen || is_woken, "nobody beats for it");
     });
 }

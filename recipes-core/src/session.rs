@@ -7,7 +7,8 @@
 //! | `options` | what a service sets |
 //! | `session_task` | opens one epoch after the other, and closes |
 //! | `epoch` | one session of the store, and what hangs on it |
-//! | `epoch_task` | the epoch's link, heartbeats, and looks at own nodes |
+//! | `epoch_task` | the epoch's heartbeats, and looks at own nodes |
+//! | `link` | whether the epoch is connected |
 //! | `check_schedule` | when to look at which node |
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
 //! | `connections` | numbers for the connections of an epoch |
@@ -24,6 +25,7 @@ pub(crate) mod epoch;
 pub(crate) mod epoch_task;
 pub(crate) mod health;
 pub(crate) mod leftovers;
+pub(crate) mod link;
 pub(crate) mod options;
 pub(crate) mod own_watch;
 pub(crate) mod phase;

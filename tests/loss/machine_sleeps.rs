@@ -32,7 +32,7 @@ fn mutex(session: &Session, handoffs: u32) -> InterProcessMutex {
     InterProcessMutex::with_options(session, PATH, &options).unwrap()
 }
 
-/// A lock that is held, with its node watched, so that the keeper sends only heartbeats.
+/// A lock that is held, with its node watched, so that the epoch task sends only heartbeats.
 async fn held(memory: &MemoryEnsemble, session: &Session, handoffs: u32) -> MutexGuard {
     let held = mutex(session, handoffs).acquire().await.unwrap();
     let ensemble = TestEnsemble::Memory(memory.clone());

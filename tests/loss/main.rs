@@ -3,6 +3,7 @@
 //! | file | question it answers |
 //! |---|---|
 //! | `session_loss` | what happens to holders and waiters whose session ends? |
+//! | `connection_news` | what does the log say of an outage? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
 //! | `heartbeats` | which requests keep a session alive and prove it? |
@@ -18,8 +19,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod connection_news;
 mod fencing;
 mod heartbeats;
+#[path = "../support/log.rs"]
+mod log;
 mod machine_sleeps;
 mod removed_nodes;
 mod session_loss;

@@ -163,7 +163,7 @@ impl Lease {
         };
         let state = Arc::new(LeaseState::new(&old.epoch, &old.lock_path, made, upkeep));
         old.epoch.replace(Arc::clone(&state) as Arc<dyn Tenant>);
-        // Until then, the keeper may have reported a loss or a request to the old lease.
+        // Until then, the epoch task may have reported a loss or a request to the old lease.
         let lost = *old.signal.borrow();
         if let Some(reason) = lost {
             state.lose(reason);
@@ -307,8 +307,8 @@ impl Lease {
         }
     }
 
-    /// Ends the lease and leaves the keeper's care; only the first call does something. `None` if
-    /// nothing is left to delete: the next contender of this process has the node.
+    /// Ends the lease, which the epoch task then forgets. Only the first call has an effect. `None`
+    /// if nothing is left to delete: the next contender of this process has the node.
     pub(crate) fn retire(&self) -> Option<Deletion> {
         self.state.grant.released();
         if self.state.is_released.swap(true, Ordering::SeqCst) {

@@ -37,7 +37,7 @@ pub enum GuardState {
     Lost(LostReason),
 }
 
-/// The part of a lease that the keeper of its epoch watches over.
+/// The part of a lease that the task of its epoch watches over.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
     pub(super) grant: Grant,

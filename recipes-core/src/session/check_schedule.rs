@@ -1,4 +1,4 @@
-//! When the keeper looks at the nodes of leases. Pure.
+//! When the epoch task looks at the nodes of leases. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,9 +8,15 @@
 //! An outage can leave many nodes of ended sessions and many creates of unknown outcome. `sweep`
 //! searches for all of them together.
 //!
-//! Write transactions are the store's bottleneck. One awaited release at a time is sent
-//! immediately, on its own. Releases that arrive while it is in flight go through the queue and
-//! share a transaction.
+//! A node is deleted in one of three ways:
+//!
+//! | way | when |
+//! |---|---|
+//! | its own request, sent at once | its guard or its attempt is dropped; it is the only awaited release |
+//! | a shared transaction ([`batch`]) | its set is released, or another awaited release has no answer yet |
+//! | pursued, after a search where it is not known by name or its session is over ([`sweep`]) | an earlier request has no answer, or none could be sent |
+//!
+//! Write transactions are the store's bottleneck, so awaited releases share them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -150,7 +156,8 @@ enum Tried {
 /// A session's clean-up queue.
 #[derive(Clone)]
 pub(crate) struct Cleanup {
-    jobs: mpsc::UnboundedSender<Job>,
+    /// Those that come together can share a transaction.
+    jobs: mpsc::UnboundedSender<Vec<Job>>,
     pending: Arc<watch::Sender<usize>>,
     /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
@@ -178,12 +185,19 @@ impl Cleanup {
 
     /// Hands nodes over. The receiver gets the outcome and can be dropped.
     pub(crate) fn delete(&self, target: Doomed, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
-        self.push(target, epoch.number, Tried::Perhaps)
+        let (job, outcome) = self.job(target, epoch.number, Tried::Perhaps);
+        self.push(vec![job]);
+        outcome
     }
 
     /// The deletion of a node, not sent yet.
     pub(crate) fn deletion(&self, path: &str, epoch: &Epoch) -> Deletion {
         Deletion::new(self.clone(), path, epoch)
+    }
+
+    /// Whether this is a handle of the same queue.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.alone, &other.alone)
     }
 
     /// Completes when the queue is empty.
@@ -197,7 +211,7 @@ impl Cleanup {
         );
     }
 
-    fn push(&self, target: Doomed, made_in: u64, tried: Tried) -> oneshot::Receiver<Deleted> {
+    fn job(&self, target: Doomed, made_in: u64, tried: Tried) -> (Job, oneshot::Receiver<Deleted>) {
         let (done, outcome) = oneshot::channel();
         let job = Job {
             target,
@@ -207,13 +221,16 @@ impl Cleanup {
             _pending: Pending::new(&self.pending),
             gauge: None,
         };
+        (job, outcome)
+    }
+
+    fn push(&self, jobs: Vec<Job>) {
         // If the queue is gone, so are the runtime and the session.
-        drop(self.jobs.send(job));
-        outcome
+        drop(self.jobs.send(jobs));
     }
 }
 
-async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Phase>) {
+async fn work(mut queue: mpsc::UnboundedReceiver<Vec<Job>>, phase: watch::Receiver<Phase>) {
     let (mut arrived, mut waiting, mut strays) = (Vec::new(), VecDeque::new(), Vec::new());
     let (mut batches, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
     let mut sweeping = FuturesUnordered::new();
@@ -222,11 +239,11 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Job>, phase: watch::Receiver<Ph
         tokio::select! {
             biased;
             count = queue.recv_many(&mut arrived, usize::MAX), if is_open => is_open = count > 0,
-            Some(left) = batches.next(), if !batches.is_empty() => arrived.extend(left),
+            Some(left) = batches.next(), if !batches.is_empty() => arrived.push(left),
             Some(stray) = running.next(), if !running.is_empty() => strays.extend(stray),
             Some(left) = sweeping.next(), if !sweeping.is_empty() => strays.extend(left),
         }
-        for job in arrived.drain(..) {
+        for job in arrived.drain(..).flatten() {
             match job.tried {
                 Tried::Nothing => waiting.push_back(job),
                 Tried::Sent(_) | Tried::Perhaps => running.push(pursue(job, phase.clone())),
@@ -310,7 +327,7 @@ async fn while_serving<T>(
 }
 
 /// Deletes all in one transaction. A lasting error is a refusal: nothing was deleted.
-pub(crate) fn delete_together(
+fn delete_together(
     nodes: &dyn Nodes,
     paths: impl IntoIterator<Item = String>,
 ) -> impl Future<Output = Result<(), NodesError>> + Send {

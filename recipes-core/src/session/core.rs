@@ -35,14 +35,14 @@ impl SessionCore {
         let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
         let (traits, patience) = (store.traits(), options.connect_timeout);
-        let keeper = SessionTask::new(
+        let task = SessionTask::new(
             Arc::clone(&store),
             phase_sender,
             close_asked,
             cleanup.clone(),
             patience,
         );
-        tokio::spawn(keeper.run());
+        tokio::spawn(task.run());
         Self {
             options,
             store,
@@ -67,7 +67,7 @@ impl SessionCore {
                 Phase::Open(epoch) if !matches!(epoch.link(), Link::Ended(_)) => {
                     return Ok(Arc::clone(epoch));
                 }
-                // An open epoch that is over: its keeper is about to publish the next phase.
+                // An open epoch that is over: the session task is about to publish the next phase.
                 phase => phase.refusal(path).map_or(Ok(()), Err)?,
             }
             Self::next_phase(&mut phase, path).await?;
@@ -93,7 +93,7 @@ impl SessionCore {
         phase: &mut watch::Receiver<Phase>,
         path: &str,
     ) -> Result<(), AcquireError> {
-        // An error means that the keeper is gone with its runtime.
+        // An error means that the session task is gone with its runtime.
         let closed = |_| AcquireError::SessionClosed {
             path: path.to_owned(),
         };
@@ -142,7 +142,7 @@ impl SessionCore {
         self.phase.clone()
     }
 
-    /// Asks for the session's close; the keeper is gone already if that has no effect.
+    /// Asks for the session's close; the session task is gone already if that has no effect.
     pub(crate) fn close(&self) {
         let _ = self.close.send(true);
     }

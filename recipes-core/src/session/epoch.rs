@@ -27,7 +27,7 @@ use crate::sync::{AtomicBool, Mutex, lock};
 /// A deadline that never comes, as far away as tokio's own. For sessions that have no timeout.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// State of the connection, as the epoch's keeper last saw it.
+/// State of the connection, as the epoch's task last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// Up; counts the session's connections.
@@ -38,10 +38,10 @@ pub(crate) enum Link {
     Ended(LostReason),
 }
 
-/// A lease for the keeper to take care of.
+/// A lease for the epoch task to take care of.
 pub(crate) struct Arrival {
     pub(crate) id: u64,
-    /// When the lease came; `None` if the keeper must look now.
+    /// When the lease came; `None` if the epoch task must look now.
     pub(crate) at: Option<Instant>,
     pub(crate) own_watch: Option<OwnWatch>,
 }
@@ -72,16 +72,16 @@ pub(crate) struct Epoch {
     forgot: OnceLock<Forgot>,
     /// `None` once the session is closed, so that references to the epoch do not keep it open.
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
-    /// The keeper owns the sender. A closed channel means that the keeper is gone with its runtime.
+    /// The epoch task owns the sender. A closed channel means that it is gone with its runtime.
     link: watch::Receiver<Link>,
     leases: Mutex<BTreeMap<u64, Arc<dyn Tenant>>>,
     arrivals: Mutex<Vec<Arrival>>,
     next_id: AtomicU64,
     contenders: Mutex<BTreeMap<u64, Arc<Leftovers>>>,
-    /// Whether the keeper looks for arrivals by itself, so that most acquires need not wake it.
+    /// Whether the epoch task looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
     leaves_numbers_out: AtomicBool,
-    pub(crate) wake_keeper: Arc<Notify>,
+    pub(crate) wake_task: Arc<Notify>,
 }
 
 impl Epoch {
@@ -94,12 +94,12 @@ impl Epoch {
         sent: Moment,
     ) -> Self {
         let timeout = nodes.session_timeout();
-        let wake_keeper = Arc::new(Notify::new());
+        let wake_task = Arc::new(Notify::new());
         let ledger = Arc::new(Ledger {
             clock: origin.clock,
             evidence: Mutex::new(Evidence::new(timeout, origin.traits.pings_rarely, sent)),
             highest: origin.highest,
-            lapsed: Arc::clone(&wake_keeper),
+            lapsed: Arc::clone(&wake_task),
         });
         let connections = Connections::of(&*nodes);
         let nodes: Arc<dyn Nodes> = Arc::new(Witness::new(nodes, Arc::clone(&ledger)));
@@ -118,7 +118,7 @@ impl Epoch {
             contenders: Mutex::default(),
             is_attended: AtomicBool::new(false),
             leaves_numbers_out: AtomicBool::new(false),
-            wake_keeper,
+            wake_task,
         }
     }
 
@@ -177,7 +177,7 @@ impl Epoch {
 
     /// Completes when the link differs from `known`.
     pub(crate) async fn link_differs(&self, known: Link) {
-        // An error means that the keeper is gone, which `link` reports.
+        // An error means that the epoch task is gone, which `link` reports.
         drop(self.link.clone().wait_for(|link| *link != known).await);
     }
 
@@ -210,7 +210,7 @@ impl Epoch {
     /// Notes that the store's numbers went back, which ends the session.
     pub(crate) fn note_forgot(&self, forgot: Forgot) {
         self.forgot.get_or_init(|| forgot);
-        self.wake_keeper.notify_one();
+        self.wake_task.notify_one();
     }
 
     pub(crate) fn forgot(&self) -> Option<Forgot> {
@@ -232,7 +232,7 @@ impl Epoch {
         let id = self.new_id();
         lock(&self.contenders).insert(id, Arc::clone(leftovers));
         if !self.is_attended.load(Ordering::SeqCst) {
-            self.wake_keeper.notify_one();
+            self.wake_task.notify_one();
         }
         InUse {
             epoch: Arc::clone(self),
@@ -245,7 +245,7 @@ impl Epoch {
         lock(&self.contenders).values().cloned().collect()
     }
 
-    /// Whether any contender waits or holds. If not, the next one wakes the keeper.
+    /// Whether any contender waits or holds. If not, the next one wakes the epoch task.
     pub(crate) fn attend(&self) -> bool {
         let is_in_use = || !lock(&self.contenders).is_empty() || !lock(&self.leases).is_empty();
         self.is_attended.store(true, Ordering::SeqCst);
@@ -253,7 +253,7 @@ impl Epoch {
             return true;
         }
         self.is_attended.store(false, Ordering::SeqCst);
-        // Check again: a contender may have seen `is_attended` still true and not woken the keeper.
+        // Check again: a contender may have seen `is_attended` still true and not woken the task.
         is_in_use()
     }
 
@@ -261,8 +261,8 @@ impl Epoch {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a lease into the keeper's care, with the watch on its node if there is one already. The
-    /// caller must count as a contender, so that the keeper is awake.
+    /// Hands a lease to the epoch task, with the watch on its node if there is one already. The
+    /// caller must count as a contender, so that the epoch task is awake.
     pub(crate) fn register(&self, lease: Arc<dyn Tenant>, own_watch: Option<OwnWatch>) {
         let id = lease.id();
         lock(&self.leases).insert(id, lease);
@@ -272,20 +272,20 @@ impl Epoch {
             at: Some(Instant::now()),
             own_watch,
         });
-        // Without a watch nothing is due before the keeper's next look.
+        // Without a watch nothing is due before the epoch task's next look.
         if is_watched {
-            self.wake_keeper.notify_one();
+            self.wake_task.notify_one();
         }
     }
 
-    /// Makes the keeper look at a lease's node now, and watch it if the budget allows.
+    /// Makes the epoch task look at a lease's node now, and watch it if the budget allows.
     pub(crate) fn look_soon(&self, id: u64) {
         lock(&self.arrivals).push(Arrival {
             id,
             at: None,
             own_watch: None,
         });
-        self.wake_keeper.notify_one();
+        self.wake_task.notify_one();
     }
 
     /// Replaces the released lease of the same id. The new lease takes over the care for the node.

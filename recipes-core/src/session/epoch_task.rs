@@ -16,6 +16,7 @@ use crate::log::SESSION;
 use crate::rules::evidence::{BEATS, Proof};
 use crate::session::check_schedule::{CheckSchedule, Refusals};
 use crate::session::epoch::{Arrival, Epoch, Forgot, Link};
+use crate::session::link::LinkSender;
 use crate::session::own_watch::OwnWatch;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
@@ -51,33 +52,6 @@ pub(crate) enum Over {
     Forgot(Forgot),
 }
 
-/// Publishes the state of the link. It ends the link at the latest when the keeper is dropped, as
-/// with its runtime.
-struct LinkSender {
-    epoch: Arc<Epoch>,
-    link: watch::Sender<Link>,
-}
-
-impl LinkSender {
-    /// Ends the epoch and its leases; returns the link's previous state. The first reason stays.
-    fn end(&self, reason: LostReason) -> Link {
-        let was = *self.link.borrow();
-        if !matches!(was, Link::Ended(_)) {
-            self.link.send_replace(Link::Ended(reason));
-        }
-        for lease in self.epoch.leases() {
-            lease.lose(reason);
-        }
-        was
-    }
-}
-
-impl Drop for LinkSender {
-    fn drop(&mut self) {
-        self.end(LostReason::SessionClosed);
-    }
-}
-
 /// Watches over one epoch.
 pub(crate) struct EpochTask {
     epoch: Arc<Epoch>,
@@ -102,10 +76,7 @@ impl EpochTask {
     pub(crate) fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
         let budget = WatchBudget::of_holders(&epoch.traits);
         Self {
-            link: LinkSender {
-                epoch: Arc::clone(&epoch),
-                link,
-            },
+            link: LinkSender::new(Arc::clone(&epoch), link),
             epoch,
             nodes,
             heartbeat: None,
@@ -134,16 +105,14 @@ impl EpochTask {
                 biased;
                 change = connection.next() => match change {
                     Some(Connection::Connected) => self.reconnected(),
-                    Some(Connection::Disconnected) => {
-                        self.link.link.send_replace(Link::Disconnected);
-                    }
+                    Some(Connection::Disconnected) => self.link.disconnected(),
                     Some(Connection::Ended(reason)) => return Over::Session(reason),
                     None => return Over::Session(EndReason::Closed),
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
                 answer = heartbeat(&mut self.heartbeat) => self.answered(answer),
-                () = epoch.wake_keeper.notified() => {}
+                () = epoch.wake_task.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
         }
@@ -217,9 +186,7 @@ impl EpochTask {
 
     fn reconnected(&mut self) {
         self.nodes.reconnected();
-        // It may be gone again by now, which the next change reports.
-        let connection = self.epoch.connection().unwrap_or_default();
-        self.link.link.send_replace(Link::Connected(connection));
+        self.link.connected();
         let now = Instant::now();
         self.beat_after = now;
         for lease in self.epoch.leases() {

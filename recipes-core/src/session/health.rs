@@ -27,7 +27,7 @@ pub enum SessionHealth {
 pub(crate) fn health(phase: &watch::Receiver<Phase>) -> SessionHealth {
     match &*phase.borrow() {
         Phase::Ended(NodesError::StoreForgot { .. }) => SessionHealth::StoreForgot,
-        // The keeper is gone, with its runtime or at its end.
+        // The session task is gone, with its runtime or at its end.
         _ if phase.has_changed().is_err() => SessionHealth::Closed,
         Phase::Connecting => SessionHealth::Connecting,
         Phase::Open(epoch) => match epoch.link() {

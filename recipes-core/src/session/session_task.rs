@@ -110,7 +110,7 @@ impl SessionTask {
         info!(
             target: SESSION,
             epoch = number,
-            session = epoch.session_id,
+            session = format_args!("{:#x}", epoch.session_id),
             "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
@@ -136,7 +136,7 @@ impl SessionTask {
                 return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
             }
         };
-        warn_if_expired(ended, number);
+        warn_if_expired(ended, &epoch);
         if let Some(reason) = ended {
             telemetry::session_lost(reason);
         }
@@ -202,9 +202,15 @@ impl SessionTask {
     }
 }
 
-fn warn_if_expired(ended: Option<EndReason>, epoch: u64) {
+fn warn_if_expired(ended: Option<EndReason>, epoch: &Epoch) {
     if ended == Some(EndReason::Expired) {
-        warn!(target: SESSION, epoch, "store session expired: its locks are lost");
+        warn!(
+            target: SESSION,
+            epoch = epoch.number,
+            session = format_args!("{:#x}", epoch.session_id),
+            locks = epoch.leases().len(),
+            "store session expired: its locks are lost"
+        );
     }
 }
 

@@ -22,7 +22,7 @@ struct Verifying {
     read: Answer<Read>,
 }
 
-/// Requests that the keeper sends meanwhile get no answer.
+/// Requests that the epoch task sends meanwhile get no answer.
 async fn verifying(stage: &Stage) -> Verifying {
     let check = loop {
         match stage.asked().await {
@@ -272,7 +272,7 @@ async fn lease_of_a_session_that_is_over_is_lost() {
     assert_eq!(early.state(), lost);
     // This lease was granted in the moment of the end, and was not notified with the others.
     assert_eq!(stage.lease(2).state(), lost);
-    // The keeper is gone by now, but its reason stays.
+    // The epoch task is gone by now, but its reason stays.
     assert_eq!(stage.epoch.link(), Link::Ended(LostReason::SessionExpired));
 }
 

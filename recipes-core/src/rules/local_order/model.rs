@@ -103,7 +103,7 @@ enum Step {
     Rejoin(usize),
     /// The connection is a new one: earlier watches and answers do not count any more.
     Reconnect,
-    /// The keeper looks at a held node and watches it.
+    /// The epoch task looks at a held node and watches it.
     Look(usize),
     TheyArrive,
     TheyHold,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Cleanup, Deleted, Doomed, Tried};
+use super::{Cleanup, Deleted, Doomed, Job, Tried};
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{NodesError, Reply};
 
@@ -47,13 +47,31 @@ impl Deletion {
         self.send_with(epoch, None);
     }
 
-    /// Sends the delete now, or soon together with others if another deletion by `share` is in
-    /// flight.
-    pub(crate) fn share(&mut self, epoch: &Epoch) {
-        match Arc::clone(&self.cleanup.alone).try_acquire_owned() {
-            Ok(alone) => self.send_with(epoch, Some(alone)),
-            Err(_) => self.way = Way::Queued(self.hand_over(Tried::Nothing)),
+    /// Sends these deletions. One that is alone in its session is sent now, unless another that was
+    /// sent by this has no answer yet. Otherwise the queue of the session sends them together.
+    pub(crate) fn share(mut deletions: Vec<(&mut Self, &Epoch)>) {
+        while let Some((first, _)) = deletions.first() {
+            let cleanup = first.cleanup.clone();
+            let (of_session, others): (Vec<_>, Vec<_>) = deletions
+                .into_iter()
+                .partition(|(it, _)| it.cleanup.is(&cleanup));
+            deletions = others;
+            Self::share_in_session(&cleanup, of_session);
         }
+    }
+
+    fn share_in_session(cleanup: &Cleanup, mut deletions: Vec<(&mut Self, &Epoch)>) {
+        if let [(only, epoch)] = &mut *deletions {
+            if let Ok(alone) = Arc::clone(&cleanup.alone).try_acquire_owned() {
+                return only.send_with(epoch, Some(alone));
+            }
+        }
+        let jobs = deletions.into_iter().map(|(deletion, _)| {
+            let (job, outcome) = deletion.job(Tried::Nothing);
+            deletion.way = Way::Queued(outcome);
+            job
+        });
+        cleanup.push(jobs.collect());
     }
 
     fn send_with(&mut self, epoch: &Epoch, alone: Option<OwnedSemaphorePermit>) {
@@ -63,11 +81,6 @@ impl Deletion {
                 _alone: alone,
             };
         }
-    }
-
-    /// Notes that the node was deleted in another way.
-    pub(crate) fn done(&mut self) {
-        self.way = Way::Over;
     }
 
     /// Waits for the outcome; `None` if it is not known by the deadline.
@@ -90,21 +103,24 @@ impl Deletion {
             // A store that has not ended the session yet may list the node for a while, so the
             // drop of `self` pursues it.
             Err(NodesError::SessionEnded) => Some(Deleted::WithSession),
-            Err(_) => self.pursue(deadline).await,
+            // The request may have deleted the node already.
+            Err(_) => {
+                let mut outcome = self.hand_over(Tried::Perhaps);
+                self.way = Way::Over;
+                ended(&mut outcome, deadline).await
+            }
         }
     }
 
-    /// Waits until the queue has deleted the node; `None` if it has not by the deadline. A request
-    /// of ours may have deleted the node already.
-    pub(crate) async fn pursue(mut self, deadline: Instant) -> Option<Deleted> {
-        let mut outcome = self.hand_over(Tried::Perhaps);
-        self.way = Way::Over;
-        ended(&mut outcome, deadline).await
+    fn hand_over(&mut self, tried: Tried) -> oneshot::Receiver<Deleted> {
+        let (job, outcome) = self.job(tried);
+        self.cleanup.push(vec![job]);
+        outcome
     }
 
-    fn hand_over(&mut self, tried: Tried) -> oneshot::Receiver<Deleted> {
+    fn job(&mut self, tried: Tried) -> (Job, oneshot::Receiver<Deleted>) {
         let target = Doomed::Nodes(vec![std::mem::take(&mut self.path)]);
-        self.cleanup.push(target, self.made_in, tried)
+        self.cleanup.job(target, self.made_in, tried)
     }
 }
 

@@ -10,7 +10,7 @@ struct Scene {
     nodes: Arc<Scripted>,
 }
 
-/// An epoch without a keeper.
+/// An epoch without a task.
 fn scene(timeout: Option<Duration>) -> Scene {
     let nodes = Scripted::new(timeout);
     let (link, links) = watch::channel(Link::Connected(1));
@@ -34,8 +34,8 @@ impl Scene {
         self.epoch.contend(&Arc::new(Leftovers::new([])))
     }
 
-    fn is_keeper_woken(&self) -> bool {
-        self.epoch.wake_keeper.notified().now_or_never().is_some()
+    fn is_task_woken(&self) -> bool {
+        self.epoch.wake_task.notified().now_or_never().is_some()
     }
 }
 
@@ -70,7 +70,7 @@ async fn session_is_good_until_its_deadline_and_for_its_own_leases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn epoch_without_a_keeper_is_over() {
+async fn epoch_without_a_task_is_over() {
     let Scene { epoch, link, .. } = scene(Some(T));
     assert_eq!(epoch.link(), Link::Connected(1));
     link.send_replace(Link::Disconnected);
@@ -84,7 +84,7 @@ async fn epoch_without_a_keeper_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reason_of_the_end_stays_when_the_keeper_is_gone() {
+async fn reason_of_the_end_stays_when_the_task_is_gone() {
     let Scene { epoch, link, .. } = scene(Some(T));
     let expired = LostReason::SessionExpired;
     link.send_replace(Link::Ended(expired));
@@ -94,44 +94,44 @@ async fn reason_of_the_end_stays_when_the_keeper_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeper_is_woken_by_who_comes_while_it_does_not_attend() {
+async fn task_is_woken_by_a_contender_that_comes_while_it_does_not_attend() {
     let scene = scene(Some(T));
     assert!(!scene.epoch.attend(), "nobody is there");
     let first = scene.contend();
-    assert!(scene.is_keeper_woken());
+    assert!(scene.is_task_woken());
     assert!(scene.epoch.attend());
-    // The keeper looks by itself now.
+    // The epoch task looks by itself now.
     let second = scene.contend();
-    assert!(!scene.is_keeper_woken());
+    assert!(!scene.is_task_woken());
     drop(first);
     assert!(scene.epoch.attend(), "one is there");
     drop(second);
     assert!(!scene.epoch.attend());
     let third = scene.contend();
-    assert!(scene.is_keeper_woken(), "it was not looking");
+    assert!(scene.is_task_woken(), "it was not looking");
     drop(third);
 }
 
 #[tokio::test(start_paused = true)]
 async fn lease_is_attended_and_arrives_once() {
     let stage = Stage::new().await;
-    // An epoch of its own: the keeper of the stage attends the other one.
+    // An epoch of its own: the epoch task of the stage attends the other one.
     let Scene { epoch, .. } = scene(Some(T));
     let lease = stage.lease(1);
     let state = stage.epoch.lease(stage.epoch.leases()[0].id()).unwrap();
     epoch.register(Arc::clone(&state), None);
-    assert!(epoch.wake_keeper.notified().now_or_never().is_none());
+    assert!(epoch.wake_task.notified().now_or_never().is_none());
     assert!(epoch.attend());
     let arrivals = epoch.arrivals();
     assert_eq!(arrivals.len(), 1);
     assert_eq!(arrivals[0].at, Some(Instant::now()));
     assert!(epoch.arrivals().is_empty());
     epoch.look_soon(state.id());
-    assert!(epoch.wake_keeper.notified().now_or_never().is_some());
+    assert!(epoch.wake_task.notified().now_or_never().is_some());
     assert_eq!(epoch.arrivals()[0].at, None, "at once");
     let (_event, watch) = node_watch();
     epoch.register(Arc::clone(&state), Some(OwnWatch::new(watch)));
-    assert!(epoch.wake_keeper.notified().now_or_never().is_some());
+    assert!(epoch.wake_task.notified().now_or_never().is_some());
     assert!(epoch.arrivals()[0].own_watch.is_some());
     epoch.deregister(state.id());
     assert!(!epoch.attend());
@@ -145,7 +145,7 @@ async fn numbers_that_went_back_first_are_told() {
     assert_eq!(scene.epoch.forgot(), None);
     let first = Forgot { seen: 9, now: 5 };
     scene.epoch.note_forgot(first);
-    assert!(scene.is_keeper_woken());
+    assert!(scene.is_task_woken());
     scene.epoch.note_forgot(Forgot { seen: 7, now: 6 });
     assert_eq!(scene.epoch.forgot(), Some(first));
 }

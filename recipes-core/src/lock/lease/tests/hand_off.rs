@@ -55,7 +55,7 @@ async fn watched_node_is_handed_on_without_a_request() {
     assert_eq!(next.fencing_token(), FencingToken::new(1).handed_on());
     assert_eq!(next.state(), GuardState::Held);
     assert!(shared.stage.log().await.is_empty());
-    // The keeper now watches over the next lease.
+    // The epoch task now watches over the next lease.
     let id = next.state.id;
     let watched_over = shared.stage.epoch.lease(id).unwrap();
     assert!(std::ptr::addr_eq(

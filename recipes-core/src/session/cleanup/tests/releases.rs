@@ -68,10 +68,6 @@ async fn deletion_that_is_dropped_or_was_never_sent_is_seen_to() {
     let lost = Err(unknown());
     deleting(&stage, "/a/2").await.send(lost).unwrap();
     deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
-    // A node that was deleted in another way is not pursued.
-    let mut deletion = cleanup(&stage).deletion("/a/3", &stage.epoch);
-    deletion.done();
-    drop(deletion);
     cleanup(&stage).drained().await;
     assert!(stage.log().await.is_empty());
 }
@@ -81,7 +77,7 @@ async fn releases_behind_one_that_has_no_answer_share_a_transaction() {
     let stage = Stage::new().await;
     let deletion = |path: &str| {
         let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
-        deletion.share(&stage.epoch);
+        Deletion::share(vec![(&mut deletion, &stage.epoch)]);
         deletion.finish(stage.epoch.deadline())
     };
     let first = tokio::spawn(deletion("/a/1"));
@@ -110,7 +106,7 @@ async fn group_of_unknown_outcome_is_pursued() {
     let stage = Stage::new().await;
     let deletion = |path: &str| {
         let mut deletion = cleanup(&stage).deletion(path, &stage.epoch);
-        deletion.share(&stage.epoch);
+        Deletion::share(vec![(&mut deletion, &stage.epoch)]);
         deletion.finish(stage.epoch.deadline())
     };
     let _first = tokio::spawn(deletion("/a/1"));

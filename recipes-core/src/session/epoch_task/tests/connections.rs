@@ -104,7 +104,7 @@ async fn late_look_of_the_connection_before_is_no_verification() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeper_that_is_gone_ends_its_leases() {
+async fn task_that_is_gone_ends_its_leases() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
     stage.session.close().await;
