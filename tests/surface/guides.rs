@@ -1,7 +1,7 @@
 //! The guide for operators covers every error with which services and tools may end.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -26,12 +26,21 @@ fn variants(source: &str) -> Vec<(String, String)> {
     found
 }
 
+/// The source files with the public errors of core.
+fn error_sources() -> Vec<PathBuf> {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes-core/src");
+    let files = fs::read_dir(core.join("error")).unwrap();
+    let mut sources: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    sources.push(core.join("inspect/error.rs"));
+    sources
+}
+
 #[test]
 fn every_error_is_in_the_guide() {
     let guide = read("docs/operating.md");
     let mut count = 0;
-    for source in ["error.rs", "inspect/error.rs"] {
-        for (name, variant) in variants(&read(&format!("recipes-core/src/{source}"))) {
+    for source in error_sources() {
+        for (name, variant) in variants(&fs::read_to_string(source).unwrap()) {
             // Reasons and steps are described next to the errors that name them.
             let told = match guide.split_once(&format!("**`{name}`**")) {
                 Some((_, told)) => told.split("\n**`").next().unwrap(),

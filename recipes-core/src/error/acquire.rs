@@ -1,0 +1,140 @@
+//! Acquiring a lock or a set of locks.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::error::{LostError, ReleaseError};
+use crate::store::nodes::NodesError;
+
+/// The step of an operation that the store refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Step {
+    /// Creating the parents of the lock directory, or the directory itself.
+    CreateParents,
+    /// Creating the lock node.
+    Create,
+    /// Listing the lock directory.
+    List,
+    /// Reading or watching a lock node.
+    Watch,
+    /// Deleting the lock node.
+    Delete,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::CreateParents => "create the parents of the lock directory",
+            Self::Create => "create the lock node",
+            Self::List => "list the lock directory",
+            Self::Watch => "watch a lock node",
+            Self::Delete => "delete the lock node",
+        })
+    }
+}
+
+/// Why a lock was not acquired.
+///
+/// Whatever the variant, no node of the attempt stays. It is deleted now, on reconnect, or with its
+/// session.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The timeout passed while other contenders held the lock, or the store did not answer.
+    #[error("lock {path:?} not acquired within {waited:?}")]
+    TimedOut {
+        /// Path of the lock.
+        path: String,
+        /// The timeout that was given.
+        waited: Duration,
+    },
+    /// The session was closed, or its runtime is gone. Make another session.
+    #[error("lock {path:?} not acquired: the session is closed")]
+    SessionClosed {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The session ended and cannot be opened again. It was made from a client, or the store
+    /// refused its credentials.
+    #[error("lock {path:?} not acquired: the session has ended and cannot be opened again")]
+    SessionEnded {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The store's transaction numbers went back, so it has lost data. A grant would have a lower
+    /// fencing token than earlier ones, so the session has ended. Make sure that the stores that
+    /// refuse old tokens accept new ones, then open another session.
+    #[error(
+        "lock {path:?} not acquired: the store has lost data, as its transaction numbers went back \
+         from {seen} to {now}"
+    )]
+    StoreForgot {
+        /// Path of the lock.
+        path: String,
+        /// The highest number that the session had seen.
+        seen: i64,
+        /// The number of a later transaction.
+        now: i64,
+    },
+    /// The owner held this lock, lost it, and has not dropped all guards of it yet. Drop them,
+    /// discard what was done under the lock, then acquire again.
+    #[error("owner still has guards of a lock that it lost; drop them, then acquire again")]
+    Lost(#[from] LostError),
+    /// The owner holds the read lock of this path, and its own reader would block the writer for
+    /// ever. Release the read lock first.
+    #[error("owner holds the read lock of {path:?} and would wait for itself; release it first")]
+    WouldDeadlock {
+        /// Path of the lock.
+        path: String,
+    },
+    /// The ACLs of the store do not allow this session the step.
+    #[error("not authorized to {step} of {path:?}")]
+    NotAuthorized {
+        /// Path of the lock.
+        path: String,
+        /// What was refused.
+        step: Step,
+    },
+    /// The store refused for another reason.
+    #[error("store refused to {step} of {path:?}")]
+    Refused {
+        /// Path of the lock.
+        path: String,
+        /// What was refused.
+        step: Step,
+        /// The store's answer.
+        #[source]
+        source: NodesError,
+    },
+    /// A set of locks was not acquired, and some members that were acquired are not released yet.
+    /// They are released in the background: on reconnect, or with their session.
+    #[error("set of locks not acquired; {} of them are released later, in the background", failures.len())]
+    RolledBackLate {
+        /// Why the set was not acquired.
+        #[source]
+        source: Box<AcquireError>,
+        /// The errors of the releases.
+        failures: Vec<ReleaseError>,
+    },
+    /// The counter of the lock directory has reached 2^31 - 1, so names do not show the order any
+    /// more. Stop all users of the lock and delete the directory; then the counter restarts.
+    #[error("sequence numbers of lock {path:?} are used up ({sequence}); delete its directory")]
+    SequenceExhausted {
+        /// Path of the lock.
+        path: String,
+        /// The sequence of the refused node.
+        sequence: i32,
+    },
+}
+
+impl AcquireError {
+    pub(crate) fn refused(path: &str, step: Step, source: NodesError) -> Self {
+        let path = path.to_owned();
+        match source {
+            NodesError::NoAuth => Self::NotAuthorized { path, step },
+            source => Self::Refused { path, step, source },
+        }
+    }
+}

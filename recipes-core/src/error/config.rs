@@ -1,0 +1,97 @@
+//! What is wrong with options and paths, found before any request is sent.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a session or a lock cannot be set up as requested. This is found before any request is sent.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The path cannot name a lock.
+    #[error("{path:?} cannot be a lock path: {reason}")]
+    InvalidPath {
+        /// The path as given.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The identity does not fit into a request to the store.
+    #[error("identity of {bytes} bytes is larger than the {bytes_max} that a store takes")]
+    IdentityTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The most that is accepted.
+        bytes_max: usize,
+    },
+    /// The purpose is longer than a record has room for.
+    #[error("purpose of {bytes} bytes is longer than the {bytes_max} that a record takes")]
+    PurposeTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The most that is accepted.
+        bytes_max: usize,
+    },
+    /// The identity is what Curator writes into a node to request its lock.
+    #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
+    IdentityReserved,
+    /// A live handle in this session has other options for the same path.
+    #[error("lock {path:?} is in use in this session with other options")]
+    OptionsDiffer {
+        /// Path of the lock.
+        path: String,
+    },
+    /// A live handle in this session is of another recipe: a mutex where this is a read/write lock,
+    /// or vice versa. Their nodes cannot share a directory.
+    #[error("lock {path:?} is in use in this session by another recipe")]
+    RecipeDiffers {
+        /// Path of the lock.
+        path: String,
+    },
+    /// A set of locks has no members.
+    #[error("a set of locks has no members")]
+    EmptySet,
+    /// A set has a path twice, in the same or in different kinds, so it would wait for itself.
+    #[error("set of locks has {path:?} twice")]
+    DuplicateMember {
+        /// The path.
+        path: String,
+    },
+    /// The list of shards to spread keys over is empty.
+    #[error("there is no shard to spread keys over")]
+    NoShards,
+    /// Two shards have the same name, but the name decides which keys belong to a shard.
+    #[error("two shards are called {name:?}")]
+    DuplicateShard {
+        /// The name.
+        name: String,
+    },
+    /// The session timeout is longer than the store can express. It may grant much less.
+    #[error(
+        "session timeout of {timeout:?} is longer than the {timeout_max:?} that the store can grant"
+    )]
+    SessionTimeoutTooLong {
+        /// As given.
+        timeout: Duration,
+        /// The most that is accepted.
+        timeout_max: Duration,
+    },
+    /// The address of a store has a scheme that this build knows no store for.
+    #[error("no store for scheme {scheme:?}: this build has {}", listed(known))]
+    UnknownScheme {
+        /// As given; `zk` if there was none.
+        scheme: String,
+        /// The schemes of this build. A feature adds those of its store.
+        known: &'static [&'static str],
+    },
+    /// A list of access control entries is empty, so nobody could use the nodes.
+    #[error("the ACL for lock nodes is empty")]
+    EmptyAcl,
+}
+
+fn listed(schemes: &[&str]) -> String {
+    match schemes {
+        [] => "none, so enable the feature of a store".to_owned(),
+        schemes => schemes.join(", "),
+    }
+}

@@ -1,0 +1,44 @@
+//! Reads without a lock.
+
+use thiserror::Error;
+
+use crate::error::ConfigError;
+use crate::store::nodes::NodesError;
+
+/// Why a read without a lock failed. Nothing was changed. [`is_transient`](Self::is_transient)
+/// says whether a retry may help.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// The path cannot be read.
+    #[error("query cannot be made")]
+    Config(#[from] ConfigError),
+    /// The session was closed or has ended.
+    #[error("{path:?} not read: the session is closed")]
+    SessionClosed {
+        /// The path to be read.
+        path: String,
+    },
+    /// The store refused or did not answer.
+    #[error("{path:?} not read")]
+    Failed {
+        /// The path to be read.
+        path: String,
+        /// What happened.
+        #[source]
+        source: NodesError,
+    },
+}
+
+impl QueryError {
+    /// Whether the same read may succeed if it is repeated soon.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Failed { source, .. } => {
+                source.is_transient() || matches!(source, NodesError::SessionEnded)
+            }
+            Self::Config(_) | Self::SessionClosed { .. } => false,
+        }
+    }
+}
