@@ -57,11 +57,11 @@ pub use inspect::{
 pub use lock::lease_state::GuardState;
 pub use lock::session::Session;
 pub use lock::transaction::{Transaction, TransactionResult};
+pub use names::key::{escape_key, unescape_key};
 pub use names::node_name::LockKind;
 pub use names::owner::Owner;
 #[doc(hidden)]
 pub use names::path::validate as validate_path;
-pub use names::path::{escape_key, unescape_key};
 #[doc(hidden)]
 pub use names::printable::{is_text, one_line};
 pub use names::record::Identity;

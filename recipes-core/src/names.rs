@@ -2,7 +2,8 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `path` | the path of a lock; a key as a part of a path |
+//! | `path` | the path of a lock |
+//! | `key` | a key as a part of a path |
 //! | `node_name` | the name of a lock node: uuid, kind, sequence |
 //! | `order` | the contenders of a listing, in the order of the queue |
 //! | `record` | what a node's data says about its contender |
@@ -10,6 +11,7 @@
 //! | `token` | the fencing token |
 //! | `printable` | text of others, safe to print |
 
+pub(crate) mod key;
 pub(crate) mod node_name;
 pub(crate) mod order;
 pub(crate) mod owner;

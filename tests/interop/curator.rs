@@ -1,6 +1,7 @@
 //! The same locks, acquired by this library and by Apache Curator.
 
 mod inspect;
+mod keys;
 mod multi_lock;
 mod mutex;
 mod read_write;

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::names::path::escape_key;
+use crate::names::key::escape;
 use crate::names::printable::is_text;
 use crate::names::record::REVOKE;
 
@@ -13,7 +13,7 @@ type Made<'a> = (&'a str, i64, Option<&'a str>);
 fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
     let node = |(name, session_id, owner): &Made<'_>| {
         let record = |owner: &&str| {
-            let owner = escape_key(owner);
+            let owner = escape(owner);
             format!("recipes/1 host=a pid=1 app=b since=0 owner={owner}")
         };
         let data = owner

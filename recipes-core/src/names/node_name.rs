@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 /// The start of every name made with Curator's protection.
-const PROTECTED: &str = "_c_";
+pub(crate) const PROTECTED: &str = "_c_";
 
 /// The kind of a lock. It decides the names of its nodes and which contenders wait for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

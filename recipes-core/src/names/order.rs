@@ -7,6 +7,9 @@ use crate::names::node_name::LockKind;
 /// How many digits a server appends to a name, as long as its counter is not negative.
 const SEQUENCE_DIGITS: usize = 10;
 
+/// The key that sorts last among all that a server numbers, 2^31 - 1.
+const LAST_KEY: &str = "2147483647";
+
 /// A child and its sort key, read from its name once.
 ///
 /// Ordered as Curator's `LockInternalsSorter` does for this kind of lock: by key, as Java strings.
@@ -47,10 +50,10 @@ pub(crate) fn is_writer(name: &str) -> bool {
     name.contains(LockKind::Write.marker())
 }
 
-/// Whether a child sorts ahead of every contender that joins from now on.
+/// Whether a child may sort ahead of a contender that joins from now on.
 pub(crate) fn precedes_newcomers(kind: LockKind, name: &str) -> bool {
-    // Newcomers' keys start with a digit, and ':' is the character after '9'.
-    compare_as_java(key(kind, name), ":") == Ordering::Less
+    // A tie is decided by the names, so it counts.
+    compare_as_java(key(kind, name), LAST_KEY) != Ordering::Greater
 }
 
 /// Puts children in the order in which they are admitted.
@@ -74,7 +77,7 @@ fn key(kind: LockKind, name: &str) -> &str {
 ///
 /// No marker ends in a digit, so that marker is the last one. The dash keeps a `__READ__` before it
 /// from reaching into a `__WRIT__`.
-fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
+pub(crate) fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
     let (rest, sequence) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
     let ends_in = |kind: LockKind| {
         let rest = rest.strip_suffix(kind.marker());
@@ -189,6 +192,11 @@ mod tests {
             ("-foreign", true),
             ("zforeign", false),
             ("", true),
+            ("0", true),
+            ("1234", true),
+            ("2147483647", true),
+            ("2147483648", false),
+            ("4711", false),
         ] {
             assert_eq!(precedes_newcomers(LockKind::Mutex, name), want, "{name}");
         }

@@ -1,6 +1,4 @@
-//! Lock paths: which are refused before any I/O, and how a key becomes one path part.
-
-use std::fmt::Write as _;
+//! Lock paths: which are refused before any I/O.
 
 use crate::error::ConfigError;
 
@@ -57,67 +55,11 @@ fn flaw(path: &str) -> Option<&'static str> {
 /// The characters that ZooKeeper's `PathUtils.validatePath` and the client refuse.
 ///
 /// The server looks at UTF-16 code units and refuses surrogates, so nothing beyond U+FFFF passes.
-fn is_refused(c: char) -> bool {
+pub(crate) fn is_refused(c: char) -> bool {
     matches!(
         c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..=char::MAX
     )
-}
-
-/// Turns any string into one legal path part, and different strings into different parts.
-///
-/// ASCII letters, digits, `-`, `_` and characters beyond ASCII stay unchanged if a path may have
-/// them. Everything else becomes `%` and two hex digits for each UTF-8 byte, as in URLs. The empty
-/// string becomes `%`, which no other string does.
-///
-/// # Examples
-/// ```
-/// use recipes_core::{escape_key, unescape_key};
-///
-/// assert_eq!(escape_key("orders/2024 Q1"), "orders%2F2024%20Q1");
-/// assert_eq!(unescape_key("orders%2F2024%20Q1").as_deref(), Some("orders/2024 Q1"));
-/// ```
-#[must_use]
-pub fn escape_key(key: &str) -> String {
-    if key.is_empty() {
-        return "%".to_owned();
-    }
-    let mut part = String::with_capacity(key.len());
-    for c in key.chars() {
-        let plain = c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if plain || (!c.is_ascii() && !is_refused(c)) {
-            part.push(c);
-        } else {
-            let mut bytes = [0; 4];
-            for byte in c.encode_utf8(&mut bytes).bytes() {
-                // Writing to a string does not fail.
-                let _ = write!(part, "%{byte:02X}");
-            }
-        }
-    }
-    part
-}
-
-/// Returns the key that [`escape_key`] turns into `part`, `None` if there is none.
-#[must_use]
-pub fn unescape_key(part: &str) -> Option<String> {
-    if part == "%" {
-        return Some(String::new());
-    }
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte == b'%' {
-            let (digits, tail) = rest.split_at_checked(2)?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = tail;
-        } else {
-            bytes.push(*byte);
-        }
-    }
-    let key = String::from_utf8(bytes).ok()?;
-    (escape_key(&key) == part).then_some(key)
 }
 
 #[cfg(test)]
@@ -164,44 +106,6 @@ mod tests {
         ] {
             let error = validate(path).unwrap_err().to_string();
             assert!(error.contains(&format!("{path:?}")), "{error}");
-        }
-    }
-
-    #[test]
-    fn keys_come_back_from_their_parts() {
-        for key in [
-            "",
-            "%",
-            "a",
-            "a/b",
-            ".",
-            "..",
-            "orders 2024",
-            "ä",
-            "日本",
-            "😀",
-            "\0",
-            "\u{ffff}",
-            "%2F",
-            "zookeeper",
-            "a-b_c",
-            "line\nbreak",
-            "\u{e000}",
-        ] {
-            let part = escape_key(key);
-            assert!(
-                validate(&format!("/locks/{part}")).is_ok(),
-                "{key:?} -> {part:?}"
-            );
-            assert!(!part.contains('/'));
-            assert_eq!(unescape_key(&part).as_deref(), Some(key), "{part:?}");
-        }
-    }
-
-    #[test]
-    fn parts_that_no_key_makes_are_refused() {
-        for part in ["", "a b", "%2", "%2f", "%41", "%zz", "%FF", "a/b", "%%"] {
-            assert_eq!(unescape_key(part), None, "{part:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A record is one line, `recipes/1 kind=mutex host=web-3 pid=4711 app=orders since=1763700000000
 //! owner=8c1f60e2a95b7d34-17 purpose=nightly%20export`: format and version, then fields in any
-//! order, with values escaped as keys are. Readers skip unknown fields; `owner` and `purpose` may
-//! be missing. `since` is the wall clock of the process that made the node, in milliseconds since
+//! order, with values escaped by `key::escape`. Readers skip unknown fields; `owner` and `purpose`
+//! may be missing. `since` is the wall clock of the process that made the node, in milliseconds since
 //! the Unix epoch. Data of other programs is not in this format and stays as it is: Curator writes
 //! an address, nothing, or gzip, and a revocation request writes `__REVOKE__`.
 
@@ -11,9 +11,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::ConfigError;
+use crate::names::key::{escape, unescape};
 use crate::names::node_name::LockKind;
 use crate::names::owner::OwnerLabel;
-use crate::names::path::{escape_key, unescape_key};
 
 const FORMAT: &str = "recipes/1";
 
@@ -142,13 +142,13 @@ impl Identity {
         let (mut owner, mut purpose) = Default::default();
         for (name, value) in words.filter_map(|word| word.split_once('=')) {
             match name {
-                "host" => host = unescape_key(value),
+                "host" => host = unescape(value),
                 "pid" => pid = value.parse().ok(),
-                "app" => application = unescape_key(value),
+                "app" => application = unescape(value),
                 "kind" => kind = parse_kind(value),
                 "since" => since = value.parse().ok().map(Duration::from_millis),
-                "owner" => owner = unescape_key(value),
-                "purpose" => purpose = unescape_key(value),
+                "owner" => owner = unescape(value),
+                "purpose" => purpose = unescape(value),
                 _ => {}
             }
         }
@@ -173,7 +173,7 @@ impl fmt::Display for Identity {
             write!(f, " kind={}", kind.as_str())?;
         }
         let since = self.since.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (host, application) = (escape_key(&self.host), escape_key(&self.application));
+        let (host, application) = (escape(&self.host), escape(&self.application));
         let (pid, since_ms) = (self.pid, since.as_millis());
         write!(
             f,
@@ -181,7 +181,7 @@ impl fmt::Display for Identity {
         )?;
         for (name, value) in [("owner", &self.owner), ("purpose", &self.purpose)] {
             if let Some(value) = value {
-                write!(f, " {name}={}", escape_key(value))?;
+                write!(f, " {name}={}", escape(value))?;
             }
         }
         Ok(())
