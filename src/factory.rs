@@ -1,16 +1,24 @@
 //! The factory that makes locks by key, on one ensemble or on several.
 
-use recipes_core::{ConfigError, DistributedLock, Session, escape_key, validate_path};
+use std::sync::Arc;
+
+use recipes_core::{ConfigError, DistributedLock, FactoryRoot, LockOptions, Session, escape_key};
 use recipes_multilock::{Member, MultiLock};
 use recipes_mutex::InterProcessMutex;
 use recipes_rwlock::InterProcessReadWriteLock;
 
+use crate::key_member::KeyMember;
 use crate::shards::{Shard, Shards};
 
 /// Makes locks by key below one root path. A key is any string, such as an order number or a file
 /// name.
 ///
 /// A cheap handle. The same key is always the same lock, in this process and in others.
+///
+/// The root is no lock itself. A session with a live factory refuses locks of its root
+/// ([`ConfigError::FactoryRoot`]), and no factory can be made while a lock of the root is in use
+/// ([`ConfigError::RootIsLock`]). If another process uses the root as a lock all the same, keys do
+/// not block it: see [`escape_key`].
 ///
 /// # Examples
 /// ```
@@ -28,6 +36,9 @@ use crate::shards::{Shard, Shards};
 pub struct LockFactory {
     ensembles: Ensembles,
     root: String,
+    options: Arc<LockOptions>,
+    /// One for each session: keeps the root from being a lock.
+    _roots: Arc<[Arc<FactoryRoot>]>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +51,8 @@ impl LockFactory {
     /// Makes a factory of the locks below `root`, an absolute path; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`] names what is wrong with the root.
+    /// [`ConfigError::InvalidPath`] names what is wrong with the root; [`ConfigError::RootIsLock`]
+    /// if a live handle or guard of this session is a lock of it.
     pub fn new(session: &Session, root: &str) -> Result<Self, ConfigError> {
         Self::over(Ensembles::One(session.clone()), root)
     }
@@ -71,7 +83,7 @@ impl LockFactory {
     ///
     /// # Errors
     /// [`ConfigError::NoShards`] for an empty list, [`ConfigError::DuplicateShard`] for a name that
-    /// is there twice, [`ConfigError::InvalidPath`] for the root.
+    /// is there twice, [`ConfigError::InvalidPath`] and [`ConfigError::RootIsLock`] for the root.
     ///
     /// # Examples
     /// ```
@@ -99,9 +111,45 @@ impl LockFactory {
     }
 
     fn over(ensembles: Ensembles, root: &str) -> Result<Self, ConfigError> {
-        validate_path(root)?;
-        let root = root.to_owned();
-        Ok(Self { ensembles, root })
+        let roots: Result<_, _> = match &ensembles {
+            Ensembles::One(session) => FactoryRoot::new(session, root).map(|it| Arc::from([it])),
+            Ensembles::Sharded(shards) => {
+                let sessions = shards.all().map(|it| &it.session);
+                sessions.map(|it| FactoryRoot::new(it, root)).collect()
+            }
+        };
+        Ok(Self {
+            ensembles,
+            root: root.to_owned(),
+            options: Arc::new(LockOptions::new().yielding()),
+            _roots: roots?,
+        })
+    }
+
+    /// Sets the options of all locks that this factory makes from now on.
+    ///
+    /// Options belong to a path in a session, not to a handle. If a handle that this factory did
+    /// not make is alive and has other options for the path of a key, those apply to both: the
+    /// factory's lock is made all the same, and a debug event says so. To be sure of the options
+    /// of a key, take its lock from one factory only. A handle that is made *without* a factory is
+    /// still refused ([`ConfigError::OptionsDiffer`]) if a live one has other options.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_recipes::{LockFactory, LockOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let session = recipes_testing::MemoryEnsemble::new().session();
+    /// let options = LockOptions::new().local_handoffs(8).purpose("seat sale")?;
+    /// let seats = LockFactory::new(&session, "/locks/seats")?.with_options(options);
+    /// # seats.mutex("7/12")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_options(mut self, options: LockOptions) -> Self {
+        self.options = Arc::new(options.yielding());
+        self
     }
 
     /// Returns the name of the shard that a key belongs to; `None` if all keys are on one ensemble.
@@ -119,12 +167,12 @@ impl LockFactory {
     /// that.
     ///
     /// # Errors
-    /// [`ConfigError::OptionsDiffer`] if another live handle of this session, which this factory
-    /// did not make, has options for the same path.
+    /// [`ConfigError::RecipeDiffers`] if a live handle of this session is the read/write lock of the
+    /// key; [`ConfigError::FactoryRoot`] if the lock is the root of another factory.
     ///
     /// [`unescape_key`]: crate::unescape_key
     pub fn mutex(&self, key: &str) -> Result<InterProcessMutex, ConfigError> {
-        InterProcessMutex::new(self.session_of(key), &self.path(key))
+        InterProcessMutex::with_options(self.session_of(key), &self.path(key), &self.options)
     }
 
     /// Makes the read/write lock of a key; sends nothing.
@@ -133,10 +181,14 @@ impl LockFactory {
     /// As [`mutex`](Self::mutex); [`ConfigError::RecipeDiffers`] if a live handle of this session is
     /// the mutex of the key.
     pub fn read_write_lock(&self, key: &str) -> Result<InterProcessReadWriteLock, ConfigError> {
-        InterProcessReadWriteLock::new(self.session_of(key), &self.path(key))
+        let (session, path) = (self.session_of(key), self.path(key));
+        InterProcessReadWriteLock::with_options(session, &path, &self.options)
     }
 
-    /// Makes the set of the mutexes of these keys; sends nothing.
+    /// Makes the set of the locks of these keys; sends nothing.
+    ///
+    /// A string is the mutex of its key. [`KeyMember`] has the other kinds, and one set may mix
+    /// them.
     ///
     /// Keys of several shards are acquired in the order of their paths, one ensemble after the
     /// other. Neighbours in that order on one ensemble are acquired in one transaction. Such a set
@@ -145,37 +197,53 @@ impl LockFactory {
     /// [sharded](Self::sharded) factory.
     ///
     /// # Errors
-    /// As [`MultiLock::new`].
-    pub fn multi_lock<K: AsRef<str>>(
+    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a key is there twice, in the
+    /// same or in different kinds; otherwise as [`mutex`](Self::mutex).
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_recipes::{KeyMember, LockFactory};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let session = recipes_testing::MemoryEnsemble::new().session();
+    /// let accounts = LockFactory::new(&session, "/locks/accounts")?;
+    /// let transfer = accounts.multi_lock(["alice", "bob"])?;
+    /// let report = [KeyMember::read("rates"), KeyMember::mutex("report 2026")];
+    /// let report = accounts.multi_lock(report)?;
+    /// # drop((transfer, report));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn multi_lock<M: Into<KeyMember>>(
         &self,
-        keys: impl IntoIterator<Item = K>,
+        members: impl IntoIterator<Item = M>,
     ) -> Result<MultiLock, ConfigError> {
+        let members = members.into_iter().map(Into::into);
         match &self.ensembles {
-            Ensembles::One(session) => {
-                let paths = keys.into_iter().map(|key| self.path(key.as_ref()));
-                MultiLock::new(session, paths.map(Member::mutex))
-            }
-            Ensembles::Sharded(shards) => self.sharded_set(shards, keys),
+            Ensembles::One(session) => MultiLock::new(session, members.map(|it| self.member(it))),
+            Ensembles::Sharded(shards) => self.sharded_set(shards, members),
         }
     }
 
-    fn sharded_set<K: AsRef<str>>(
+    fn member(&self, member: KeyMember) -> Member {
+        let path = self.path(&member.key);
+        member.at(path).options(LockOptions::clone(&self.options))
+    }
+
+    fn sharded_set(
         &self,
         shards: &Shards,
-        keys: impl IntoIterator<Item = K>,
+        members: impl Iterator<Item = KeyMember>,
     ) -> Result<MultiLock, ConfigError> {
-        let placed = keys.into_iter().map(|key| {
-            let key = key.as_ref();
-            (self.path(key), shards.of(key))
-        });
+        let placed = members.map(|it| (self.path(&it.key), shards.of(&it.key), it));
         let mut placed: Vec<_> = placed.collect();
         // Over all shards, not shard by shard: that order would change with the list of shards.
-        placed.sort_by(|(path, _), (other, _)| path.cmp(other));
-        let runs = placed.chunk_by(|(_, shard), (_, next)| shard.name == next.name);
+        placed.sort_by(|(path, ..), (other, ..)| path.cmp(other));
+        let runs = placed.chunk_by(|(_, shard, _), (_, next, _)| shard.name == next.name);
         let mut sets = Vec::new();
         for run in runs {
-            let members = run.iter().map(|(path, _)| Member::mutex(path.as_str()));
-            if let Some((_, shard)) = run.first() {
+            let members = run.iter().map(|(.., it)| self.member(it.clone()));
+            if let Some((_, shard, _)) = run.first() {
                 sets.push(MultiLock::new(&shard.session, members)?);
             }
         }

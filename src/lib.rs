@@ -5,8 +5,8 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let session = ZooKeeper::connect("zk1:2181,zk2:2181,zk3:2181").await?;
-//! let orders = InterProcessMutex::new(&session, "/locks/orders")?;
-//! let guard = orders.acquire().await?;
+//! let order = InterProcessMutex::new(&session, "/locks/orders/4711")?;
+//! let guard = order.acquire().await?;
 //! // ... one process at a time, with a token for the store: guard.fencing_token() ...
 //! guard.release().await?;
 //! session.close().await;
@@ -74,10 +74,12 @@
 
 mod connect;
 mod factory;
+mod key_member;
 mod shards;
 
 pub use connect::connect;
 pub use factory::LockFactory;
+pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
     FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError, Inspection,

@@ -34,6 +34,10 @@ impl Shards {
         Ok(Self { first, others })
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Shard> {
+        std::iter::once(&self.first).chain(self.others.iter())
+    }
+
     /// The shard of a key: rendezvous hashing, the highest weight wins.
     pub(crate) fn of(&self, key: &str) -> &Shard {
         let weight = |shard: &Shard| weight(&shard.name, key);

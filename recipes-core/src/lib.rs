@@ -54,6 +54,8 @@ pub use inspect::{
     Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
     inspect, scan,
 };
+#[doc(hidden)]
+pub use lock::factory_root::FactoryRoot;
 pub use lock::lease_state::GuardState;
 pub use lock::session::Session;
 pub use lock::transaction::{Transaction, TransactionResult};

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `session` | the handle of a session: its core and its table |
 //! | `lock_path` | the lock's path, and what all its users in this session share |
+//! | `factory_root` | a path with locks below it, which is no lock itself |
 //! | `target` | a lock to acquire: which one, how, for whom |
 //! | `table` | who holds or attempts what, by owner |
 //! | `hold` | one owner's share of a lock: its guards |
@@ -18,6 +19,7 @@
 //! | `local_queue` | the waiters of this process |
 
 pub(crate) mod directory;
+pub(crate) mod factory_root;
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod lease_state;

@@ -48,6 +48,18 @@ pub enum ConfigError {
         /// Path of the lock.
         path: String,
     },
+    /// A live factory of this session makes locks below this path, so the path itself is no lock.
+    #[error("{path:?} is the root of a lock factory in this session, so it cannot be a lock")]
+    FactoryRoot {
+        /// The path.
+        path: String,
+    },
+    /// The root of a factory is a lock: a live handle or guard of this session uses it.
+    #[error("{path:?} is a lock in use in this session, so it cannot be the root of a factory")]
+    RootIsLock {
+        /// The path.
+        path: String,
+    },
     /// A set of locks has no members.
     #[error("a set of locks has no members")]
     EmptySet,

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use tracing::debug;
+
 use crate::error::ConfigError;
 use crate::lock::directory::Vacancy;
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
+use crate::log::LOCK;
 use crate::names::node_name::LockKind;
 use crate::names::owner::OwnerLabel;
 use crate::names::path;
@@ -28,6 +31,9 @@ pub(crate) struct LockPath {
 
 impl LockPath {
     /// The lock of a path. Path and options are checked before any I/O.
+    ///
+    /// Options that yield become those of the live handles, if there are any: all contenders of
+    /// this session share one queue of local hand-offs.
     pub(crate) fn open(
         session: &Session,
         path: &str,
@@ -46,11 +52,17 @@ impl LockPath {
             vacancy: Mutex::default(),
         });
         let path = || path.to_owned();
+        let Some(lock) = lock else {
+            return Err(ConfigError::FactoryRoot { path: path() });
+        };
         if lock.reads_and_writes != reads_and_writes {
             return Err(ConfigError::RecipeDiffers { path: path() });
         }
-        if lock.options != *options {
-            return Err(ConfigError::OptionsDiffer { path: path() });
+        if !lock.options.agree_with(options) {
+            if !options.yields {
+                return Err(ConfigError::OptionsDiffer { path: path() });
+            }
+            debug!(target: LOCK, lock = %lock.path, "options of a live handle apply");
         }
         Ok(lock)
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use dashmap::DashMap;
 use tokio::sync::watch;
 
+use crate::lock::factory_root::FactoryRoot;
 use crate::lock::hold::{Hold, Share};
 use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
@@ -106,12 +107,14 @@ impl Drop for Claim {
 #[derive(Default)]
 struct PathState {
     lock: Weak<LockPath>,
+    /// Of a path below which factories make locks. Such a path has no lock, and vice versa.
+    root: Weak<FactoryRoot>,
     entries: BTreeMap<(LockKind, Owner), Entry>,
 }
 
 impl PathState {
     fn is_unused(&self) -> bool {
-        self.entries.is_empty() && self.lock.strong_count() == 0
+        self.entries.is_empty() && self.lock.strong_count() == 0 && self.root.strong_count() == 0
     }
 }
 
@@ -132,19 +135,42 @@ pub(crate) struct PathTable {
 }
 
 impl PathTable {
-    /// The one lock of a path in this session; `make` makes it if there is none.
+    /// The one lock of a path in this session; `make` makes it if there is none. `None` for the
+    /// root of a factory.
     pub(crate) fn lock(
         &self,
         path: &str,
         make: impl FnOnce(Arc<str>) -> LockPath,
-    ) -> Arc<LockPath> {
+    ) -> Option<Arc<LockPath>> {
         let path: Arc<str> = path.into();
         let mut state = self.paths.entry(Arc::clone(&path)).or_default();
-        state.lock.upgrade().unwrap_or_else(|| {
+        if state.root.strong_count() > 0 {
+            return None;
+        }
+        Some(state.lock.upgrade().unwrap_or_else(|| {
             let lock = Arc::new(make(path));
             state.lock = Arc::downgrade(&lock);
             lock
-        })
+        }))
+    }
+
+    /// The one root of this path in this session; `make` makes it if there is none. `None` if the
+    /// path is a lock.
+    pub(crate) fn root(
+        &self,
+        path: &str,
+        make: impl FnOnce(Arc<str>) -> FactoryRoot,
+    ) -> Option<Arc<FactoryRoot>> {
+        let path: Arc<str> = path.into();
+        let mut state = self.paths.entry(Arc::clone(&path)).or_default();
+        if state.lock.strong_count() > 0 {
+            return None;
+        }
+        Some(state.root.upgrade().unwrap_or_else(|| {
+            let root = Arc::new(make(path));
+            state.root = Arc::downgrade(&root);
+            root
+        }))
     }
 
     /// Removes a path without entries and handles.

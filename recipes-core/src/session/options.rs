@@ -156,6 +156,8 @@ pub struct LockOptions {
     pub(crate) data: Option<NodeData>,
     pub(crate) purpose: Option<String>,
     pub(crate) local_handoffs: u32,
+    /// Options of a live handle take the place of these, instead of being refused.
+    pub(crate) yields: bool,
 }
 
 impl LockOptions {
@@ -209,6 +211,27 @@ impl LockOptions {
     #[must_use]
     pub fn local_handoffs(mut self, max: u32) -> Self {
         self.local_handoffs = max;
+        self
+    }
+
+    /// Whether both say the same of a lock; `yields` says nothing of it.
+    pub(crate) fn agree_with(&self, other: &Self) -> bool {
+        let Self {
+            data,
+            purpose,
+            local_handoffs,
+            yields: _,
+        } = self;
+        let same = (data, purpose, local_handoffs);
+        same == (&other.data, &other.purpose, &other.local_handoffs)
+    }
+
+    /// For locks of a factory: if a live handle of the path has other options, those apply, and
+    /// nothing is refused.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn yielding(mut self) -> Self {
+        self.yields = true;
         self
     }
 }
