@@ -140,7 +140,7 @@ async fn fence(session: &Session) -> Done {
     let balance = fenced_write::read(&db, "alice", token)?.ok_or("stale")?;
     let written = fenced_write::write(&db, "alice", balance + 50, token)?;
     println!("fenced_write: token {token}: written = {written}");
-    let written = fenced_write::write(&db, "alice", 0, late)?;
+    let written = fenced_write::overwrite(&db, "alice", 0, late)?;
     println!("fenced_write: late token {late}: written = {written}");
     guard.release().await?;
     Ok(())

@@ -140,7 +140,7 @@ pub struct Scan {
 /// # Examples
 /// ```no_run
 /// # async fn example(session: &recipes_core::Session) -> Result<(), recipes_core::InspectError> {
-/// let lock = recipes_core::inspect(session, "/locks/orders").await?;
+/// let lock = recipes_core::inspect(session, "/locks/orders/4711").await?;
 /// for holder in lock.holders() {
 ///     let who = holder.participant.identity();
 ///     println!("{} {:?}", holder.participant.path, who);

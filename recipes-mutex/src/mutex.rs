@@ -32,8 +32,8 @@ use crate::guard::MutexGuard;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let session = recipes_testing::MemoryEnsemble::new().session();
-/// let orders = InterProcessMutex::new(&session, "/locks/orders")?;
-/// let guard = orders.acquire().await?;
+/// let order = InterProcessMutex::new(&session, "/locks/orders/4711")?;
+/// let guard = order.acquire().await?;
 /// println!("holding with token {}", guard.fencing_token());
 /// guard.release().await?;
 /// # Ok(())
@@ -52,7 +52,7 @@ pub struct InterProcessMutex {
 }
 
 impl InterProcessMutex {
-    /// Makes the mutex of an absolute path such as `/locks/orders`; sends nothing.
+    /// Makes the mutex of an absolute path such as `/locks/orders/4711`; sends nothing.
     ///
     /// # Errors
     /// [`ConfigError::InvalidPath`] names what is wrong with the path.

@@ -22,12 +22,14 @@ mod rate_of_one;
 mod testing_your_code;
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, LockFactory, Owner, Session, SessionHealth,
+    InterProcessMutex, InterProcessReadWriteLock, LockFactory, LockOptions, Owner, Session,
+    SessionHealth,
 };
 use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
@@ -48,6 +50,7 @@ on_every_ensemble!(
     one_leads_until_it_is_done_or_loses_the_lock,
     one_call_for_each_key_in_a_period,
     late_writer_is_refused_by_the_table,
+    late_writer_of_the_same_process_is_refused_after_a_local_hand_off,
     service_that_is_asked_to_stop_ends_its_job_and_leaves_nothing,
     service_that_waits_for_its_turn_stops_at_once,
     configuration_is_read_as_one_writer_left_it,
@@ -188,6 +191,39 @@ async fn late_writer_is_refused_by_the_table(ensemble: TestEnsemble) {
         Some(balance + 50)
     );
     guard.release().await.unwrap();
+}
+
+/// Both grants rest on one node, so they share the number.
+async fn late_writer_of_the_same_process_is_refused_after_a_local_hand_off(ensemble: TestEnsemble) {
+    let db = rusqlite::Connection::open_in_memory().unwrap();
+    fenced_write::create(&db).unwrap();
+    let session = ensemble.session().await;
+    let options = LockOptions::new().local_handoffs(100);
+    let lock = InterProcessMutex::with_options(&session, "/accounts/alice", &options).unwrap();
+    let first = lock.acquire().await.unwrap();
+    let mut next = pin!(lock.acquire());
+    assert!(futures::poll!(&mut next).is_pending());
+    let late = first.fencing_token();
+    assert_eq!(fenced_write::read(&db, "alice", late).unwrap(), Some(100));
+    assert!(fenced_write::write(&db, "alice", 90, late).unwrap());
+    let (released, next) = futures::join!(first.release(), next);
+    released.unwrap();
+    let next = next.unwrap();
+    let token = next.fencing_token();
+    assert_eq!((token.as_i64(), token.handoff()), (late.as_i64(), 1));
+    assert!(fenced_write::overwrite(&db, "alice", 80, token).unwrap());
+    for refused in [fenced_write::write, fenced_write::overwrite] {
+        assert!(!refused(&db, "alice", 0, late).unwrap());
+    }
+    assert_eq!(fenced_write::read(&db, "alice", late).unwrap(), None);
+    assert_eq!(fenced_write::read(&db, "alice", token).unwrap(), Some(80));
+    // A later node counts its hand-offs from 0 again, and is higher all the same.
+    next.release().await.unwrap();
+    let later = lock.acquire().await.unwrap();
+    assert_eq!(later.fencing_token().handoff(), 0);
+    assert!(fenced_write::overwrite(&db, "alice", 70, later.fencing_token()).unwrap());
+    assert!(!fenced_write::overwrite(&db, "alice", 80, token).unwrap());
+    later.release().await.unwrap();
 }
 
 async fn service_that_is_asked_to_stop_ends_its_job_and_leaves_nothing(ensemble: TestEnsemble) {

@@ -17,6 +17,17 @@ use std::fmt;
 /// numbers restart then, which is why they are no tokens. Tokens of different locks are comparable,
 /// because one store counts all its transactions. They fall only if the store loses its data.
 ///
+/// # In a SQL table
+/// ```sql
+/// ALTER TABLE orders ADD COLUMN token BIGINT NOT NULL DEFAULT 0;
+/// -- with every write under the lock, and with the first read; the parameter is as_i64()
+/// UPDATE orders SET state = ?, token = ? WHERE id = ? AND token <= ?;
+/// -- no row affected: refused, a later holder was here
+/// ```
+/// With local hand-offs add a column `handoff`, and compare `(token, handoff) <= (?, ?)`. The
+/// cookbook's `fenced_write` shows both. [`Display`](fmt::Display) is for people: as texts, tokens
+/// do not sort.
+///
 /// # Hand-offs within a process
 /// With [`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs) several grants in a row
 /// rest on one node. They share the transaction id, and [`handoff`](Self::handoff) counts them. The
