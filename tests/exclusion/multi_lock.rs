@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use futures::poll;
 use lock_recipes::{
     AcquireError, ConfigError, DistributedLock, GuardState, InterProcessMutex,
-    InterProcessReadWriteLock, LockFactory, LostReason, Member, MultiLock, Owner, ReleaseError,
-    Session,
+    InterProcessReadWriteLock, LockFactory, Member, MultiLock, Owner, ReleaseError, Session,
 };
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::Instant;
+
+mod endings;
 
 const PATHS: [&str; 3] = ["/set/a", "/set/b", "/set/c"];
 
@@ -41,10 +41,6 @@ on_every_ensemble!(
     set_that_times_out_returns_in_time_and_leaves_nothing,
     one_deadline_covers_all_members,
     set_is_re_entered_by_its_owner_and_so_is_a_member,
-    loss_of_any_member_is_a_loss_of_the_set_and_names_it,
-    set_whose_session_expires_while_it_waits_starts_over,
-    set_dropped_at_every_poll_leaves_nothing,
-    release_of_a_set_that_is_dropped_goes_on,
     locks_in_turn_stop_at_the_first_error_and_roll_back,
     order_that_was_given_is_kept_where_asked_for
 );
@@ -217,93 +213,6 @@ async fn set_is_re_entered_by_its_owner_and_so_is_a_member(ensemble: TestEnsembl
     assert_eq!(children(&ensemble).await, [0; 3]);
 }
 
-async fn loss_of_any_member_is_a_loss_of_the_set_and_names_it(ensemble: TestEnsemble) {
-    let session = ensemble.session().await;
-    for (index, path) in PATHS.into_iter().enumerate() {
-        let guard = set(&session).acquire().await.unwrap();
-        let node = guard.members()[index].node_path.clone();
-        ensemble.delete(&node).await;
-        let lost = guard.lost().await;
-        assert_eq!(
-            (lost.path.as_str(), lost.reason),
-            (path, LostReason::NodeRemoved)
-        );
-        assert!(!guard.is_valid());
-        for (place, member) in guard.members().iter().enumerate() {
-            let is_lost = matches!(member.state, GuardState::Lost(_));
-            assert_eq!(is_lost, place == index);
-        }
-        assert!(guard.release().await.is_err());
-        await_nothing_left(&ensemble).await;
-    }
-}
-
-async fn set_whose_session_expires_while_it_waits_starts_over(ensemble: TestEnsemble) {
-    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-    let busy = mutex(&holding, "/set/b").acquire().await.unwrap();
-    let waiter = set(&waiting);
-    let waiter = tokio::spawn(waiter.acquire());
-    ensemble.await_children("/set/b", 2).await;
-    ensemble.expire(&waiting).await;
-    ensemble
-        .until("next epoch", async || (waiting.epoch() == 2).then_some(()))
-        .await;
-    busy.release().await.unwrap();
-    let guard = waiter.await.unwrap().unwrap();
-    guard.verify().await.unwrap();
-    assert_eq!(children(&ensemble).await, [1, 1, 1]);
-    guard.release().await.unwrap();
-    await_nothing_left(&ensemble).await;
-}
-
-async fn set_dropped_at_every_poll_leaves_nothing(ensemble: TestEnsemble) {
-    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
-    for busy in [None, Some("/set/a"), Some("/set/b")] {
-        for polls in 0..16 {
-            let held = match busy {
-                Some(path) => Some(mutex(&holding, path).acquire().await.unwrap()),
-                None => None,
-            };
-            {
-                let set = set(&waiting);
-                let mut acquire = Box::pin(set.acquire());
-                for _ in 0..polls {
-                    if poll!(&mut acquire).is_ready() {
-                        break;
-                    }
-                    ensemble.let_something_happen().await;
-                }
-            }
-            drop(held);
-            set(&holding)
-                .acquire()
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
-            await_nothing_left(&ensemble).await;
-        }
-    }
-}
-
-async fn release_of_a_set_that_is_dropped_goes_on(ensemble: TestEnsemble) {
-    let session = ensemble.session().await;
-    for polls in 0..3 {
-        let guard = set(&session).acquire().await.unwrap();
-        {
-            let mut release = Box::pin(guard.release());
-            for _ in 0..polls {
-                if poll!(&mut release).is_ready() {
-                    break;
-                }
-                ensemble.let_something_happen().await;
-            }
-        }
-        await_nothing_left(&ensemble).await;
-    }
-}
-
 /// Curator `testSomeLocksFailToLock`: here the first error ends it, and later ones are not tried.
 async fn locks_in_turn_stop_at_the_first_error_and_roll_back(ensemble: TestEnsemble) {
     let (first, closed) = (ensemble.session().await, ensemble.session().await);
@@ -420,28 +329,6 @@ async fn refused_release_of_one_member_does_not_keep_the_others() {
     );
     let ensemble = TestEnsemble::Memory(memory);
     assert_eq!(children(&ensemble).await, [0, 1, 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn transaction_of_unknown_outcome_makes_each_node_once() {
-    for lost in [Lost::BeforeCommit, Lost::AfterCommit] {
-        let memory = MemoryEnsemble::new();
-        let session = memory.session();
-        set(&session)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        let ensemble = TestEnsemble::Memory(memory.clone());
-        memory.lose_reply(session.session_id(), Operation::Multi, lost);
-        let guard = set(&session).acquire().await.unwrap();
-        assert_eq!(children(&ensemble).await, [1, 1, 1], "{lost:?}");
-        memory.lose_reply(session.session_id(), Operation::Multi, lost);
-        guard.release().await.unwrap();
-        assert_eq!(children(&ensemble).await, [0; 3], "{lost:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
