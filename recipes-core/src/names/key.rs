@@ -27,8 +27,12 @@ const AFTER_THE_QUEUE: char = '~';
 /// ahead of its own node, whose text is a number of ten digits, up to 2147483647. A part that may
 /// do so, or that begins with Curator's `_c_`, is escaped further:
 /// - the last characters of `lock-`, `__READ__`, `__WRIT__` and that `_c_` are written with `%`;
-/// - `~` is put in front if the part still sorts ahead of 2147483647. Such parts begin with `%`,
-///   `-`, `0`, `1` or `2`.
+/// - `~` is put in front of parts that begin with `%` or `-`.
+///
+/// A key that begins with a digit and has none of these texts stays as it is, because services in
+/// other languages use numbers as they are: another path for them would be another lock. If the
+/// directory above is a lock all the same, its numbers can pass the key, and it then waits for the
+/// key's directory: `0815` after 815 million acquires, `0000000007` after 7.
 ///
 /// # Examples
 /// ```
@@ -38,7 +42,7 @@ const AFTER_THE_QUEUE: char = '~';
 /// assert_eq!(unescape_key("orders%2F2024%20Q1").as_deref(), Some("orders/2024 Q1"));
 /// assert_eq!(escape_key("lock-0000000000"), "lock%2D0000000000");
 /// assert_eq!(escape_key("4711"), "4711");
-/// assert_eq!(escape_key("0815"), "~0815");
+/// assert_eq!(escape_key("-4711"), "~-4711");
 /// ```
 #[must_use]
 pub fn escape_key(key: &str) -> String {
@@ -66,8 +70,12 @@ pub fn unescape_key(part: &str) -> Option<String> {
     (escape_key(&key) == part).then_some(key)
 }
 
-/// Whether a lock of some kind would wait for a child of this name.
+/// Whether a lock of some kind would wait for a child of this name. Plain numbers do not count.
 fn may_precede_contenders(name: &str) -> bool {
+    let has_marker = KINDS.iter().any(|kind| name.contains(kind.marker()));
+    if !has_marker && name.starts_with(|first: char| first.is_ascii_digit()) {
+        return false;
+    }
     KINDS
         .into_iter()
         .any(|kind| order::precedes_newcomers(kind, name))
@@ -225,6 +233,11 @@ mod tests {
         });
         for key in keys() {
             let part = escape_key(&key);
+            let has_marker = KINDS.iter().any(|kind| part.contains(kind.marker()));
+            if !has_marker && part.starts_with(|first: char| first.is_ascii_digit()) {
+                // A number, as services in other languages have it.
+                continue;
+            }
             for (kind, names) in &contenders {
                 let is_after = |name: &String| Rank::new(*kind, &part) > Rank::new(*kind, name);
                 assert!(names.iter().all(is_after), "{kind:?}: {key:?} -> {part:?}");
@@ -238,6 +251,9 @@ mod tests {
     fn keys_that_no_lock_takes_for_a_contender_stay_as_they_are() {
         for key in [
             "4711",
+            "0815",
+            "0000000007",
+            "2147483647",
             "order-4711",
             "3",
             "clock-tower",
@@ -269,9 +285,7 @@ mod tests {
             ("_c_x", "_c%5Fx"),
             ("_c_a-lock-0000000000", "_c%5Fa-lock%2D0000000000"),
             ("-x", "~-x"),
-            ("0815", "~0815"),
-            ("2147483647", "~2147483647"),
-            ("2147483648", "2147483648"),
+            ("7-lock-1", "7-lock%2D1"),
             ("/", "~%2F"),
             ("", "~%"),
             ("~", "~%7E"),
@@ -287,9 +301,10 @@ mod tests {
         }
         for part in [
             "%",
-            "0815",
+            "-x",
             "~4711",
-            "~~0815",
+            "~0815",
+            "~~-x",
             "lock-0000000000",
             "lock%2D9",
             "~",
