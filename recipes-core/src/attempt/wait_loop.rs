@@ -11,7 +11,7 @@ use crate::error::AcquireError;
 use crate::lock::lease::Lease;
 use crate::lock::session::Session;
 use crate::lock::target::Target;
-use crate::rules::acquire::{Acquire, Action, Event, GrantedNode, Outcome, Patience};
+use crate::rules::acquire::{AcquireMachine, Action, Event, GrantedNode, Outcome, Patience};
 use crate::session::leftovers::Leftovers;
 
 /// Acquires a set of locks, in as many epochs as it takes. Returns one lease for each target, in the
@@ -24,7 +24,7 @@ pub(crate) async fn acquire(
     let Some(first) = targets.first() else {
         return Ok(Outcome::Granted(Vec::new()));
     };
-    let mut machine = Acquire::new(targets.iter().map(|it| (it.kind, it.place())), patience);
+    let mut machine = AcquireMachine::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
         let epoch = session.core().open_epoch(&first.lock.path).await?;
         let Ok(nodes) = epoch.nodes() else {
@@ -46,7 +46,7 @@ pub(crate) async fn acquire(
 
 /// Serves the attempt in one epoch.
 async fn serve(
-    machine: &mut Acquire,
+    machine: &mut AcquireMachine,
     flight: &mut InFlight<'_>,
 ) -> Result<Outcome<Vec<GrantedNode>>, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));

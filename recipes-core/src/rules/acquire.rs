@@ -1,6 +1,6 @@
 //! The acquire state machine: what a contender does next.
 //!
-//! [`Acquire::step`] takes an event and returns the actions to take; the driver carries them out.
+//! [`AcquireMachine::step`] takes an event and returns the actions to take; the driver carries them out.
 //! It has no clock, no I/O and no randomness, so the same code ships, is explored by a model
 //! checker and runs in simulations.
 //!
@@ -90,14 +90,14 @@ struct Member {
 
 /// One attempt to acquire a set of locks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Acquire {
+pub(crate) struct AcquireMachine {
     members: Vec<Member>,
     patience: Patience,
     session: i64,
     parents_made: u8,
 }
 
-impl Acquire {
+impl AcquireMachine {
     /// An attempt for these members, in the order in which they are waited for.
     pub(crate) fn new(
         members: impl IntoIterator<Item = (LockKind, Place)>,

@@ -1,10 +1,10 @@
 //! How members get nodes: creates, and the search for those of unknown outcome.
 
-use super::{Acquire, Action, Entry, Failure, Found, Node, PARENTS_MADE_MAX, Stage};
+use super::{AcquireMachine, Action, Entry, Failure, Found, Node, PARENTS_MADE_MAX, Stage};
 use crate::names::node_name;
 use crate::rules::admission::Place;
 
-impl Acquire {
+impl AcquireMachine {
     pub(super) fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
         self.parents_made = 0;
         let (mut actions, mut unlisted) = (Vec::new(), Vec::new());

@@ -53,8 +53,8 @@ fn found(sequence: u32, owner: i64) -> Found {
 }
 
 /// An attempt for this many mutexes that has sent its first request.
-fn started(members: usize, patience: Patience) -> Acquire {
-    let mut acquire = Acquire::new(vec![(LockKind::Mutex, Place::Tail); members], patience);
+fn started(members: usize, patience: Patience) -> AcquireMachine {
+    let mut acquire = AcquireMachine::new(vec![(LockKind::Mutex, Place::Tail); members], patience);
     let first = acquire.step(Event::SessionStarted(SESSION));
     let all = (0..members).collect();
     assert_eq!(
@@ -69,7 +69,7 @@ fn started(members: usize, patience: Patience) -> Acquire {
 }
 
 /// A contender with node 5 that waits for the given nodes.
-fn waiting(ahead: &[u32]) -> Acquire {
+fn waiting(ahead: &[u32]) -> AcquireMachine {
     let mut acquire = started(1, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(5, &[ahead, &[5]].concat())]));
     let nearest_two = names(ahead.get(ahead.len().saturating_sub(2)..).unwrap_or(ahead));
@@ -267,7 +267,7 @@ const BESIDE: (LockKind, Place) = (LockKind::Read, Place::Beside { session: SESS
 #[test]
 fn a_reader_beside_its_writer_is_admitted_without_a_listing() {
     for patience in [Patience::Wait, Patience::Try] {
-        let mut acquire = Acquire::new([BESIDE], patience);
+        let mut acquire = AcquireMachine::new([BESIDE], patience);
         let entered = acquire.step(Event::SessionStarted(SESSION));
         assert_eq!(entered, [Action::Enter(vec![0])]);
         let beside = Event::Entered(vec![Entry {
@@ -280,7 +280,7 @@ fn a_reader_beside_its_writer_is_admitted_without_a_listing() {
 
 #[test]
 fn a_reader_beside_its_writer_that_is_found_again_is_admitted() {
-    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    let mut acquire = AcquireMachine::new([BESIDE], Patience::Wait);
     acquire.step(Event::SessionStarted(SESSION));
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![0])]);
     let actions = acquire.step(Event::Searched(vec![vec![found(5, SESSION)]]));
@@ -291,11 +291,11 @@ fn a_reader_beside_its_writer_that_is_found_again_is_admitted() {
 #[test]
 fn a_reader_whose_writer_is_gone_fails() {
     let gone = [Action::Fail(Failure::WriterGone { member: 0 })];
-    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    let mut acquire = AcquireMachine::new([BESIDE], Patience::Wait);
     acquire.step(Event::SessionStarted(SESSION));
     assert_eq!(acquire.step(Event::WriterGone(0)), gone);
     // In another session the writer's node is not ours any more.
-    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    let mut acquire = AcquireMachine::new([BESIDE], Patience::Wait);
     assert_eq!(acquire.step(Event::SessionStarted(SESSION + 1)), gone);
 }
 

@@ -1,10 +1,10 @@
 //! What members that have nodes wait for: listings, and the nodes ahead.
 
-use super::{Acquire, Action, Member, Stage};
+use super::{AcquireMachine, Action, Member, Stage};
 use crate::names::node_name;
 use crate::rules::admission::{self, Place, Verdict};
 
-impl Acquire {
+impl AcquireMachine {
     pub(super) fn listed(&mut self, member: usize, children: &[String]) -> Vec<Action> {
         if !matches!(self.stage(member), Some(Stage::Listing { .. })) {
             return Vec::new();

@@ -32,7 +32,7 @@ pub(super) enum Made {
 pub(super) struct Contender {
     pub(super) program: &'static [Op],
     pub(super) at: usize,
-    pub(super) machine: Option<Acquire>,
+    pub(super) machine: Option<AcquireMachine>,
     pub(super) targets: Vec<(u8, LockKind)>,
     pub(super) is_beside: bool,
     /// The session. Only this contender makes nodes in it.
@@ -136,7 +136,7 @@ impl Contender {
         self.made = vec![Made::Nothing; targets.len()];
         self.entered = vec![Vec::new(); targets.len()];
         self.own_watches = vec![false; targets.len()];
-        self.machine = Some(Acquire::new(
+        self.machine = Some(AcquireMachine::new(
             targets.iter().map(|(_, kind)| (*kind, place)),
             patience,
         ));

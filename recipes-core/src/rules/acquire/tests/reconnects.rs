@@ -1,6 +1,6 @@
 use super::*;
 
-fn reconnected(acquire: &mut Acquire) -> Vec<Action> {
+fn reconnected(acquire: &mut AcquireMachine) -> Vec<Action> {
     acquire.step(Event::Reconnected)
 }
 
@@ -111,7 +111,7 @@ fn the_own_node_that_goes_while_a_late_grant_is_proved_takes_the_grant_away() {
 }
 
 /// A contender that rejoined with node 6 and waits for node 3. Its old node was watched.
-fn rejoined() -> Acquire {
+fn rejoined() -> AcquireMachine {
     let mut acquire = waiting(&[3]);
     acquire.step(Event::OwnGone(0));
     let actions = acquire.step(Event::Entered(vec![entry(6, &[3, 6])]));
@@ -183,7 +183,7 @@ fn a_listing_that_left_with_the_create_of_the_connection_before_is_asked_for_aga
 
 #[test]
 fn a_reader_beside_its_writer_that_was_made_over_the_connection_before_is_listed() {
-    let mut acquire = Acquire::new([BESIDE], Patience::Wait);
+    let mut acquire = AcquireMachine::new([BESIDE], Patience::Wait);
     acquire.step(Event::SessionStarted(SESSION));
     assert_eq!(reconnected(&mut acquire), []);
     let beside = Event::Entered(vec![Entry {

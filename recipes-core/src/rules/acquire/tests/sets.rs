@@ -187,7 +187,7 @@ fn nodes_of_two_creates_are_read_for_their_numbers() {
 fn every_member_of_a_set_is_looked_at_for_a_writer_of_a_former_session() {
     let members = [(LockKind::Mutex, Place::Tail), BESIDE];
     for patience in [Patience::Wait, Patience::Try] {
-        let mut acquire = Acquire::new(members, patience);
+        let mut acquire = AcquireMachine::new(members, patience);
         assert_eq!(
             acquire.step(Event::SessionStarted(SESSION + 1)),
             [Action::Fail(Failure::WriterGone { member: 1 })]
