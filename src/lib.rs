@@ -85,7 +85,7 @@ pub use recipes_core::{
     FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError, Inspection,
     LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError, Owner,
     ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan, Session,
-    SessionHealth, SessionOptions, Standing, Step, Transaction, TransactionError,
+    SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction, TransactionError,
     TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key, inspect, scan,
     unescape_key,
 };

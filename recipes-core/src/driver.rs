@@ -8,6 +8,8 @@
 //! | `internals` | one lock of one kind, the core of every recipe |
 //! | `acquire_all` | acquires a set of locks of one session for an owner |
 //! | `deadline` | how long that may take |
+//! | `late` | the error of an acquire that ran out of time |
+//! | `one_or_more` | a list that is not empty |
 //! | `guard` | guards |
 //! | `guard_macro` | the methods that all guards have |
 
@@ -17,5 +19,7 @@ pub(crate) mod guard;
 mod guard_macro;
 pub(crate) mod in_turn;
 pub(crate) mod internals;
+pub(crate) mod late;
 pub(crate) mod locks;
+pub(crate) mod one_or_more;
 pub(crate) mod request;

@@ -7,6 +7,7 @@ mod loss;
 mod query;
 mod release;
 mod revoke;
+mod timeout;
 mod transaction;
 
 pub use acquire::{AcquireError, Step};
@@ -16,4 +17,5 @@ pub use loss::{LostError, LostReason, VerifyError};
 pub use query::QueryError;
 pub use release::ReleaseError;
 pub use revoke::RevokeError;
+pub use timeout::TimeoutReason;
 pub use transaction::TransactionError;

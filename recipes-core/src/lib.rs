@@ -40,14 +40,16 @@ mod telemetry;
 
 pub use driver::guard::{GuardMember, LockGuard};
 #[doc(hidden)]
-pub use driver::internals::{LockInternals, check_set, set_name};
+pub use driver::internals::LockInternals;
 pub use driver::locks::DistributedLock;
 #[doc(hidden)]
 pub use driver::locks::{Locks, sealed};
+#[doc(hidden)]
+pub use driver::one_or_more::OneOrMore;
 pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
-    RevokeError, Step, TransactionError, VerifyError,
+    RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
 };
 pub use inspect::participants::Participant;
 pub use inspect::{

@@ -22,8 +22,7 @@ use crate::lock::table::{Key, Present};
 use crate::lock::target::Target;
 use crate::names::node_name::LockKind;
 use crate::names::owner::Owner;
-use crate::rules::acquire::Patience;
-use crate::scripted::{Scripted, Sessions, Stage, T, begin};
+use crate::scripted::{Scripted, Sessions, Stage, T, contend};
 use crate::session::epoch::{Epoch, Link, Origin};
 use crate::session::leftovers::Leftovers;
 use crate::store::{Store, Traits};
@@ -86,7 +85,7 @@ fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
         let queue = queue_of(&target);
         let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
         lease.keep(queue.take_for_test());
-        let mut waiter = async move { queue.acquire(target, Patience::Wait, begin).await }.boxed();
+        let mut waiter = contend(queue, target);
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         let shared = Arc::clone(&lease);
@@ -175,8 +174,7 @@ fn turn_goes_on_where_its_next_contender_gives_up() {
         let target = target(&stage);
         let queue = queue_of(&target);
         let turn = queue.take_for_test();
-        let waits = Arc::clone(&queue);
-        let mut waiter = async move { waits.acquire(target, Patience::Wait, begin).await }.boxed();
+        let mut waiter = contend(Arc::clone(&queue), target);
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         let gives_up = thread::spawn(move || drop(waiter));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::attempt::wait_loop;
 use crate::lock::lease::{Basis, Lease, MadeNode};
-use crate::lock::local_queue::AttemptFuture;
+use crate::lock::local_queue::{AttemptFuture, LocalQueue};
 use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;
 use crate::lock::target::Target;
@@ -30,7 +30,7 @@ use crate::store::nodes::{
     Nodes, NodesError, Reply,
 };
 use crate::store::{Store, Traits};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, lock};
 
 pub(crate) const SESSION: i64 = 7;
 pub(crate) const T: Duration = Duration::from_secs(12);
@@ -373,10 +373,20 @@ impl Stage {
     }
 }
 
-/// Begins an attempt among the processes, for a queue of this process.
-pub(crate) fn begin(target: Target, patience: Patience) -> AttemptFuture {
-    let session = target.lock.session.clone();
-    async move { wait_loop::acquire(&session, &[target], patience).await }.boxed()
+/// Acquires among the contenders of this process, and then among the processes.
+pub(crate) fn contend(queue: Arc<LocalQueue>, target: Target) -> AttemptFuture {
+    async move {
+        let has_turn = AtomicBool::new(false);
+        queue
+            .acquire(target, Patience::Wait, &has_turn, |target, patience| {
+                let session = target.lock.session.clone();
+                let progress = Mutex::default();
+                async move { wait_loop::acquire(&session, &[target], patience, &progress).await }
+                    .boxed()
+            })
+            .await
+    }
+    .boxed()
 }
 
 /// Lets every task run until it waits for something.

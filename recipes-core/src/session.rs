@@ -13,6 +13,7 @@
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
+//! | `silence` | since when the store does not answer |
 //! | `leftovers` | what an attempt may have made |
 //! | `tenant` | what an epoch can lose: a lease, for those above |
 //! | `cleanup` | deletes nodes in the background |
@@ -30,6 +31,7 @@ pub(crate) mod options;
 pub(crate) mod own_watch;
 pub(crate) mod phase;
 pub(crate) mod session_task;
+pub(crate) mod silence;
 pub(crate) mod tenant;
 pub(crate) mod watch_budget;
 pub(crate) mod witness;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use recipes_core::sealed::Sealed;
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Session, TryAcquire, check_set,
-    set_name,
+    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Session, TryAcquire,
 };
 
 use crate::member::Member;
@@ -48,7 +47,7 @@ use crate::member::Member;
 pub struct MultiLock {
     locks: Locks,
     /// The members of [`MultiLock::new`], in the order in which it got them.
-    as_given: Option<Arc<[LockInternals]>>,
+    as_given: Option<Locks>,
     name: Arc<str>,
 }
 
@@ -64,14 +63,12 @@ impl MultiLock {
     ) -> Result<Self, ConfigError> {
         let opened = members.into_iter().map(|member| member.open(session));
         let as_given: Vec<_> = opened.collect::<Result<_, _>>()?;
-        check_set(&as_given)?;
         let mut in_order = as_given.clone();
         in_order.sort_by(|a, b| a.path().cmp(b.path()));
-        let name = set_name(&in_order).into();
+        let as_given = Locks::together(as_given)?;
         Ok(Self {
-            locks: Locks::Together(in_order.into()),
-            as_given: Some(as_given.into()),
-            name,
+            as_given: Some(as_given),
+            ..Self::of(Locks::together(in_order)?)
         })
     }
 
@@ -84,9 +81,8 @@ impl MultiLock {
     pub fn in_given_order(self) -> Self {
         match self.as_given {
             Some(as_given) => Self {
-                name: set_name(&as_given).into(),
-                locks: Locks::Together(Arc::clone(&as_given)),
-                as_given: Some(as_given),
+                as_given: Some(as_given.clone()),
+                ..Self::of(as_given)
             },
             None => self,
         }
@@ -103,14 +99,16 @@ impl MultiLock {
     /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path of one session is
     /// there twice.
     pub fn from_locks(locks: Vec<Box<dyn DistributedLock>>) -> Result<Self, ConfigError> {
-        let locks = Locks::InTurn(locks.iter().map(|lock| lock.locks()).collect());
-        let singles = locks.singles();
-        check_set(&singles)?;
-        Ok(Self {
+        let locks = locks.iter().map(|lock| lock.locks());
+        Ok(Self::of(Locks::in_turn(locks.collect())?))
+    }
+
+    fn of(locks: Locks) -> Self {
+        Self {
+            name: locks.to_string().into(),
             locks,
             as_given: None,
-            name: set_name(&singles).into(),
-        })
+        }
     }
 
     /// Makes a request for all members, which waits as long as it takes, or as its

@@ -105,12 +105,13 @@ async fn contend(
 async fn one_by_one(session: &Session, resources: &[usize]) -> LockGuard {
     let mut resources = resources.to_vec();
     resources.sort_unstable();
-    let mut guards = Vec::new();
+    let mut guards = Vec::<LockGuard>::new();
     for resource in resources {
         let lock = InterProcessMutex::new(session, &path(resource)).unwrap();
         guards.push(lock.acquire().await.unwrap().into());
     }
-    LockGuard::join(guards).unwrap()
+    let mut guards = guards.into_iter();
+    guards.next().unwrap().join(guards)
 }
 
 on_every_ensemble!(

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `cancel` | what does a future leave that is dropped at any poll? |
 //! | `timeout` | when does a deadline pass, and what does it leave? |
+//! | `reasons` | was the lock busy, or did the store not answer? |
 //! | `revocation` | which holders are notified of a request to release, and when? |
 
 #![allow(
@@ -14,5 +15,6 @@
 )]
 
 mod cancel;
+mod reasons;
 mod revocation;
 mod timeout;

@@ -21,7 +21,7 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
         let error = waiter.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
         took.push(started.elapsed());
         assert!(
-            matches!(&error, AcquireError::TimedOut { path, waited }
+            matches!(&error, AcquireError::TimedOut { path, waited, .. }
                 if path == PATH && *waited == HALF_A_SECOND),
             "{error}"
         );

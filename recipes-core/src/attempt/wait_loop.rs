@@ -6,21 +6,27 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::attempt::in_flight::InFlight;
 use crate::error::AcquireError;
 use crate::lock::lease::Lease;
 use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::rules::acquire::{AcquireMachine, Action, Event, GrantedNode, Outcome, Patience};
+use crate::rules::delay::Progress;
 use crate::session::leftovers::Leftovers;
+use crate::sync::{Mutex, lock};
 
 /// Acquires a set of locks, in as many epochs as it takes. Returns one lease for each target, in the
-/// order of the targets.
+/// order of the targets. Notes in `progress` what it waits for.
 pub(crate) async fn acquire(
     session: &Session,
     targets: &[Target],
     patience: Patience,
+    progress: &Mutex<Progress>,
 ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
+    *lock(progress) = Progress::default();
     let Some(first) = targets.first() else {
         return Ok(Outcome::Granted(Vec::new()));
     };
@@ -38,8 +44,11 @@ pub(crate) async fn acquire(
         let served = tokio::select! {
             biased;
             _ = epoch.ended() => continue,
-            served = serve(&mut machine, &mut flight) => served?,
+            served = serve(&mut machine, &mut flight, progress) => served?,
         };
+        if matches!(served, Outcome::Granted(_)) {
+            *lock(progress) = Progress::default();
+        }
         return Ok(served.map(|nodes| flight.leases(nodes)));
     }
 }
@@ -48,9 +57,11 @@ pub(crate) async fn acquire(
 async fn serve(
     machine: &mut AcquireMachine,
     flight: &mut InFlight<'_>,
+    progress: &Mutex<Progress>,
 ) -> Result<Outcome<Vec<GrantedNode>>, AcquireError> {
     let mut actions = machine.step(Event::SessionStarted(flight.epoch.session_id));
     'events: loop {
+        lock(progress).note(machine.awaited(), Instant::now());
         for action in actions {
             match action {
                 Action::Grant(nodes) => match flight.doubt(&nodes) {

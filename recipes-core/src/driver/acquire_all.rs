@@ -1,18 +1,23 @@
 //! Acquires a set of locks for an owner: what it holds it enters again, for the rest it contends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, select_all};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::attempt::wait_loop;
-use crate::driver::deadline::{Limit, is_held_by_this_task};
+use crate::driver::deadline::{Deadline, is_held_by_this_task, until, with_warning};
 use crate::driver::guard::LockGuard;
-use crate::driver::internals::{LockInternals, SetName};
+use crate::driver::internals::LockInternals;
+use crate::driver::late::{Late, Obstacle, Standing};
+use crate::driver::one_or_more::OneOrMore;
 use crate::error::AcquireError;
-use crate::lock::hold::{Share, Standing};
+use crate::lock::hold::{self, Share};
 use crate::lock::lease::Lease;
+use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
 use crate::lock::table::{Claim, ClaimOver, Key, Present};
 use crate::lock::target::{Target, Writer};
@@ -21,106 +26,194 @@ use crate::names::owner::{Owner, OwnerLabel};
 use crate::rules::acquire::{Outcome, Patience};
 use crate::telemetry::{Acquiring, SET};
 
-/// How long an acquire waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// As long as it takes.
-    Forever,
-    /// At most this long, over all steps.
-    AtMost(Duration),
-    /// No waiting for other contenders.
-    Try,
+/// Why an acquire ends without a guard.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// A try found a conflicting contender. The error is what an acquire would return.
+    Busy(AcquireError),
+    Failed(AcquireError),
+}
+
+impl Refusal {
+    pub(crate) fn into_error(self) -> AcquireError {
+        match self {
+            Self::Busy(error) | Self::Failed(error) => error,
+        }
+    }
+}
+
+impl<E: Into<AcquireError>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 /// Acquires all of these locks of one session or none, in the order in which they are waited for.
 ///
-/// Locks that the owner holds already are re-entered. `None` only for [`Wait::Try`]. After an error
-/// nothing stays acquired.
+/// Locks that the owner holds already are re-entered. Without a guard, nothing stays acquired.
 pub(crate) async fn acquire_all(
-    members: &[LockInternals],
+    members: &OneOrMore<LockInternals>,
     owner: Option<&Owner>,
-    wait: Wait,
-) -> Result<Option<LockGuard>, AcquireError> {
-    let kind = match members {
-        [lock] => lock.kind().as_str(),
+    deadline: Deadline,
+) -> Result<LockGuard, Refusal> {
+    let kind = match members.others() {
+        [] => members.first().kind().as_str(),
         _ => SET,
     };
-    let mut acquiring = Acquiring::start(kind, &SetName(members));
+    let mut acquiring = Acquiring::start(kind, members);
     let span = acquiring.span();
-    let outcome = acquire_within(members, owner, wait, &mut acquiring);
-    let outcome = outcome.instrument(span).await;
+    let acquisition = Acquisition::new(members, owner, deadline);
+    let outcome = acquisition.run(&mut acquiring).instrument(span).await;
     match &outcome {
-        Ok(Some(guard)) => acquiring.granted(|| {
+        Ok(guard) => acquiring.granted(|| {
             let members = guard.members();
             let granted = members.iter();
             let granted = granted.map(|it| (it.node_path.clone(), it.fencing_token.to_string()));
             granted.unzip()
         }),
-        Ok(None) => acquiring.busy(),
-        Err(error) => acquiring.failed(error),
+        Err(Refusal::Busy(_)) => acquiring.busy(),
+        Err(Refusal::Failed(error)) => acquiring.failed(error),
     }
     outcome
 }
 
-async fn acquire_within(
-    members: &[LockInternals],
-    owner: Option<&Owner>,
-    wait: Wait,
-    acquiring: &mut Acquiring,
-) -> Result<Option<LockGuard>, AcquireError> {
-    let Some(first) = members.first() else {
-        return Ok(None);
-    };
-    let limit = Limit::new(wait, members, first.session().core().connect_timeout());
-    let named = owner.cloned().or_else(Owner::current);
-    let may_wait_for_itself = named.is_none() && is_held_by_this_task(members);
-    // An acquire without an owner is recorded as its task, for operators who look for deadlocks.
-    let label = named
-        .as_ref()
-        .map_or_else(OwnerLabel::task, OwnerLabel::from);
-    let owner = named.unwrap_or_else(Owner::new);
-    loop {
-        let Survey {
-            joined,
-            missing,
-            under_way,
-        } = survey(members, &owner, label)?;
-        let outcome = if let Some(other) = under_way {
-            if limit.patience == Patience::Try {
-                return limit.busy();
-            }
-            acquiring.contends();
-            // The owner holds more or less once that is over.
-            let over = other.wait().map(|()| Ok(Outcome::Stale));
-            limit.apply(unless_lost(&joined, over), false).await?
-        } else if missing.is_empty() {
-            return Ok(LockGuard::new(in_order(joined)));
-        } else {
-            let keys = missing.iter();
-            let keys = keys.map(|it| (it.key.clone(), it.target.beside.is_some()));
-            let Some(claim) = Claim::stake(first.session(), keys.collect()) else {
-                // The same owner began to acquire one of them on another thread meanwhile.
-                continue;
-            };
-            acquiring.contends();
-            let (wanted, targets): (Vec<_>, Vec<_>) =
-                missing.into_iter().map(|it| (it.member, it.target)).unzip();
-            let attempt = attempt(first.session(), &targets, limit.patience);
-            let attempt = unless_lost(&joined, attempt);
-            let outcome = limit.apply(attempt, may_wait_for_itself).await?;
-            let hold = |leases| wanted.into_iter().zip(claim.hold(leases));
-            outcome.map(|outcome| outcome.map(|leases| hold(leases).collect::<Vec<_>>()))
-        };
-        match outcome? {
-            Outcome::Granted(granted) => {
-                let shares = in_order(joined.into_iter().chain(granted).collect());
-                // One that is lost by now is contended for again, or reported by the survey.
-                if shares.iter().all(|share| share.lease().check().is_ok()) {
-                    return Ok(LockGuard::new(shares));
+/// One acquire of a set by an owner.
+struct Acquisition<'a> {
+    members: &'a OneOrMore<LockInternals>,
+    session: &'a Session,
+    owner: Owner,
+    /// An acquire without an owner is recorded as its task, for operators who look for deadlocks.
+    label: OwnerLabel,
+    may_wait_for_itself: bool,
+    deadline: Deadline,
+    patience: Patience,
+    /// When the deadline passes.
+    passes: Option<Instant>,
+}
+
+impl<'a> Acquisition<'a> {
+    fn new(
+        members: &'a OneOrMore<LockInternals>,
+        owner: Option<&Owner>,
+        deadline: Deadline,
+    ) -> Self {
+        let named = owner.cloned().or_else(Owner::current);
+        let session = members.first().session();
+        let patience = deadline.patience();
+        Self {
+            members,
+            session,
+            label: named
+                .as_ref()
+                .map_or_else(OwnerLabel::task, OwnerLabel::from),
+            may_wait_for_itself: named.is_none() && is_held_by_this_task(members),
+            owner: named.unwrap_or_else(Owner::new),
+            deadline,
+            patience,
+            passes: deadline.passes(patience, session.core().connect_timeout()),
+        }
+    }
+
+    async fn run(&self, acquiring: &mut Acquiring) -> Result<LockGuard, Refusal> {
+        loop {
+            let Survey {
+                joined,
+                missing,
+                under_way,
+            } = survey(self.members, &self.owner, self.label)?;
+            let granted = match under_way {
+                Some((path, other)) => {
+                    acquiring.contends();
+                    self.wait_for_owner(&path, other, &joined).await?;
+                    // The owner holds more or less now.
+                    continue;
                 }
+                None if missing.is_empty() => Vec::new(),
+                None => match self.contend(missing, &joined, acquiring).await? {
+                    Some(granted) => granted,
+                    None => continue,
+                },
+            };
+            // A share that is lost by now is contended for again, or reported by the survey.
+            let shares = in_order(joined.into_iter().chain(granted).collect());
+            let mut good = shares
+                .into_iter()
+                .filter(|share| share.lease().check().is_ok());
+            if let Some(shares) = self.members.try_map(|_| good.next()) {
+                return Ok(LockGuard::new(shares));
             }
-            Outcome::Busy => return limit.busy(),
-            Outcome::Stale => {}
+        }
+    }
+
+    /// Waits until another acquire of the owner is over.
+    async fn wait_for_owner(
+        &self,
+        path: &str,
+        other: ClaimOver,
+        joined: &[(usize, Share)],
+    ) -> Result<(), Refusal> {
+        let obstacle = Obstacle::Owner(path);
+        if self.patience == Patience::Try {
+            return Err(self.busy(obstacle));
+        }
+        let over = other.wait().map(|()| Ok(Outcome::<()>::Stale));
+        match until(self.passes, unless_lost(joined, over)).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.timed_out(obstacle)),
+        }
+    }
+
+    /// Makes an attempt to acquire what the owner lacks. `None` if what it holds has changed.
+    async fn contend(
+        &self,
+        missing: Vec<Missing>,
+        joined: &[(usize, Share)],
+        acquiring: &mut Acquiring,
+    ) -> Result<Option<Vec<(usize, Share)>>, Refusal> {
+        let keys = missing.iter();
+        let keys = keys.map(|it| (it.key.clone(), it.target.beside.is_some()));
+        let Some(claim) = Claim::stake(self.session, keys.collect()) else {
+            // The same owner began to acquire one of them on another thread meanwhile.
+            return Ok(None);
+        };
+        acquiring.contends();
+        let (wanted, targets): (Vec<_>, Vec<_>) =
+            missing.into_iter().map(|it| (it.member, it.target)).unzip();
+        let standing = standing(&targets);
+        let attempt = attempt(self.session, &targets, self.patience, &standing);
+        let attempt = unless_lost(joined, attempt);
+        let attempt = with_warning(self.members, self.may_wait_for_itself, attempt);
+        let obstacle = Obstacle::Attempt(&targets, &standing);
+        match until(self.passes, attempt).await {
+            Ok(outcome) => match outcome? {
+                Outcome::Granted(leases) => {
+                    Ok(Some(wanted.into_iter().zip(claim.hold(leases)).collect()))
+                }
+                Outcome::Busy => Err(self.busy(obstacle)),
+                Outcome::Stale => Ok(None),
+            },
+            Err(_) => Err(self.timed_out(obstacle)),
+        }
+    }
+
+    fn busy(&self, obstacle: Obstacle<'_>) -> Refusal {
+        let late = self.late(Duration::ZERO, obstacle);
+        match self.deadline.is_try() {
+            true => Refusal::Busy(late.busy()),
+            false => Refusal::Failed(late.busy()),
+        }
+    }
+
+    fn timed_out(&self, obstacle: Obstacle<'_>) -> Refusal {
+        let late = self.late(self.session.core().connect_timeout(), obstacle);
+        Refusal::Failed(late.timed_out())
+    }
+
+    fn late<'b>(&'b self, for_answers: Duration, obstacle: Obstacle<'b>) -> Late<'b> {
+        Late {
+            members: self.members,
+            waited: self.deadline.waited(for_answers),
+            obstacle,
         }
     }
 }
@@ -159,7 +252,7 @@ struct Survey {
     joined: Vec<(usize, Share)>,
     missing: Vec<Missing>,
     /// Another acquire of the owner, which has to end first.
-    under_way: Option<ClaimOver>,
+    under_way: Option<(Arc<str>, ClaimOver)>,
 }
 
 /// A lock that the owner does not hold.
@@ -170,7 +263,7 @@ struct Missing {
 }
 
 fn survey(
-    members: &[LockInternals],
+    members: &OneOrMore<LockInternals>,
     owner: &Owner,
     label: OwnerLabel,
 ) -> Result<Survey, AcquireError> {
@@ -183,11 +276,11 @@ fn survey(
         };
         match internals.table().present(&key) {
             Present::Nothing => survey.seek(member, key, target())?,
-            Present::Acquiring(other) => survey.under_way = Some(other),
+            Present::Acquiring(other) => survey.under_way = Some((key.path, other)),
             Present::Held(hold) => match hold.join() {
-                Standing::Good(share) => survey.joined.push((member, share)),
-                Standing::Lost(lost) => return Err(lost.into()),
-                Standing::Over => {
+                hold::Standing::Good(share) => survey.joined.push((member, share)),
+                hold::Standing::Lost(lost) => return Err(lost.into()),
+                hold::Standing::Over => {
                     internals.table().end_hold(&key, &raw const *hold);
                     survey.seek(member, key, target())?;
                 }
@@ -209,20 +302,20 @@ impl Survey {
         match other.map_or(Present::Nothing, |other| table.present(&other)) {
             Present::Nothing => {}
             Present::Acquiring(other) => {
-                self.under_way = Some(other);
+                self.under_way = Some((key.path, other));
                 return Ok(());
             }
             Present::Held(hold) => match hold.check() {
-                Standing::Lost(lost) => return Err(lost.into()),
-                Standing::Good(()) if key.kind == LockKind::Write => {
+                hold::Standing::Lost(lost) => return Err(lost.into()),
+                hold::Standing::Good(()) if key.kind == LockKind::Write => {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
                 // `None` if the writer was released in this moment.
-                Standing::Good(()) => {
+                hold::Standing::Good(()) => {
                     target.beside = hold.lease().share().map(Writer::new).transpose()?;
                 }
-                Standing::Over => table.end_hold(hold.key(), &raw const *hold),
+                hold::Standing::Over => table.end_hold(hold.key(), &raw const *hold),
             },
         }
         self.missing.push(Missing {
@@ -234,27 +327,41 @@ impl Survey {
     }
 }
 
+/// The queue of this process, for a single lock that has one. A set has nodes of its own, because it
+/// must not wait for a turn while it holds a member.
+fn local_queue(targets: &[Target]) -> Option<(&Target, &Arc<LocalQueue>)> {
+    match targets {
+        [target] => Some((target, target.lock.local_queue(target.kind)?)),
+        _ => None,
+    }
+}
+
+fn standing(targets: &[Target]) -> Standing {
+    local_queue(targets).map_or_else(Standing::alone, |(_, queue)| Standing::in_queue(queue))
+}
+
 async fn attempt(
     session: &Session,
     targets: &[Target],
     patience: Patience,
+    standing: &Standing,
 ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
-    if let [target] = targets {
-        if let Some(queue) = target.lock.local_queue(target.kind) {
-            // Every contender that gets the turn uses this node, so its record names no owner.
-            let target = Target {
-                owner: None,
-                ..target.clone()
-            };
-            let begin = |target: Target, patience| {
-                let session = target.lock.session.clone();
-                async move { wait_loop::acquire(&session, &[target], patience).await }.boxed()
-            };
-            return queue.acquire(target, patience, begin).await;
-        }
-    }
-    // A set has nodes of its own, because it must not wait for a turn while it holds a member.
-    wait_loop::acquire(session, targets, patience).await
+    let Some((target, queue)) = local_queue(targets) else {
+        return wait_loop::acquire(session, targets, patience, &standing.progress).await;
+    };
+    // Every contender that gets the turn uses this node, so its record names no owner.
+    let target = Target {
+        owner: None,
+        ..target.clone()
+    };
+    let begin = |target: Target, patience| {
+        let session = target.lock.session.clone();
+        let progress = Arc::clone(&standing.progress);
+        async move { wait_loop::acquire(&session, &[target], patience, &progress).await }.boxed()
+    };
+    queue
+        .acquire(target, patience, &standing.has_turn, begin)
+        .await
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use futures::future::{self, join_all, select_all};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::driver::acquire_all::Wait;
+use crate::driver::acquire_all::Refusal;
+use crate::driver::deadline::Deadline;
 use crate::driver::internals::LockInternals;
+use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
 use crate::lock::hold::Share;
 use crate::lock::lease::Lease;
@@ -15,19 +17,6 @@ use crate::lock::release::release_all;
 use crate::lock::transaction::Transaction;
 use crate::names::token::FencingToken;
 use crate::telemetry;
-
-/// The result of a wait that is not a try: a guard or an error.
-pub(crate) fn granted(
-    outcome: Result<Option<LockGuard>, AcquireError>,
-) -> Result<LockGuard, AcquireError> {
-    match outcome {
-        Ok(Some(guard)) => Ok(guard),
-        Ok(None) => Err(AcquireError::SessionClosed {
-            path: String::new(),
-        }),
-        Err(error) => Err(error),
-    }
-}
 
 /// One lock that a guard holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,14 +50,9 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// `None` for an empty set.
-    pub(crate) fn new(shares: Vec<Share>) -> Option<Self> {
-        let mut shares = shares.into_iter();
-        let first = shares.next()?;
-        Some(Self {
-            first,
-            others: shares.collect(),
-        })
+    pub(crate) fn new(shares: OneOrMore<Share>) -> Self {
+        let (first, others) = shares.into_parts();
+        Self { first, others }
     }
 
     fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
@@ -79,28 +63,23 @@ impl LockGuard {
         self.shares().map(Share::lease)
     }
 
-    /// Joins guards of several locks; `None` if there are none.
+    /// Joins this guard with those of the locks after it.
     #[doc(hidden)]
     #[must_use]
-    pub fn join(guards: impl IntoIterator<Item = Self>) -> Option<Self> {
-        let mut guards = guards.into_iter();
-        let mut joined = guards.next()?;
+    pub fn join(mut self, guards: impl IntoIterator<Item = Self>) -> Self {
         for Self { first, others } in guards {
-            joined.others.push(first);
-            joined.others.extend(others);
+            self.others.push(first);
+            self.others.extend(others);
         }
-        Some(joined)
+        self
     }
 
     /// Acquires for reading the lock that this single guard holds for writing.
     #[doc(hidden)]
     pub async fn read_beside(&self) -> Result<Self, AcquireError> {
         let reader = LockInternals::reader_of(self.first.lease());
-        granted(
-            reader
-                .acquire(Some(self.first.owner()), Wait::Forever)
-                .await,
-        )
+        let acquired = reader.acquire(Some(self.first.owner()), Deadline::never());
+        acquired.await.map_err(Refusal::into_error)
     }
 
     /// Path of the only lock; for guards of single locks.

@@ -1,11 +1,13 @@
-//! One lock of one kind, and sets of them.
+//! One lock of one kind.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::driver::acquire_all::{Wait, acquire_all};
+use crate::driver::acquire_all::{Refusal, acquire_all};
+use crate::driver::deadline::Deadline;
 use crate::driver::guard::LockGuard;
-use crate::error::{AcquireError, ConfigError};
+use crate::driver::one_or_more::OneOrMore;
+use crate::error::ConfigError;
 use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;
@@ -82,13 +84,13 @@ impl LockInternals {
         &self.target.lock.session
     }
 
-    /// Acquires this lock; `None` only for [`Wait::Try`].
+    /// Acquires this lock.
     pub(crate) async fn acquire(
         &self,
         owner: Option<&Owner>,
-        wait: Wait,
-    ) -> Result<Option<LockGuard>, AcquireError> {
-        acquire_all(std::slice::from_ref(self), owner, wait).await
+        deadline: Deadline,
+    ) -> Result<LockGuard, Refusal> {
+        acquire_all(&OneOrMore::one(self.clone()), owner, deadline).await
     }
 
     /// Whether some owner holds the lock through this session.
@@ -112,15 +114,15 @@ impl LockInternals {
     }
 }
 
-/// Checks that a set of locks can be held together.
-///
-/// # Errors
-/// [`ConfigError::EmptySet`], [`ConfigError::DuplicateMember`].
-#[doc(hidden)]
-pub fn check_set(members: &[LockInternals]) -> Result<(), ConfigError> {
-    if members.is_empty() {
-        return Err(ConfigError::EmptySet);
+/// The path, as logs and errors name the lock.
+impl fmt::Display for LockInternals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path())
     }
+}
+
+/// Checks that no two of these locks share a directory, so that they can be held together.
+pub(crate) fn check_distinct(members: &[LockInternals]) -> Result<(), ConfigError> {
     for (index, member) in members.iter().enumerate() {
         let mut earlier = members.iter().take(index);
         if earlier.any(|it| it.shares_directory(member)) {
@@ -129,24 +131,4 @@ pub fn check_set(members: &[LockInternals]) -> Result<(), ConfigError> {
         }
     }
     Ok(())
-}
-
-/// The name of a set in logs and errors.
-#[doc(hidden)]
-#[must_use]
-pub fn set_name(members: &[LockInternals]) -> String {
-    SetName(members).to_string()
-}
-
-/// As [`set_name`], for logs that may not be wanted.
-pub(crate) struct SetName<'a>(pub(crate) &'a [LockInternals]);
-
-impl fmt::Display for SetName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, member) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", member.path())?;
-        }
-        Ok(())
-    }
 }

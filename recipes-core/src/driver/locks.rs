@@ -6,12 +6,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::driver::acquire_all::{Wait, acquire_all};
+use crate::driver::acquire_all::{Refusal, acquire_all};
+use crate::driver::deadline::Deadline;
 use crate::driver::guard::LockGuard;
 use crate::driver::in_turn;
-use crate::driver::internals::LockInternals;
+use crate::driver::internals::{LockInternals, check_distinct};
+use crate::driver::one_or_more::OneOrMore;
 use crate::driver::request::{Acquire, TryAcquire};
-use crate::error::AcquireError;
+use crate::error::ConfigError;
 use crate::names::owner::Owner;
 
 /// What keeps others from implementing [`DistributedLock`].
@@ -64,34 +66,64 @@ pub enum Locks {
     /// One lock.
     One(LockInternals),
     /// Locks of one session, acquired as one attempt.
-    Together(Arc<[LockInternals]>),
+    Together(Arc<OneOrMore<LockInternals>>),
     /// Acquired one after the other, because their sessions may differ.
-    InTurn(Arc<[Locks]>),
+    InTurn(Arc<OneOrMore<Locks>>),
 }
 
 impl Locks {
+    /// Locks of one session, which are waited for in this order.
+    ///
+    /// # Errors
+    /// [`ConfigError::EmptySet`], [`ConfigError::DuplicateMember`].
+    pub fn together(locks: Vec<LockInternals>) -> Result<Self, ConfigError> {
+        check_distinct(&locks)?;
+        Ok(Self::Together(Arc::new(OneOrMore::new(locks)?)))
+    }
+
+    /// Locks of any sessions, which are acquired one after the other.
+    ///
+    /// # Errors
+    /// [`ConfigError::EmptySet`], [`ConfigError::DuplicateMember`].
+    pub fn in_turn(locks: Vec<Self>) -> Result<Self, ConfigError> {
+        let locks = Self::InTurn(Arc::new(OneOrMore::new(locks)?));
+        check_distinct(&locks.singles())?;
+        Ok(locks)
+    }
+
     /// The single locks, in the order in which they are waited for.
     #[must_use]
     pub fn singles(&self) -> Vec<LockInternals> {
         match self {
             Self::One(lock) => vec![lock.clone()],
-            Self::Together(locks) => locks.to_vec(),
+            Self::Together(locks) => locks.iter().cloned().collect(),
             Self::InTurn(locks) => locks.iter().flat_map(Self::singles).collect(),
         }
     }
 
-    /// Acquires when it is polled. `None` only for [`Wait::Try`].
+    /// Acquires when it is polled.
     pub(crate) fn acquire(
         &self,
         owner: Option<Owner>,
-        wait: Wait,
-    ) -> BoxFuture<'static, Result<Option<LockGuard>, AcquireError>> {
+        deadline: Deadline,
+    ) -> BoxFuture<'static, Result<LockGuard, Refusal>> {
         match self.clone() {
-            Self::One(lock) => async move { lock.acquire(owner.as_ref(), wait).await }.boxed(),
+            Self::One(lock) => async move { lock.acquire(owner.as_ref(), deadline).await }.boxed(),
             Self::Together(locks) => {
-                async move { acquire_all(&locks, owner.as_ref(), wait).await }.boxed()
+                async move { acquire_all(&locks, owner.as_ref(), deadline).await }.boxed()
             }
-            Self::InTurn(locks) => in_turn::acquire(locks, owner, wait).boxed(),
+            Self::InTurn(locks) => in_turn::acquire(locks, owner, deadline).boxed(),
+        }
+    }
+}
+
+/// The paths, as logs and errors name the set.
+impl fmt::Display for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(lock) => lock.fmt(f),
+            Self::Together(locks) => locks.fmt(f),
+            Self::InTurn(locks) => locks.fmt(f),
         }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::driver::acquire_all::Wait;
-use crate::driver::guard::{LockGuard, granted};
+use crate::driver::acquire_all::Refusal;
+use crate::driver::deadline::Deadline;
+use crate::driver::guard::LockGuard;
 use crate::driver::locks::Locks;
 use crate::error::AcquireError;
 use crate::names::owner::Owner;
@@ -32,7 +33,8 @@ use crate::names::owner::Owner;
 /// [`AcquireError`], if waiting on cannot succeed. No node of the request stays in a queue, and
 /// nothing of a set stays held.
 /// - [`AcquireError::TimedOut`] if it has a timeout. A try has the session's connect timeout, for
-///   the store's answers.
+///   the store's answers. The [reason](crate::TimeoutReason) says whether the lock was busy or the
+///   store did not answer.
 /// - [`AcquireError::Lost`] while its owner has guards of the lock, or of a member of the set, that
 ///   it lost.
 /// - [`AcquireError::WouldDeadlock`] if it requests to write, and its owner holds the lock for
@@ -66,7 +68,7 @@ impl<G> Acquire<G> {
     /// Makes the request for these locks.
     #[doc(hidden)]
     pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
-        let request = Request::new(locks, Wait::Forever, guard);
+        let request = Request::new(locks, Some(Duration::MAX), guard);
         Self { request }
     }
 
@@ -82,7 +84,7 @@ impl<G> Acquire<G> {
     /// [`Duration::ZERO`] takes a free lock. It waits at most the session's connect timeout for the
     /// store's answers, and writes nothing if the lock is busy.
     pub fn timeout(self, timeout: Duration) -> Self {
-        let request = self.request.wait(Wait::AtMost(timeout));
+        let request = self.request.timeout(timeout);
         Self { request }
     }
 }
@@ -92,7 +94,8 @@ impl<G> Future for Acquire<G> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.request.poll(cx));
-        Poll::Ready(granted(outcome).map(self.request.guard))
+        let guard = self.request.guard;
+        Poll::Ready(outcome.map(guard).map_err(Refusal::into_error))
     }
 }
 
@@ -128,7 +131,7 @@ impl<G> TryAcquire<G> {
     /// Makes the request for these locks.
     #[doc(hidden)]
     pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
-        let request = Request::new(locks, Wait::Try, guard);
+        let request = Request::new(locks, None, guard);
         Self { request }
     }
 
@@ -144,7 +147,11 @@ impl<G> Future for TryAcquire<G> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.request.poll(cx));
-        Poll::Ready(outcome.map(|guard| guard.map(self.request.guard)))
+        Poll::Ready(match outcome {
+            Ok(guard) => Ok(Some((self.request.guard)(guard))),
+            Err(Refusal::Busy(_)) => Ok(None),
+            Err(Refusal::Failed(error)) => Err(error),
+        })
     }
 }
 
@@ -158,18 +165,19 @@ impl<G> fmt::Debug for TryAcquire<G> {
 struct Request<G> {
     locks: Locks,
     owner: Option<Owner>,
-    wait: Wait,
+    /// How long it waits for other contenders; `None` for a try.
+    timeout: Option<Duration>,
     guard: fn(LockGuard) -> G,
     /// From the first poll on.
-    running: Option<BoxFuture<'static, Result<Option<LockGuard>, AcquireError>>>,
+    running: Option<BoxFuture<'static, Result<LockGuard, Refusal>>>,
 }
 
 impl<G> Request<G> {
-    fn new(locks: Locks, wait: Wait, guard: fn(LockGuard) -> G) -> Self {
+    fn new(locks: Locks, timeout: Option<Duration>, guard: fn(LockGuard) -> G) -> Self {
         Self {
             locks,
             owner: None,
-            wait,
+            timeout,
             guard,
             running: None,
         }
@@ -183,21 +191,24 @@ impl<G> Request<G> {
         }
     }
 
-    fn wait(self, wait: Wait) -> Self {
+    fn timeout(self, timeout: Duration) -> Self {
         Self {
-            wait,
+            timeout: Some(timeout),
             running: None,
             ..self
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, AcquireError>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<LockGuard, Refusal>> {
         let Self {
-            locks, owner, wait, ..
+            locks,
+            owner,
+            timeout,
+            running,
+            ..
         } = self;
-        let running = &mut self.running;
         running
-            .get_or_insert_with(|| locks.acquire(owner.clone(), *wait))
+            .get_or_insert_with(|| locks.acquire(owner.clone(), Deadline::after(*timeout)))
             .poll_unpin(cx)
     }
 
@@ -205,7 +216,7 @@ impl<G> Request<G> {
         f.debug_struct(name)
             .field("locks", &self.locks)
             .field("owner", &self.owner)
-            .field("wait", &self.wait)
+            .field("timeout", &self.timeout)
             .field("is_polled", &self.running.is_some())
             .finish()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::error::{LostError, ReleaseError};
+use crate::error::{LostError, ReleaseError, TimeoutReason};
 use crate::store::nodes::NodesError;
 
 /// The step of an operation that the store refused.
@@ -42,13 +42,17 @@ impl std::fmt::Display for Step {
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The timeout passed while other contenders held the lock, or the store did not answer.
-    #[error("lock {path:?} not acquired within {waited:?}")]
+    /// The timeout passed. The reason says whether the lock was busy or the store did not answer.
+    #[error("lock {path:?} not acquired within {waited:?}: {}", reason.of(path))]
     TimedOut {
-        /// Path of the lock.
+        /// Path of the lock; of a set, all paths.
         path: String,
         /// The timeout that was given.
         waited: Duration,
+        /// What the acquire was waiting for in the end.
+        reason: TimeoutReason,
+        /// The last error of a request, if the store has not answered any since.
+        source: Option<NodesError>,
     },
     /// The session was closed, or its runtime is gone. Make another session.
     #[error("lock {path:?} not acquired: the session is closed")]
@@ -130,6 +134,28 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
+    /// Whether the same acquire may succeed once the store answers again. A lock that is busy does
+    /// not count: see [`is_busy`](Self::is_busy).
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::TimedOut { reason, .. } => reason.is_outage(),
+            Self::Refused { source, .. } => source.is_transient(),
+            Self::RolledBackLate { source, .. } => source.is_transient(),
+            _ => false,
+        }
+    }
+
+    /// Whether the acquire gave up because of other contenders, while the store answered.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::TimedOut { reason, .. } => !reason.is_outage(),
+            Self::RolledBackLate { source, .. } => source.is_busy(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn refused(path: &str, step: Step, source: NodesError) -> Self {
         let path = path.to_owned();
         match source {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, poll_fn};
@@ -18,8 +19,9 @@ use crate::lock::lease::Lease;
 use crate::lock::target::Target;
 use crate::log::LOCK;
 use crate::rules::acquire::{Outcome, Patience};
+use crate::rules::delay::Progress;
 use crate::rules::local_order::LocalOrder;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, lock};
 
 /// An attempt of one contender, which another may continue.
 pub(crate) type AttemptFuture = BoxFuture<'static, Result<Outcome<Vec<Lease>>, AcquireError>>;
@@ -27,6 +29,8 @@ pub(crate) type AttemptFuture = BoxFuture<'static, Result<Outcome<Vec<Lease>>, A
 /// The turns of one lock in one session.
 pub(crate) struct LocalQueue {
     order: Mutex<LocalOrder<oneshot::Sender<Turn>>>,
+    /// How far the attempt has come that goes with the turn.
+    pub(crate) progress: Arc<Mutex<Progress>>,
 }
 
 impl fmt::Debug for LocalQueue {
@@ -49,14 +53,17 @@ impl LocalQueue {
     pub(crate) fn new(handoffs_max: u32) -> Self {
         Self {
             order: Mutex::new(LocalOrder::new(handoffs_max)),
+            progress: Arc::default(),
         }
     }
 
-    /// Acquires the lock of this queue. `begin` begins an attempt among the processes.
+    /// Acquires the lock of this queue. `begin` begins an attempt among the processes. Sets
+    /// `has_turn` when no other contender of this process is ahead any more.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         target: Target,
         patience: Patience,
+        has_turn: &AtomicBool,
         begin: impl Fn(Target, Patience) -> AttemptFuture,
     ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
         let lock = Arc::clone(&target.lock);
@@ -69,6 +76,7 @@ impl LocalQueue {
         let Some(mut turn) = turn else {
             return Ok(Outcome::Busy);
         };
+        has_turn.store(true, Ordering::Relaxed);
         if turn.vouch().await {
             if let Some(lease) = turn.node.lease.take() {
                 lease.keep(turn);
@@ -236,7 +244,7 @@ mod tests {
 
     use super::*;
     use crate::names::node_name::LockKind;
-    use crate::scripted::{Stage, begin};
+    use crate::scripted::{Stage, contend};
 
     /// If such a contender stayed, held nodes would be handed on to no contender, and tries with a
     /// timeout would fill the memory.
@@ -251,8 +259,7 @@ mod tests {
         };
         let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
         let turn = queue.take_for_test();
-        let waits = Arc::clone(&queue);
-        let mut waiter = async move { waits.acquire(target, Patience::Wait, begin).await }.boxed();
+        let mut waiter = contend(Arc::clone(&queue), target);
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         assert!(turn.hands_on(0));

@@ -30,6 +30,7 @@
 
 use crate::names::node_name::LockKind;
 use crate::rules::admission::{self, Place};
+use crate::rules::delay::{Ahead, Awaited};
 
 mod entering;
 mod messages;
@@ -95,6 +96,8 @@ pub(crate) struct AcquireMachine {
     patience: Patience,
     session: i64,
     parents_made: u8,
+    /// The contender because of which the attempt of a try ended.
+    busy: Option<Ahead>,
 }
 
 impl AcquireMachine {
@@ -115,6 +118,7 @@ impl AcquireMachine {
             patience,
             session: 0,
             parents_made: 0,
+            busy: None,
         }
     }
 
@@ -144,6 +148,23 @@ impl AcquireMachine {
         }
     }
 
+    /// What it waits for, for the error of an attempt that runs out of time.
+    pub(crate) fn awaited(&self) -> Awaited {
+        if let Some(ahead) = &self.busy {
+            return Awaited::Contender(ahead.clone());
+        }
+        let members = self.members.iter().enumerate();
+        let mut awaited = members.filter_map(|(member, it)| match &it.stage {
+            Stage::Waiting { blocker, .. } => {
+                let node = blocker.clone();
+                Some(Awaited::Contender(Ahead { member, node }))
+            }
+            Stage::Listing { .. } => Some(Awaited::Listing(member)),
+            _ => None,
+        });
+        awaited.next().unwrap_or(Awaited::Answers)
+    }
+
     fn start(&mut self, session: i64) -> Vec<Action> {
         self.session = session;
         self.parents_made = 0;
@@ -162,6 +183,12 @@ impl AcquireMachine {
     }
 
     fn probed(&mut self, listings: &[Vec<String>]) -> Vec<Action> {
+        let members = self.members.iter().zip(listings).enumerate();
+        let mut queues = members.filter(|(_, (it, _))| it.place == Place::Tail);
+        self.busy = queues.find_map(|(member, (it, children))| {
+            let node = admission::ahead_of_newcomers(it.kind, children)?.to_owned();
+            Some(Ahead { member, node })
+        });
         let is_free = |(member, children): (&Member, &Vec<String>)| {
             member.place != Place::Tail || admission::would_admit(member.kind, children)
         };
@@ -300,7 +327,9 @@ impl AcquireMachine {
         for (index, member) in self.members.iter().enumerate() {
             match &member.stage {
                 Stage::Admitted(node) => held.push(node.clone()),
-                Stage::Waiting { .. } if self.patience == Patience::Try => {
+                Stage::Waiting { blocker, .. } if self.patience == Patience::Try => {
+                    let (member, node) = (index, blocker.clone());
+                    self.busy = Some(Ahead { member, node });
                     let mut actions = self.withdraw_from(0);
                     actions.push(Action::Busy);
                     return actions;

@@ -92,9 +92,14 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
 
 /// Whether a contender that joined now would be admitted at once.
 pub(crate) fn would_admit(kind: LockKind, children: &[String]) -> bool {
-    !children
-        .iter()
-        .any(|child| blocks(kind, child) && order::precedes_newcomers(kind, child))
+    ahead_of_newcomers(kind, children).is_none()
+}
+
+/// The nearest node that a contender that joined now would wait for.
+pub(crate) fn ahead_of_newcomers(kind: LockKind, children: &[String]) -> Option<&str> {
+    let children = children.iter().map(String::as_str);
+    let ahead = children.filter(|it| blocks(kind, it) && order::precedes_newcomers(kind, it));
+    ahead.max_by_key(|it| Rank::new(kind, it))
 }
 
 /// Whether a contender of this kind waits for a child that is ahead of it.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::error::{AcquireError, QueryError};
+use crate::rules::delay::Contact;
 use crate::session::cleanup::Cleanup;
 use crate::session::epoch::{Epoch, Link};
 use crate::session::options::SessionOptions;
@@ -86,6 +88,21 @@ impl SessionCore {
                 return error;
             }
         }
+    }
+
+    /// Whether the store answers, and with which error it did not.
+    pub(crate) fn contact(&self) -> (Contact, Option<NodesError>) {
+        let Some(epoch) = self.phase.borrow().epoch() else {
+            return (Contact::NoSession, None);
+        };
+        let silence = epoch.silence();
+        let lasts = silence.lasts(Instant::now());
+        let contact = match epoch.link() {
+            Link::Connected(_) => Contact::Up(lasts),
+            Link::Disconnected => Contact::Lost(lasts.unwrap_or_default()),
+            Link::Ended(_) => Contact::NoSession,
+        };
+        (contact, silence.error())
     }
 
     /// Waits for the next phase.

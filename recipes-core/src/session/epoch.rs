@@ -18,6 +18,7 @@ use crate::rules::evidence::{Evidence, Proof};
 use crate::session::connections::Connections;
 use crate::session::leftovers::Leftovers;
 use crate::session::own_watch::OwnWatch;
+use crate::session::silence::Silence;
 use crate::session::tenant::Tenant;
 use crate::session::witness::{HighestNumber, Ledger, Witness};
 use crate::store::Traits;
@@ -98,6 +99,7 @@ impl Epoch {
         let ledger = Arc::new(Ledger {
             clock: origin.clock,
             evidence: Mutex::new(Evidence::new(timeout, origin.traits.pings_rarely, sent)),
+            silence: Mutex::default(),
             highest: origin.highest,
             lapsed: Arc::clone(&wake_task),
         });
@@ -200,6 +202,31 @@ impl Epoch {
             Some(until) => self.ledger.clock.timer(until),
             None => Instant::now() + FOREVER,
         }
+    }
+
+    /// Notes that the connection is lost, for [`silence`](Self::silence).
+    pub(crate) fn cut_off(&self) {
+        lock(&self.ledger.silence).cut_off(Instant::now());
+    }
+
+    /// Notes that a server accepted the session on a new connection.
+    pub(crate) fn connected(&self) {
+        lock(&self.ledger.silence).connected(Instant::now());
+    }
+
+    /// Notes that a heartbeat is sent.
+    pub(crate) fn beat(&self) {
+        lock(&self.ledger.silence).beat(Instant::now());
+    }
+
+    /// Notes that the heartbeat is over.
+    pub(crate) fn beat_ended(&self) {
+        lock(&self.ledger.silence).beat_ended();
+    }
+
+    /// Since when the store does not answer.
+    pub(crate) fn silence(&self) -> Silence {
+        lock(&self.ledger.silence).clone()
     }
 
     /// The highest transaction number that the session has seen.

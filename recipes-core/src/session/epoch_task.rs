@@ -172,10 +172,12 @@ impl EpochTask {
             Proof::Leader => Box::pin(async move { nodes.sync("/").await }),
             Proof::Quorum => Box::pin(async move { commit(&*nodes, "/").await }),
         });
+        self.epoch.beat();
         None
     }
 
     fn answered(&mut self, answer: Result<(), NodesError>) {
+        self.epoch.beat_ended();
         // The epoch's ledger has recorded the answer. If none gets through, the leases end by their
         // deadline.
         if let Err(error) = answer {

@@ -29,6 +29,7 @@ impl LinkSender {
     }
 
     pub(crate) fn disconnected(&mut self) {
+        self.epoch.cut_off();
         self.link.send_replace(Link::Disconnected);
         if self.down_since.is_some() {
             return;
@@ -52,6 +53,7 @@ impl LinkSender {
     }
 
     pub(crate) fn connected(&mut self) {
+        self.epoch.connected();
         // It may be gone again by now, which the next change reports.
         let connection = self.epoch.connection().unwrap_or_default();
         self.link.send_replace(Link::Connected(connection));

@@ -8,9 +8,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
 use crate::rules::evidence::{Evidence, Proof};
+use crate::session::silence::Silence;
 use crate::store::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,
@@ -45,6 +47,7 @@ impl HighestNumber {
 pub(crate) struct Ledger {
     pub(crate) clock: Clock,
     pub(crate) evidence: Mutex<Evidence>,
+    pub(crate) silence: Mutex<Silence>,
     pub(crate) highest: Arc<HighestNumber>,
     /// Notified when a lapse is noticed.
     pub(crate) lapsed: Arc<Notify>,
@@ -57,6 +60,16 @@ impl Ledger {
         };
         if lock(&self.evidence).note(proof, sent, self.clock.now()) {
             self.lapsed.notify_one();
+        }
+    }
+
+    /// Notes that a request is over: with an answer, if only a refusal, or with an error of another
+    /// kind.
+    fn heard(&self, error: Option<&NodesError>) {
+        let mut silence = lock(&self.silence);
+        match error {
+            Some(error) if error.is_unanswered() => silence.failed(error, Instant::now()),
+            Some(_) | None => silence.answered(Instant::now()),
         }
     }
 }
@@ -105,7 +118,9 @@ impl Witness {
         // Read before the request is sent.
         let sent = ledger.clock.now();
         let noted = send().inspect(move |answer| {
-            ledger.note(proof_of_write(answer.as_ref().err().map(&source)), sent);
+            let error = answer.as_ref().err().map(&source);
+            ledger.note(proof_of_write(error), sent);
+            ledger.heard(error);
             if let Ok(answer) = answer {
                 show(&ledger.highest, answer);
             }
@@ -119,10 +134,11 @@ impl Witness {
         reply: Reply<'a, T>,
         stat: impl Fn(&T) -> Option<&NodeStat> + Send + 'a,
     ) -> Reply<'a, T> {
-        let highest = Arc::clone(&self.ledger.highest);
+        let ledger = Arc::clone(&self.ledger);
         let noted = reply.inspect(move |answer| {
+            ledger.heard(answer.as_ref().err());
             if let Some(stat) = answer.as_ref().ok().and_then(&stat) {
-                highest.see_stat(stat);
+                ledger.highest.see_stat(stat);
             }
         });
         noted.boxed()
@@ -184,11 +200,13 @@ impl Nodes for Witness {
 
     fn sync(&self, path: &str) -> Reply<'_, ()> {
         let sent = self.ledger.clock.now();
+        let ledger = &self.ledger;
         let synced = self.nodes.sync(path);
         synced
             .inspect(move |answer| {
                 let proof = answer.is_ok().then_some(Proof::Leader);
-                self.ledger.note(proof, sent);
+                ledger.note(proof, sent);
+                ledger.heard(answer.as_ref().err());
             })
             .boxed()
     }

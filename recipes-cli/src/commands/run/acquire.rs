@@ -82,13 +82,24 @@ pub(crate) async fn acquire(
     };
     match beside(first_outage(session), acquired).await {
         Ok(guard) => Ok(guard.into()),
-        Err(AcquireError::TimedOut { path, waited }) => {
+        Err(AcquireError::TimedOut {
+            path,
+            waited,
+            reason,
+            source,
+        }) => {
             if !is_answered(session, &path).await {
                 let message = format!("no answer from the store; lock {path:?} is not acquired");
                 return Err(Failure::new(code::NO_CONNECTION, message));
             }
             let waited = limit.timeout.unwrap_or(waited);
-            Err(AcquireError::TimedOut { path, waited }.into())
+            Err(AcquireError::TimedOut {
+                path,
+                waited,
+                reason,
+                source,
+            }
+            .into())
         }
         Err(error) => Err(error.into()),
     }

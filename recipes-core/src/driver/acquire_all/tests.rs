@@ -37,17 +37,20 @@ async fn try_does_not_wait_for_a_turn() {
     let lock = internals(&stage, "/a", 1);
     let queue = Arc::clone(lock.target.lock.local_queue(LockKind::Mutex).unwrap());
     let turn = queue.take_for_test();
-    let tried = lock.acquire(None, Wait::Try).now_or_never();
-    assert!(matches!(tried, Some(Ok(None))), "{tried:?}");
-    let at_once = Wait::AtMost(Duration::ZERO);
+    let tried = lock.acquire(None, Deadline::after(None)).now_or_never();
+    assert!(matches!(tried, Some(Err(Refusal::Busy(_)))), "{tried:?}");
+    let at_once = Deadline::after(Some(Duration::ZERO));
     let tried = lock.acquire(None, at_once).now_or_never();
     assert!(
-        matches!(tried, Some(Err(AcquireError::TimedOut { .. }))),
+        matches!(
+            tried,
+            Some(Err(Refusal::Failed(AcquireError::TimedOut { .. })))
+        ),
         "{tried:?}"
     );
     assert!(stage.log().await.is_empty());
     drop(turn);
-    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
     assert!(poll!(tried.as_mut()).is_pending(), "it is free");
 }
 
@@ -55,10 +58,12 @@ async fn try_does_not_wait_for_a_turn() {
 async fn try_does_not_wait_for_an_attempt_of_its_owner() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let lock = internals(&stage, "/a", 0);
-    let mut waiter = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    let mut waiter = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(waiter.as_mut()).is_pending());
-    let tried = lock.acquire(Some(&owner), Wait::Try).now_or_never();
-    assert!(matches!(tried, Some(Ok(None))), "{tried:?}");
+    let tried = lock
+        .acquire(Some(&owner), Deadline::after(None))
+        .now_or_never();
+    assert!(matches!(tried, Some(Err(Refusal::Busy(_)))), "{tried:?}");
 }
 
 /// The attempt of a try ends when the lock is busy. An acquire that joined it waits on.
@@ -66,14 +71,14 @@ async fn try_does_not_wait_for_an_attempt_of_its_owner() {
 async fn waiter_that_joined_a_try_of_its_owner_waits_on_when_that_finds_the_lock_busy() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let lock = internals(&stage, "/a", 0);
-    let mut tried = Box::pin(lock.acquire(Some(&owner), Wait::Try));
+    let mut tried = Box::pin(lock.acquire(Some(&owner), Deadline::after(None)));
     assert!(poll!(tried.as_mut()).is_pending());
-    let mut waiter = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    let mut waiter = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(waiter.as_mut()).is_pending());
     let listed = listing(&stage).await;
     listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
     let busy = tried.await;
-    assert!(matches!(busy, Ok(None)), "{busy:?}");
+    assert!(matches!(busy, Err(Refusal::Busy(_))), "{busy:?}");
     assert!(poll!(waiter.as_mut()).is_pending());
     let asked = stage.log().await;
     assert!(asked.iter().any(|it| it.starts_with("create")), "{asked:?}");
@@ -84,7 +89,8 @@ async fn try_writes_nothing_where_a_lock_of_its_set_is_busy() {
     for busy in 0..3 {
         let stage = Stage::new().await;
         let set = ["/a", "/b", "/c"].map(|path| internals(&stage, path, 0));
-        let mut tried = Box::pin(acquire_all(&set, None, Wait::Try));
+        let set = OneOrMore::new(set.to_vec()).unwrap();
+        let mut tried = Box::pin(acquire_all(&set, None, Deadline::after(None)));
         assert!(poll!(tried.as_mut()).is_pending());
         for member in 0..3 {
             let children = match member == busy {
@@ -94,7 +100,10 @@ async fn try_writes_nothing_where_a_lock_of_its_set_is_busy() {
             listing(&stage).await.send(Ok(children)).unwrap();
         }
         settle().await;
-        assert!(matches!(poll!(tried.as_mut()), Poll::Ready(Ok(None))));
+        assert!(matches!(
+            poll!(tried.as_mut()),
+            Poll::Ready(Err(Refusal::Busy(_)))
+        ));
         let asked = stage.log().await;
         assert!(!asked.iter().any(|it| is_write(it)), "{asked:?}");
     }
@@ -104,9 +113,9 @@ async fn try_writes_nothing_where_a_lock_of_its_set_is_busy() {
 async fn error_of_a_joined_attempt_is_the_error_of_who_began_it() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let lock = internals(&stage, "/a", 0);
-    let mut first = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    let mut first = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(first.as_mut()).is_pending());
-    let mut joined = Box::pin(lock.acquire(Some(&owner), Wait::Forever));
+    let mut joined = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(joined.as_mut()).is_pending());
     let refused = Err(crate::store::nodes::NodesError::NoAuth);
     let Asked::Create(_, create) = stage.asked().await else {
@@ -119,7 +128,7 @@ async fn error_of_a_joined_attempt_is_the_error_of_who_began_it() {
             assert!(answer.send(Ok(None)).is_ok());
         }
     }
-    let error = first.await.unwrap_err();
+    let error = first.await.unwrap_err().into_error();
     assert!(
         matches!(error, AcquireError::NotAuthorized { .. }),
         "{error}"
@@ -131,10 +140,10 @@ async fn error_of_a_joined_attempt_is_the_error_of_who_began_it() {
 
 /// Grants a lock to an owner without competitors, with the token 5.
 async fn granted(stage: &Stage, lock: &LockInternals, owner: &Owner) -> LockGuard {
-    let mut acquire = Box::pin(lock.acquire(Some(owner), Wait::Forever));
+    let mut acquire = Box::pin(lock.acquire(Some(owner), Deadline::never()));
     loop {
         if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
-            return guard.unwrap().unwrap();
+            return guard.unwrap();
         }
         settle().await;
         let mut made = Vec::new();
@@ -162,12 +171,16 @@ async fn owner_re_enters_by_any_wait_and_others_do_not() {
     let held = granted(&stage, &lock, &owner).await;
     assert!(lock.is_acquired_in_this_process());
     stage.log().await;
-    for wait in [Wait::Forever, Wait::Try, Wait::AtMost(Duration::ZERO)] {
+    for wait in [
+        Deadline::never(),
+        Deadline::after(None),
+        Deadline::after(Some(Duration::ZERO)),
+    ] {
         let again = lock.acquire(Some(&owner), wait).now_or_never();
-        assert!(matches!(again, Some(Ok(Some(_)))), "{again:?}");
+        assert!(matches!(again, Some(Ok(_))), "{again:?}");
     }
     assert!(stage.log().await.is_empty());
-    let mut other = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut other = Box::pin(lock.acquire(None, Deadline::never()));
     assert!(poll!(other.as_mut()).is_pending());
     drop(other);
     drop(held);
@@ -178,15 +191,18 @@ async fn owner_re_enters_by_any_wait_and_others_do_not() {
 async fn set_ends_when_what_was_re_entered_is_lost() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let set = ["/a", "/b"].map(|path| internals(&stage, path, 0));
-    let [first, _] = &set;
-    let held = granted(&stage, first, &owner).await;
-    let mut both = Box::pin(acquire_all(&set, Some(&owner), Wait::Forever));
+    let set = OneOrMore::new(set.to_vec()).unwrap();
+    let held = granted(&stage, set.first(), &owner).await;
+    let mut both = Box::pin(acquire_all(&set, Some(&owner), Deadline::never()));
     assert!(poll!(both.as_mut()).is_pending());
     let lease = stage.epoch.leases().remove(0);
     lease.lose(crate::error::LostReason::NodeRemoved);
     settle().await;
     let lost = both.now_or_never();
-    assert!(matches!(lost, Some(Err(AcquireError::Lost(_)))), "{lost:?}");
+    assert!(
+        matches!(lost, Some(Err(Refusal::Failed(AcquireError::Lost(_))))),
+        "{lost:?}"
+    );
     drop(held);
 }
 
@@ -195,7 +211,7 @@ async fn set_ends_when_what_was_re_entered_is_lost() {
 async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_the_same_name() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
     let mut requested = Vec::new();
     for _ in 0..3 {
         assert!(poll!(acquire.as_mut()).is_pending());
@@ -268,7 +284,7 @@ async fn entering(stage: &Stage) -> Entering {
 async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
     assert!(poll!(acquire.as_mut()).is_pending());
     let entering = entering(&stage).await;
     jump(T / 2);
@@ -292,7 +308,7 @@ async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
             }
         }
         if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
-            granted = guard.unwrap();
+            granted = guard.ok();
             break;
         }
     }
@@ -306,7 +322,7 @@ async fn grant_counts_from_the_sending_of_its_create() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
     tokio::time::advance(SECOND).await;
-    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
     assert!(poll!(acquire.as_mut()).is_pending());
     let Entering {
         path,
@@ -318,7 +334,7 @@ async fn grant_counts_from_the_sending_of_its_create() {
     let czxid = Some(5);
     created.send(Ok(Created { path, czxid })).unwrap();
     listed.send(Ok(vec![name])).unwrap();
-    let granted = acquire.await.unwrap().unwrap();
+    let granted = acquire.await.unwrap();
     assert_eq!(granted.valid_until(), Some(stage.start + SECOND + T / 2));
 }
 
@@ -326,7 +342,7 @@ async fn grant_counts_from_the_sending_of_its_create() {
 async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Wait::Forever));
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
     assert!(poll!(acquire.as_mut()).is_pending());
     let Entering {
         created, listed, ..
@@ -335,7 +351,7 @@ async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
         .send(Err(crate::store::nodes::NodesError::NoAuth))
         .unwrap();
     listed.send(Ok(Vec::new())).unwrap();
-    let refused = acquire.await.unwrap_err();
+    let refused = acquire.await.unwrap_err().into_error();
     assert!(
         matches!(refused, AcquireError::NotAuthorized { .. }),
         "{refused}"
@@ -350,7 +366,7 @@ async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
 async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
-    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
     assert!(poll!(tried.as_mut()).is_pending());
     listing(&stage).await.send(Ok(Vec::new())).unwrap();
     assert!(poll!(tried.as_mut()).is_pending());
@@ -376,20 +392,26 @@ async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
     delete.send(Ok(())).unwrap();
     settle().await;
     let tried = poll!(tried.as_mut());
-    assert!(matches!(tried, Poll::Ready(Ok(None))), "{tried:?}");
+    assert!(
+        matches!(tried, Poll::Ready(Err(Refusal::Busy(_)))),
+        "{tried:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn try_that_has_the_turn_of_its_process_asks_before_it_makes_a_node() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 1);
-    let mut tried = Box::pin(lock.acquire(None, Wait::Try));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
     assert!(poll!(tried.as_mut()).is_pending());
     listing(&stage)
         .await
         .send(Ok(vec![OTHER.to_owned()]))
         .unwrap();
-    assert!(matches!(poll!(tried.as_mut()), Poll::Ready(Ok(None))));
+    assert!(matches!(
+        poll!(tried.as_mut()),
+        Poll::Ready(Err(Refusal::Busy(_)))
+    ));
     assert!(stage.log().await.is_empty());
 }
 

@@ -18,8 +18,8 @@ fn all_locks(stage: &Stage) -> [Locks; 3] {
     let one = || Locks::One(lock(stage, "/a"));
     [
         one(),
-        Locks::Together([lock(stage, "/a"), lock(stage, "/b")].into()),
-        Locks::InTurn([one(), Locks::One(lock(stage, "/b"))].into()),
+        Locks::together(vec![lock(stage, "/a"), lock(stage, "/b")]).unwrap(),
+        Locks::in_turn(vec![one(), Locks::One(lock(stage, "/b"))]).unwrap(),
     ]
 }
 
@@ -121,11 +121,11 @@ async fn debug_names_the_locks_and_how_they_are_acquired() {
     let stage = Stage::new().await;
     let locks = Locks::One(lock(&stage, "/a"));
     let mut request = acquire(&locks).timeout(SECOND);
-    let text = r#"Acquire { locks: ["/a"], owner: None, wait: AtMost(1s), is_polled: false }"#;
+    let text = r#"Acquire { locks: ["/a"], owner: None, timeout: Some(1s), is_polled: false }"#;
     assert_eq!(format!("{request:?}"), text);
     assert!(poll!(&mut request).is_pending());
     assert!(format!("{request:?}").contains("is_polled: true"));
     let tried = try_acquire(&locks);
-    let text = r#"TryAcquire { locks: ["/a"], owner: None, wait: Try, is_polled: false }"#;
+    let text = r#"TryAcquire { locks: ["/a"], owner: None, timeout: None, is_polled: false }"#;
     assert_eq!(format!("{tried:?}"), text);
 }

@@ -5,9 +5,9 @@ use futures::{FutureExt, poll};
 use super::*;
 use crate::lock::local_queue::AttemptFuture;
 use crate::lock::target::Target;
-use crate::rules::acquire::{Outcome, Patience};
+use crate::rules::acquire::Outcome;
 use crate::scripted::{
-    Answer, Asked, MILLI, Read, SECOND, Stage, T, begin, failed, is_beat, jump, node, node_watch,
+    Answer, Asked, MILLI, Read, SECOND, Stage, T, contend, failed, is_beat, jump, node, node_watch,
     settle, unknown,
 };
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeOpDone};

@@ -17,6 +17,7 @@ fn scene() -> Scene {
     let start = clock.now();
     let ledger = Arc::new(Ledger {
         evidence: Mutex::new(Evidence::new(Some(T), false, start)),
+        silence: Mutex::default(),
         clock,
         highest: Arc::default(),
         lapsed: Arc::default(),

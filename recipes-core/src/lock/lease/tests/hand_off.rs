@@ -19,8 +19,7 @@ async fn shared(own_watch: Option<OwnWatch>) -> Shared {
         beside: None,
         owner: None,
     };
-    let waiting = async move { queue.acquire(target, Patience::Wait, begin).await };
-    let mut waiter = waiting.boxed();
+    let mut waiter = contend(queue, target);
     assert!(poll!(waiter.as_mut()).is_pending());
     stage.log().await;
     Shared {

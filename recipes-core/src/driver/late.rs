@@ -1,0 +1,130 @@
+//! The error of an acquire that ran out of time, or has none to wait for other contenders.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::driver::internals::LockInternals;
+use crate::driver::one_or_more::OneOrMore;
+use crate::error::{AcquireError, TimeoutReason};
+use crate::lock::local_queue::LocalQueue;
+use crate::lock::target::Target;
+use crate::names::node_name;
+use crate::rules::delay::{Ahead, Delay, Progress, delay};
+use crate::store::nodes::NodesError;
+use crate::sync::{AtomicBool, Mutex, lock};
+
+/// An attempt, as one of the acquires sees it that may make it.
+pub(crate) struct Standing {
+    pub(crate) progress: Arc<Mutex<Progress>>,
+    /// Whether this acquire makes the attempt. If not, another one of its process does.
+    pub(crate) has_turn: AtomicBool,
+}
+
+impl Standing {
+    /// Of an acquire that competes with other processes at once.
+    pub(crate) fn alone() -> Self {
+        Self {
+            progress: Arc::default(),
+            has_turn: AtomicBool::new(true),
+        }
+    }
+
+    /// Of an acquire that waits for its turn in its process first.
+    pub(crate) fn in_queue(queue: &LocalQueue) -> Self {
+        Self {
+            progress: Arc::clone(&queue.progress),
+            has_turn: AtomicBool::new(false),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let progress = lock(&self.progress).clone();
+        match self.has_turn.load(Ordering::Relaxed) {
+            true => progress,
+            false => progress.of_another(),
+        }
+    }
+}
+
+/// What keeps an acquire waiting.
+#[derive(Clone, Copy)]
+pub(crate) enum Obstacle<'a> {
+    /// Another acquire of its owner, which is for the lock of this path among others.
+    Owner(&'a str),
+    /// Its attempt to acquire these locks.
+    Attempt(&'a [Target], &'a Standing),
+}
+
+/// An acquire of these locks that waits no longer.
+pub(crate) struct Late<'a> {
+    pub(crate) members: &'a OneOrMore<LockInternals>,
+    /// How long it waited for other contenders, and for answers.
+    pub(crate) waited: Duration,
+    pub(crate) obstacle: Obstacle<'a>,
+}
+
+impl Late<'_> {
+    /// The error if it has found the lock busy.
+    pub(crate) fn busy(&self) -> AcquireError {
+        let ahead = match self.obstacle {
+            Obstacle::Owner(_) => None,
+            Obstacle::Attempt(_, standing) => standing.progress().ahead(),
+        };
+        self.error(self.busy_because_of(ahead), None)
+    }
+
+    /// The error if the deadline has passed.
+    pub(crate) fn timed_out(&self) -> AcquireError {
+        let (contact, error) = self.members.first().session().core().contact();
+        let progress = match self.obstacle {
+            Obstacle::Owner(_) => Progress::default(),
+            Obstacle::Attempt(_, standing) => standing.progress(),
+        };
+        match delay(progress, contact, Instant::now()) {
+            Delay::Busy(ahead) => self.error(self.busy_because_of(ahead), None),
+            Delay::Silent(silence) => self.error(TimeoutReason::StoreSilent { silence }, error),
+            Delay::NoSession => self.error(TimeoutReason::Reconnecting, None),
+        }
+    }
+
+    fn busy_because_of(&self, ahead: Option<Ahead>) -> TimeoutReason {
+        let targets = match self.obstacle {
+            Obstacle::Owner(path) => {
+                let lock = path.to_owned();
+                return TimeoutReason::BusyOwner { lock };
+            }
+            Obstacle::Attempt(targets, _) => targets,
+        };
+        let member = ahead.as_ref().and_then(|it| targets.get(it.member));
+        TimeoutReason::Busy {
+            // Without a known contender, some lock of the set is busy.
+            lock: member.map_or_else(|| self.members.to_string(), |it| it.lock.path.to_string()),
+            ahead: ahead.map(|it| it.node).or_else(|| self.held_here()),
+        }
+    }
+
+    /// The node by which another owner of this session holds the lock, if it is a single one.
+    fn held_here(&self) -> Option<String> {
+        let ([], lock) = (self.members.others(), self.members.first()) else {
+            return None;
+        };
+        let holds = lock.session().paths().holds(lock.path());
+        let good = holds.iter().find(|hold| hold.lease().check().is_ok())?;
+        Some(node_name::last_part(good.lease().node_path()).to_owned())
+    }
+
+    fn error(&self, reason: TimeoutReason, source: Option<NodesError>) -> AcquireError {
+        AcquireError::TimedOut {
+            path: self.members.to_string(),
+            waited: self.waited,
+            reason,
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

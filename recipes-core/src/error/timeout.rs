@@ -1,0 +1,71 @@
+//! Why an acquire ran out of time.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What an acquire was waiting for when its timeout passed, as far as it is known without another
+/// request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeoutReason {
+    /// Another contender held the lock, or was ahead in its queue.
+    Busy {
+        /// Path of the lock; of a set, the member that was busy.
+        lock: String,
+        /// Name of the nearest node ahead. `None` if it is not known.
+        ahead: Option<String>,
+    },
+    /// Another acquire of the same owner was in progress for the lock.
+    BusyOwner {
+        /// Path of the lock; of a set, the member that the other acquire was for.
+        lock: String,
+    },
+    /// The store did not answer. Nothing is known about other contenders.
+    StoreSilent {
+        /// For how long.
+        silence: Duration,
+    },
+    /// The store session had ended, and the next one was not open yet.
+    Reconnecting,
+}
+
+impl TimeoutReason {
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            Self::StoreSilent { .. } | Self::Reconnecting => true,
+            Self::Busy { .. } | Self::BusyOwner { .. } => false,
+        }
+    }
+
+    /// The reason in the error of a lock or a set, which names the member if it is one of several.
+    pub(crate) fn of(&self, path: &str) -> String {
+        match self {
+            Self::Busy { lock, .. } | Self::BusyOwner { lock } if lock != path => {
+                format!("{lock:?} is {self}")
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for TimeoutReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy { ahead, .. } => {
+                f.write_str("held by another contender")?;
+                match ahead {
+                    Some(node) => write!(f, " ({node} is ahead)"),
+                    None => Ok(()),
+                }
+            }
+            Self::BusyOwner { .. } => f.write_str("already being acquired by the same owner"),
+            Self::StoreSilent { silence } => {
+                // A finer time tells nobody more.
+                let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+                let silence = Duration::from_millis(millis);
+                write!(f, "the store has not answered for {silence:?}")
+            }
+            Self::Reconnecting => f.write_str("the session is being re-established"),
+        }
+    }
+}

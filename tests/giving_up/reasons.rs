@@ -1,0 +1,147 @@
+//! What the error says of an acquire that ran out of time: a busy lock, or an outage.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lock_recipes::{
+    AcquireError, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session, TimeoutReason,
+};
+use recipes_testing::{TestEnsemble, on_every_ensemble};
+
+const PATH: &str = "/locks/orders";
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+/// The text of the error of a busy lock, whose nearest contender has this node.
+fn busy(waited: Duration, node: &str) -> String {
+    format!(
+        "lock \"/locks/orders\" not acquired within {waited:?}: held by another contender ({node} \
+         is ahead)"
+    )
+}
+
+fn assert_busy(error: &AcquireError, text: &str) {
+    assert_eq!(error.to_string(), text);
+    assert!(error.source().is_none(), "{error:?}");
+    assert!(error.is_busy() && !error.is_transient(), "{error:?}");
+}
+
+on_every_ensemble!(
+    timeout_names_the_node_ahead,
+    timeout_of_a_set_names_the_member_that_is_busy,
+    acquire_without_time_names_the_node_ahead,
+    acquire_of_an_owner_that_acquires_already_says_so,
+    timeout_in_the_queue_of_the_process_names_the_node_that_is_held,
+    timeout_of_a_waiter_in_an_outage_is_no_contention
+);
+
+async fn timeout_names_the_node_ahead(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let [node] = &*ensemble.await_children(PATH, 1).await else {
+        panic!("one node");
+    };
+    let late = mutex(&waiting).acquire().timeout(HALF_A_SECOND);
+    let late = late.await.unwrap_err();
+    assert_busy(&late, &busy(HALF_A_SECOND, node));
+    held.release().await.unwrap();
+}
+
+async fn timeout_of_a_set_names_the_member_that_is_busy(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let [node] = &*ensemble.await_children(PATH, 1).await else {
+        panic!("one node");
+    };
+    let set = ["/locks/invoices", PATH, "/locks/stock"].map(Member::mutex);
+    let set = MultiLock::new(&waiting, set).unwrap();
+    let late = set.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
+    let text = format!(
+        "lock \"/locks/invoices, /locks/orders, /locks/stock\" not acquired within 500ms: \
+         \"/locks/orders\" is held by another contender ({node} is ahead)"
+    );
+    assert_busy(&late, &text);
+    held.release().await.unwrap();
+}
+
+async fn acquire_without_time_names_the_node_ahead(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let [node] = &*ensemble.await_children(PATH, 1).await else {
+        panic!("one node");
+    };
+    let late = mutex(&waiting).acquire().timeout(Duration::ZERO);
+    let late = late.await.unwrap_err();
+    assert_busy(&late, &busy(Duration::ZERO, node));
+    held.release().await.unwrap();
+}
+
+async fn acquire_of_an_owner_that_acquires_already_says_so(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let (owner, lock) = (Owner::new(), mutex(&waiting));
+    let first = tokio::spawn(lock.acquire().owner(&owner));
+    ensemble.await_children(PATH, 2).await;
+    let second = lock.acquire().owner(&owner).timeout(HALF_A_SECOND);
+    let second = second.await.unwrap_err();
+    let text = "lock \"/locks/orders\" not acquired within 500ms: already being acquired by the \
+                same owner";
+    assert_busy(&second, text);
+    held.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn timeout_in_the_queue_of_the_process_names_the_node_that_is_held(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let options = LockOptions::new().local_handoffs(8);
+    let lock = InterProcessMutex::with_options(&session, PATH, &options).unwrap();
+    let held = lock.acquire().await.unwrap();
+    let [node] = &*ensemble.await_children(PATH, 1).await else {
+        panic!("one node");
+    };
+    let late = lock.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
+    assert_busy(&late, &busy(HALF_A_SECOND, node));
+    held.release().await.unwrap();
+}
+
+/// One waits when the server stops, and one comes later.
+async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsemble) {
+    let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
+    let held = mutex(&holding).acquire().await.unwrap();
+    let lock = mutex(&waiting);
+    let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(5)));
+    ensemble.await_children(PATH, 2).await;
+    ensemble.stop().await;
+    let newcomer = lock.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
+    for (waited, error) in [
+        ("500ms", newcomer),
+        ("5s", waiter.await.unwrap().unwrap_err()),
+    ] {
+        let AcquireError::TimedOut { reason, .. } = &error else {
+            panic!("{error}");
+        };
+        let text = match reason {
+            TimeoutReason::StoreSilent { silence } => {
+                assert!(*silence > Duration::ZERO);
+                let silence = Duration::from_millis(silence.as_millis().try_into().unwrap());
+                format!("the store has not answered for {silence:?}")
+            }
+            // On a busy machine the session may have expired by now.
+            TimeoutReason::Reconnecting => "the session is being re-established".to_owned(),
+            reason => panic!("{reason}"),
+        };
+        let text = format!("lock \"/locks/orders\" not acquired within {waited}: {text}");
+        assert_eq!(error.to_string(), text);
+        assert!(error.is_transient() && !error.is_busy(), "{error:?}");
+        let is_silence = matches!(reason, TimeoutReason::StoreSilent { .. });
+        if is_silence && matches!(ensemble, TestEnsemble::Real(_)) {
+            assert!(error.source().is_some(), "{error:?}");
+        }
+    }
+    ensemble.start_again().await;
+    drop(held);
+    waiting.close().await;
+}
