@@ -25,6 +25,11 @@
 //! [`inspect`] and [`scan`] show the locks of a store, whichever client takes them.
 //! [`WaitForGraph`] shows which contender waits for which.
 //!
+//! # Errors
+//! Each operation has an error of its own. [`Error`] is any of them, for services that use `?`
+//! everywhere; [`is_busy`](Error::is_busy), [`is_transient`](Error::is_transient) and
+//! [`is_lost`](Error::is_lost) say what to do.
+//!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
@@ -82,12 +87,12 @@ pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
-    FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError, Inspection,
-    LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError, Owner,
-    ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan, Session,
-    SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction, TransactionError,
-    TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key, inspect, scan,
-    unescape_key,
+    Error, FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
+    Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError,
+    Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan,
+    Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction,
+    TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key,
+    inspect, scan, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};

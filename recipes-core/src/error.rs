@@ -1,8 +1,10 @@
 //! Errors, one enum for each operation.
 
 mod acquire;
+mod any;
 mod config;
 mod connect;
+mod inspect;
 mod loss;
 mod query;
 mod release;
@@ -11,8 +13,10 @@ mod timeout;
 mod transaction;
 
 pub use acquire::{AcquireError, Step};
+pub use any::Error;
 pub use config::ConfigError;
 pub use connect::ConnectError;
+pub use inspect::InspectError;
 pub use loss::{LostError, LostReason, VerifyError};
 pub use query::QueryError;
 pub use release::ReleaseError;

@@ -1,7 +1,6 @@
 //! Locks seen from outside: their holders, their waiters, and which node each waiter waits for.
 
 mod cycles;
-mod error;
 mod graph;
 pub(crate) mod participants;
 mod reader;
@@ -9,12 +8,11 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-pub use error::InspectError;
 pub use graph::{Basis, Edge, Party, WaitForGraph};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::error::QueryError;
+use crate::error::{InspectError, QueryError};
 use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;

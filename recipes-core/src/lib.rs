@@ -48,13 +48,12 @@ pub use driver::locks::{Locks, sealed};
 pub use driver::one_or_more::OneOrMore;
 pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
-    AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
-    RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, Error, InspectError, LostError, LostReason,
+    QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
 };
 pub use inspect::participants::Participant;
 pub use inspect::{
-    Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
-    inspect, scan,
+    Basis, Contender, Edge, Inspection, Party, Recipe, Scan, Standing, WaitForGraph, inspect, scan,
 };
 #[doc(hidden)]
 pub use lock::factory_root::FactoryRoot;

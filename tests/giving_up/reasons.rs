@@ -4,7 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session, TimeoutReason,
+    AcquireError, Error, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session,
+    TimeoutReason,
 };
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
@@ -27,6 +28,9 @@ fn assert_busy(error: &AcquireError, text: &str) {
     assert_eq!(error.to_string(), text);
     assert!(error.source().is_none(), "{error:?}");
     assert!(error.is_busy() && !error.is_transient(), "{error:?}");
+    let any = Error::from(error.clone());
+    assert_eq!(any.to_string(), text);
+    assert!(any.is_busy() && !any.is_transient() && !any.is_lost());
 }
 
 on_every_ensemble!(
@@ -140,6 +144,7 @@ async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsembl
         if is_silence && matches!(ensemble, TestEnsemble::Real(_)) {
             assert!(error.source().is_some(), "{error:?}");
         }
+        assert!(Error::from(error).is_transient());
     }
     ensemble.start_again().await;
     drop(held);

@@ -1,4 +1,4 @@
-//! Why locks cannot be shown.
+//! Showing locks.
 
 use thiserror::Error;
 
@@ -58,7 +58,7 @@ pub enum InspectError {
 
 impl InspectError {
     /// The error of an inspection whose query failed.
-    pub(super) fn failed(path: &str, error: QueryError) -> Self {
+    pub(crate) fn failed(path: &str, error: QueryError) -> Self {
         let path = path.to_owned();
         match error {
             QueryError::Config(source) => Self::InvalidPath { path, source },

@@ -1,0 +1,121 @@
+//! Any error, for services that use `?` everywhere.
+
+use crate::error::{
+    AcquireError, ConfigError, ConnectError, InspectError, LostError, QueryError, ReleaseError,
+    RevokeError, TransactionError, VerifyError,
+};
+
+/// Any error of this library, for services that use `?` everywhere. Each operation returns an error
+/// of its own, which becomes this one; texts and sources stay the same.
+///
+/// # Examples
+/// ```
+/// # use std::time::Duration;
+/// # use recipes_core::{DistributedLock, Error};
+/// # use recipes_testing::MemoryEnsemble;
+/// async fn job(lock: &dyn DistributedLock) -> Result<(), Error> {
+///     let guard = lock.acquire().timeout(Duration::from_secs(2)).await?;
+///     guard.run(async { /* work */ }).await?;
+///     guard.release().await?;
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let session = MemoryEnsemble::new().session();
+/// # let lock = recipes_mutex::InterProcessMutex::new(&session, "/locks/orders")?;
+/// match job(&lock).await {
+///     Ok(()) => {}
+///     Err(error) if error.is_busy() => println!("next time: {error}"),
+///     Err(error) if error.is_transient() => println!("outage: {error}"),
+///     Err(error) if error.is_lost() => println!("the work may have overlapped: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A path or an option cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No session was opened.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A lock was not acquired.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// A release did not confirm that the lock was held until then and is free.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    /// A lock that was held is lost.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+    /// A verification did not confirm that the lock is held.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// A transaction did not commit, or may not have committed.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+    /// A request to give a lock up failed, or may have failed.
+    #[error(transparent)]
+    Revoke(#[from] RevokeError),
+    /// A read without a lock failed.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Locks cannot be shown.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+}
+
+impl Error {
+    /// Whether the store did not answer, so that the same operation may succeed once it does.
+    ///
+    /// A write that was not answered may have been carried out. A busy lock does not count: see
+    /// [`is_busy`](Self::is_busy).
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Acquire(error) => error.is_transient(),
+            Self::Query(error) => error.is_transient(),
+            Self::Connect(ConnectError::TimedOut { .. })
+            | Self::Release(ReleaseError::Pending { .. }) => true,
+            Self::Connect(ConnectError::Refused { source, .. })
+            | Self::Release(ReleaseError::Refused { source, .. })
+            | Self::Verify(VerifyError::Unknown { source, .. })
+            | Self::Transaction(
+                TransactionError::Refused { source, .. }
+                | TransactionError::Rejected { source, .. }
+                | TransactionError::Unknown { source, .. },
+            )
+            | Self::Revoke(
+                RevokeError::Failed { source, .. } | RevokeError::Unknown { source, .. },
+            )
+            | Self::Inspect(
+                InspectError::NoConnection { source, .. } | InspectError::Refused { source, .. },
+            ) => source.is_transient(),
+            _ => false,
+        }
+    }
+
+    /// Whether an acquire gave up because of other contenders, while the store answered.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Acquire(error) if error.is_busy())
+    }
+
+    /// Whether a lock that was held is lost: another contender may hold it, and what was done under
+    /// it may have overlapped.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost(_)
+                | Self::Acquire(AcquireError::Lost(_))
+                | Self::Release(ReleaseError::Lost(_))
+                | Self::Verify(VerifyError::Lost(_))
+                | Self::Transaction(TransactionError::Lost(_))
+        )
+    }
+}
