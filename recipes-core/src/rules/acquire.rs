@@ -30,7 +30,7 @@
 
 use crate::names::node_name::LockKind;
 use crate::rules::admission::{self, Place};
-use crate::rules::delay::{Ahead, Awaited};
+use crate::rules::delay::Ahead;
 
 mod entering;
 mod messages;
@@ -146,23 +146,6 @@ impl AcquireMachine {
             Event::Lapsed => self.lapsed(),
             Event::Committed => self.settle(),
         }
-    }
-
-    /// What it waits for, for the error of an attempt that runs out of time.
-    pub(crate) fn awaited(&self) -> Awaited {
-        if let Some(ahead) = &self.busy {
-            return Awaited::Contender(ahead.clone());
-        }
-        let members = self.members.iter().enumerate();
-        let mut awaited = members.filter_map(|(member, it)| match &it.stage {
-            Stage::Waiting { blocker, .. } => {
-                let node = blocker.clone();
-                Some(Awaited::Contender(Ahead { member, node }))
-            }
-            Stage::Listing { .. } => Some(Awaited::Listing(member)),
-            _ => None,
-        });
-        awaited.next().unwrap_or(Awaited::Answers)
     }
 
     fn start(&mut self, session: i64) -> Vec<Action> {

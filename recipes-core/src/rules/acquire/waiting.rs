@@ -3,8 +3,26 @@
 use super::{AcquireMachine, Action, Member, Stage};
 use crate::names::node_name;
 use crate::rules::admission::{self, Place, Verdict};
+use crate::rules::delay::{Ahead, Awaited};
 
 impl AcquireMachine {
+    /// What it waits for, for the error of an attempt that runs out of time.
+    pub(crate) fn awaited(&self) -> Awaited {
+        if let Some(ahead) = &self.busy {
+            return Awaited::Contender(ahead.clone());
+        }
+        let members = self.members.iter().enumerate();
+        let mut awaited = members.filter_map(|(member, it)| match &it.stage {
+            Stage::Waiting { blocker, .. } => {
+                let node = blocker.clone();
+                Some(Awaited::Contender(Ahead { member, node }))
+            }
+            Stage::Listing { .. } => Some(Awaited::Listing(member)),
+            _ => None,
+        });
+        awaited.next().unwrap_or(Awaited::Answers)
+    }
+
     pub(super) fn listed(&mut self, member: usize, children: &[String]) -> Vec<Action> {
         if !matches!(self.stage(member), Some(Stage::Listing { .. })) {
             return Vec::new();
