@@ -150,6 +150,7 @@ impl AcquireMachine {
 
     fn start(&mut self, session: i64) -> Vec<Action> {
         self.session = session;
+        self.busy = None;
         self.parents_made = 0;
         self.members
             .iter_mut()
