@@ -65,7 +65,6 @@ impl LockGuard {
 
     /// Joins this guard with those of the locks after it.
     #[doc(hidden)]
-    #[must_use]
     pub fn join(mut self, guards: impl IntoIterator<Item = Self>) -> Self {
         for Self { first, others } in guards {
             self.others.push(first);
