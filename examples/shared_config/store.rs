@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use lock_recipes::{
     AcquireError, ConfigError, DowngradeError, InterProcessReadWriteLock, LockGuard, LostError,
-    NodesError, QueryError, ReadGuard, ReleaseError, Session, TransactionError,
+    NodesError, QueryError, ReadGuard, ReleaseError, ReleaseOutcome, Session, TransactionError,
 };
 use thiserror::Error;
 use tracing::warn;
@@ -227,7 +227,7 @@ impl Store {
 }
 
 /// Only logs errors: what was done under the lock stays done.
-fn report(released: Result<(), ReleaseError>) {
+fn report(released: Result<ReleaseOutcome, ReleaseError>) {
     if let Err(error) = released {
         let error = &error as &dyn StdError;
         warn!(error, "lock not released as usual");

@@ -10,6 +10,7 @@ use crate::driver::acquire_all::Wait;
 use crate::driver::guard::LockGuard;
 use crate::driver::locks::Locks;
 use crate::error::{AcquireError, ReleaseError};
+use crate::lock::release::ReleaseOutcome;
 use crate::log::LOCK;
 use crate::names::owner::Owner;
 
@@ -30,25 +31,63 @@ pub(crate) async fn acquire(
         match lock.acquire(Some(owner.clone()), left).await {
             Ok(Some(guard)) => held.push(guard),
             Ok(None) => {
-                for failure in roll_back(held).await {
-                    warn!(target: LOCK, %failure, "lock of a set that is busy is released late");
-                }
+                roll_back(held).await.log();
                 return Ok(None);
             }
-            Err(error) => {
-                let failures = roll_back(held).await;
-                return Err(with_failures(of_the_whole(error, wait), failures));
-            }
+            Err(error) => return Err(roll_back(held).await.tell(of_the_whole(error, wait))),
         }
     }
     Ok(LockGuard::join(held))
 }
 
+/// Locks of a set that was not acquired, and that are not certainly free again.
+#[derive(Default)]
+struct Late {
+    /// Their release goes on in the background.
+    pending: Vec<String>,
+    failures: Vec<ReleaseError>,
+}
+
 /// Releases all at the same time. The last lock is the first whose release is sent.
-async fn roll_back(held: Vec<LockGuard>) -> Vec<ReleaseError> {
-    let releases = held.into_iter().rev().map(LockGuard::release);
-    let released = join_all(releases).await;
-    released.into_iter().filter_map(Result::err).collect()
+async fn roll_back(held: Vec<LockGuard>) -> Late {
+    let releases = held.into_iter().rev().map(|guard| async {
+        let path = guard.path().to_owned();
+        (path, guard.release().await)
+    });
+    let mut late = Late::default();
+    for (path, released) in join_all(releases).await {
+        match released {
+            Ok(ReleaseOutcome::Released) => {}
+            Ok(ReleaseOutcome::Pending) => late.pending.push(path),
+            Err(failure) => late.failures.push(failure),
+        }
+    }
+    late
+}
+
+impl Late {
+    fn log(self) {
+        const LATE: &str = "lock of a set that is busy is released late";
+        for lock in self.pending {
+            warn!(target: LOCK, lock, "{LATE}");
+        }
+        for failure in self.failures {
+            warn!(target: LOCK, %failure, "{LATE}");
+        }
+    }
+
+    /// The error of the set, which says what is late.
+    fn tell(self, error: AcquireError) -> AcquireError {
+        let Self { pending, failures } = self;
+        if pending.is_empty() && failures.is_empty() {
+            return error;
+        }
+        AcquireError::RolledBackLate {
+            source: Box::new(error),
+            pending,
+            failures,
+        }
+    }
 }
 
 /// The member got only the time that was left, so the error gets the timeout of the whole set.
@@ -59,12 +98,4 @@ fn of_the_whole(error: AcquireError, wait: Wait) -> AcquireError {
         }
         (error, _) => error,
     }
-}
-
-fn with_failures(error: AcquireError, failures: Vec<ReleaseError>) -> AcquireError {
-    if failures.is_empty() {
-        return error;
-    }
-    let source = Box::new(error);
-    AcquireError::RolledBackLate { source, failures }
 }

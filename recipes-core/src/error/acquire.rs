@@ -110,12 +110,17 @@ pub enum AcquireError {
     },
     /// A set of locks was not acquired, and some members that were acquired are not released yet.
     /// They are released in the background: on reconnect, or with their session.
-    #[error("set of locks not acquired; {} of them are released later, in the background", failures.len())]
+    #[error(
+        "set of locks not acquired; {} of them are released later, in the background",
+        pending.len() + failures.len()
+    )]
     RolledBackLate {
         /// Why the set was not acquired.
         #[source]
         source: Box<AcquireError>,
-        /// The errors of the releases.
+        /// Paths of the locks whose release is not confirmed yet.
+        pending: Vec<String>,
+        /// The errors of the other releases.
         failures: Vec<ReleaseError>,
     },
     /// The counter of the lock directory has reached 2^31 - 1, so names do not show the order any
