@@ -184,7 +184,7 @@ impl Store {
         let mut failures = 0;
         loop {
             let write = match exists {
-                true => guard.transaction().set(&path, data, None),
+                true => guard.transaction().set(&path, data),
                 false => guard.transaction().create(&path, data),
             };
             // Not in `guard.run`: a commit counts, even if the lock is lost immediately afterwards.

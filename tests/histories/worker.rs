@@ -301,7 +301,7 @@ impl Attempt<'_> {
             let own = self.members.iter().find(is_own).unwrap();
             if own.1 != LockKind::Read {
                 let token = member.fencing_token.to_string();
-                transaction = transaction.set(register(&member.path), token, None);
+                transaction = transaction.set(register(&member.path), token);
             }
         }
         // The server's log shows whether the commit was right.

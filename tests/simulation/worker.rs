@@ -268,7 +268,7 @@ impl Worker {
         let writes: Vec<_> = writes.collect();
         for member in &writes {
             let token = number(member.fencing_token).to_string();
-            transaction = transaction.set(token_path(&member.path), token, None);
+            transaction = transaction.set(token_path(&member.path), token);
         }
         let cut = self.cut();
         let committed = cut_short(transaction.commit(), cut).await;
