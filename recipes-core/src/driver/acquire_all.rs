@@ -105,6 +105,11 @@ async fn acquire_within(
             acquiring.contends();
             let (wanted, targets): (Vec<_>, Vec<_>) =
                 missing.into_iter().map(|it| (it.member, it.target)).unzip();
+            // Not in the survey: an acquire may survey many times before it contends.
+            if !targets.iter().all(Target::tie_writer) {
+                // A writer was released in this moment.
+                continue;
+            }
             let attempt = attempt(first.session(), &targets, limit.patience);
             let attempt = unless_lost(&joined, attempt);
             let outcome = limit.apply(attempt, may_wait_for_itself).await?;
@@ -218,10 +223,7 @@ impl Survey {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
-                // `None` if the writer was released in this moment.
-                Standing::Good(()) => {
-                    target.beside = hold.lease().share().map(Writer::new).transpose()?;
-                }
+                Standing::Good(()) => target.beside = Some(Writer::new(hold.lease().writer())?),
                 Standing::Over => table.end_hold(hold.key(), &raw const *hold),
             },
         }

@@ -104,12 +104,10 @@ impl Lease {
         &self.state.epoch
     }
 
-    /// The writer that a reader of the same owner goes next to; `None` if it is released. It is
-    /// tied, because the reader may still be held when the writer is released.
-    pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
-        // In this order, either the release sees the tie or this call sees the release.
-        self.state.ties.fetch_add(1, Ordering::SeqCst);
-        (!self.state.is_released()).then(|| Arc::clone(&self.state))
+    /// What a reader of the same owner needs to know of the writer that it goes next to. Before
+    /// anything is sent, the writer must be [tied](LeaseState::tie).
+    pub(crate) fn writer(&self) -> Arc<LeaseState> {
+        Arc::clone(&self.state)
     }
 
     /// Notes that a transaction under this lease is in flight, until [`settled`](Self::settled).

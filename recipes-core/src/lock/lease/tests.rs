@@ -12,6 +12,7 @@ use crate::scripted::{
     Answer, Asked, MILLI, Read, SECOND, Stage, T, begin, failed, is_beat, jump, node, node_watch,
     settle, unknown,
 };
+use crate::session::epoch::Link;
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeOpDone};
 
 mod hand_off;
@@ -238,9 +239,9 @@ async fn request_for_the_lock_is_told_until_it_is_released() {
 async fn released_lease_is_shared_with_nobody_and_deleted_once() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
-    assert!(lease.share().is_some());
+    assert!(lease.writer().tie());
     assert!(lease.retire().is_some());
-    assert!(lease.share().is_none());
+    assert!(!lease.writer().tie());
     assert!(lease.retire().is_none());
     assert!(stage.epoch.leases().is_empty());
     assert!(lease.lost().now_or_never().is_none());
