@@ -50,12 +50,15 @@
 //! | `lock_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
 //! | `lock_recipes_local_handoffs_total` | counter | `kind` | grants on a node that was [kept within the process](LockOptions::local_handoffs) |
 //! | `lock_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
+//! | `lock_recipes_releases_total` | counter | `kind`, `outcome` | releases that were awaited, of the last guard of an owner; each member of a set counts |
 //! | `lock_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
 //! | `lock_recipes_sessions_lost_total` | counter | `reason` | store sessions that ended without having been closed by this library |
 //! | `lock_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
 //! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
 //!   for a try; `timed_out`; `dropped` if its future was dropped; `failed` with any other error.
+//! - `outcome` of a release: `released`; `pending` if it was [not confirmed](ReleaseOutcome::Pending)
+//!   in time; `lost` or `refused`, as [`ReleaseError`].
 //! - `reason` of a loss: `session_expired`, `session_closed`, `deadline_passed`, `node_removed`, as
 //!   [`LostReason`]. `reason` of the end of a session: `expired`, `closed` (by the owner of its
 //!   client), `auth_failed`.
@@ -89,10 +92,10 @@ pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
     Error, FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
     Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError,
-    Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, RevokeError, Scan,
-    Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction,
-    TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key,
-    inspect, scan, unescape_key,
+    Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, ReleaseOutcome,
+    RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason,
+    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
+    escape_key, inspect, scan, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};

@@ -10,13 +10,15 @@
 
 #[path = "support/executable.rs"]
 mod executable;
+#[path = "support/log.rs"]
+mod log;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lock_recipes::{
     AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member, MultiLock,
-    MutexGuard, Owner, ReleaseError, Session, SessionHealth,
+    MutexGuard, Owner, ReleaseError, ReleaseOutcome, Session, SessionHealth,
 };
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{
@@ -26,6 +28,7 @@ use recipes_testing::{MemoryEnsemble, TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
 
 use crate::executable::executable;
+use crate::log::Log;
 
 const ORDERS: &str = "/locks/orders";
 const CONFIG: &str = "/locks/config";
@@ -187,7 +190,7 @@ async fn clean_up(ensemble: &TestEnsemble, session: &Session, metrics: &Promethe
     ensemble.until("no clean-up", pending(0.)).await;
 }
 
-const COUNTS: [(&str, u64); 52] = [
+const COUNTS: [(&str, u64); 56] = [
     // 3 in the queue, 5 that share, 2 of the node that is removed, 3 of the session, 1 clean-up.
     (r#"acquires_total{kind="mutex",outcome="granted"}"#, 14),
     (r#"acquires_total{kind="mutex",outcome="busy"}"#, 1),
@@ -235,6 +238,11 @@ const COUNTS: [(&str, u64); 52] = [
     (r#"queue_length_bucket{kind="write",le="+Inf"}"#, 1),
     (r#"queue_length_sum{kind="write"}"#, 2),
     (r#"queue_length_count{kind="write"}"#, 1),
+    // As granted, without what was dropped: one after its loss, one with its session, one clean-up.
+    (r#"releases_total{kind="mutex",outcome="released"}"#, 11),
+    (r#"releases_total{kind="mutex",outcome="lost"}"#, 2),
+    (r#"releases_total{kind="read",outcome="released"}"#, 3),
+    (r#"releases_total{kind="write",outcome="released"}"#, 1),
     (r#"sessions_lost_total{reason="expired"}"#, 1),
     (r#"wait_seconds_count{kind="mutex",outcome="granted"}"#, 14),
     (r#"wait_seconds_count{kind="mutex",outcome="busy"}"#, 1),
@@ -305,6 +313,40 @@ async fn waits_and_holds_last_as_long_as_the_clock_says() {
     let held = series[r#"hold_seconds_sum{kind="mutex"}"#];
     assert!((5.0..5.1).contains(&waited), "{waited}");
     assert!((7.0..7.1).contains(&held), "{held}");
+}
+
+/// It fails no work, so the log and a metric must tell who looks for what others wait for.
+#[tokio::test(start_paused = true)]
+async fn release_without_an_answer_is_counted_and_logged() {
+    let (recorder, log) = (recorder(), Log::default());
+    let metrics = recorder.handle();
+    let _recording = set_default_local_recorder(&recorder);
+    let subscriber = tracing_subscriber::fmt().with_writer(log.clone());
+    let subscriber = subscriber.with_ansi(false).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let mortal = MemoryEnsemble::builder().session_timeout(Duration::from_secs(12));
+    let ensemble = TestEnsemble::Memory(mortal.build());
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    ensemble.stop().await;
+    assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Pending);
+    let pending = r#"releases_total{kind="mutex",outcome="pending"}"#;
+    assert_eq!(
+        series(&metrics).get(pending),
+        Some(&1.),
+        "{:?}",
+        series(&metrics)
+    );
+    let text = log.text();
+    let told = |line: &&str| {
+        let parts = [
+            "INFO lock_recipes::cleanup",
+            "release not confirmed yet",
+            ORDERS,
+        ];
+        parts.iter().all(|it| line.contains(it))
+    };
+    assert_eq!(text.lines().filter(told).count(), 1, "{text}");
 }
 
 /// Runs the example, and returns what it printed.

@@ -20,11 +20,12 @@ pub(crate) async fn publish(session: &Session, values: [&str; 2]) -> Result<(), 
     for (path, value) in [HOST, PORT].into_iter().zip(values) {
         change = match session.read(path).await? {
             None => change.create(path, value),
-            Some(_) => change.set(path, value, None),
+            Some(_) => change.set(path, value),
         };
     }
     change.commit().await?;
-    Ok(writer.release().await?)
+    writer.release().await?;
+    Ok(())
 }
 
 /// Reads both as one writer left them, `None` before the first.

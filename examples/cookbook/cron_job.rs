@@ -30,7 +30,7 @@ pub(crate) async fn run_once(
     guard.run(job).await?;
     let mark = match last {
         None => guard.transaction().create(done, slot),
-        Some((_, stat)) => guard.transaction().set(done, slot, Some(stat.version)),
+        Some((_, stat)) => guard.transaction().set_version(done, slot, stat.version),
     };
     mark.commit().await?;
     guard.release().await?;

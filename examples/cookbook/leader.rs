@@ -19,7 +19,7 @@ pub(crate) async fn lead<F: Future<Output = ()>>(
         match guard.run(work(guard.fencing_token())).await {
             Ok(()) => {
                 if let Err(error) = guard.release().await {
-                    warn!(%error, "done, and the next leader may have to wait");
+                    warn!(%error, "done, but the lock was not released as usual");
                 }
                 return Ok(());
             }

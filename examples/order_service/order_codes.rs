@@ -135,7 +135,9 @@ impl OrderCodes {
             let next = Counter { last, token };
             let data = serde_json::to_vec(&next).map_err(broken)?;
             let write = match version {
-                Some(_) => guard.transaction().set(&self.counter, data, version),
+                Some(version) => guard
+                    .transaction()
+                    .set_version(&self.counter, data, version),
                 // The parent exists, because our lock node is below it too.
                 None => guard.transaction().create(&self.counter, data),
             };

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use lock_recipes::{
     AcquireError, ConfigError, DowngradeError, InterProcessReadWriteLock, LockGuard, LostError,
-    NodesError, QueryError, ReadGuard, ReleaseError, Session, TransactionError,
+    NodesError, QueryError, ReadGuard, ReleaseError, ReleaseOutcome, Session, TransactionError,
 };
 use thiserror::Error;
 use tracing::warn;
@@ -184,7 +184,7 @@ impl Store {
         let mut failures = 0;
         loop {
             let write = match exists {
-                true => guard.transaction().set(&path, data, None),
+                true => guard.transaction().set(&path, data),
                 false => guard.transaction().create(&path, data),
             };
             // Not in `guard.run`: a commit counts, even if the lock is lost immediately afterwards.
@@ -227,7 +227,7 @@ impl Store {
 }
 
 /// Only logs errors: what was done under the lock stays done.
-fn report(released: Result<(), ReleaseError>) {
+fn report(released: Result<ReleaseOutcome, ReleaseError>) {
     if let Err(error) = released {
         let error = &error as &dyn StdError;
         warn!(error, "lock not released as usual");

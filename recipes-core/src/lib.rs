@@ -58,6 +58,7 @@ pub use inspect::{
 #[doc(hidden)]
 pub use lock::factory_root::FactoryRoot;
 pub use lock::lease_state::GuardState;
+pub use lock::release::ReleaseOutcome;
 pub use lock::session::Session;
 pub use lock::transaction::{Transaction, TransactionResult};
 pub use names::key::{escape_key, unescape_key};

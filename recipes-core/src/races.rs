@@ -89,7 +89,7 @@ fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(waiter.poll_unpin(&mut nobody).is_pending());
         let shared = Arc::clone(&lease);
-        let reader = thread::spawn(move || shared.share().is_some());
+        let reader = thread::spawn(move || shared.writer().tie());
         let deletion = lease.retire();
         let is_shared = reader.join().unwrap();
         assert!(!is_shared || deletion.is_some(), "shared and handed on");

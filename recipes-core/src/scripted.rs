@@ -331,9 +331,19 @@ impl Stage {
         czxid: i64,
         own_watch: Option<OwnWatch>,
     ) -> Lease {
+        self.lease_named(lock, &format!("n{czxid}"), czxid, own_watch)
+    }
+
+    pub(crate) fn lease_named(
+        &self,
+        lock: &Arc<LockPath>,
+        name: &str,
+        czxid: i64,
+        own_watch: Option<OwnWatch>,
+    ) -> Lease {
         let _in_use = self.epoch.contend(&Arc::new(Leftovers::new([])));
         let made = MadeNode {
-            path: lock.node_path(&format!("n{czxid}")),
+            path: lock.node_path(name),
             czxid,
             fencing_token: FencingToken::new(czxid),
             is_revoked: false,

@@ -25,6 +25,7 @@ const QUEUE: &str = "lock_recipes_queue_length";
 const GRANTS: &str = "lock_recipes_grants_total";
 const HANDOFFS: &str = "lock_recipes_local_handoffs_total";
 const HOLD: &str = "lock_recipes_hold_seconds";
+const RELEASES: &str = "lock_recipes_releases_total";
 const LOSSES: &str = "lock_recipes_losses_total";
 const CLEANUPS: &str = "lock_recipes_cleanups_pending";
 const SESSIONS_LOST: &str = "lock_recipes_sessions_lost_total";
@@ -172,6 +173,13 @@ impl Grant {
         }
     }
 
+    /// Counts an awaited release by how it ended.
+    pub(crate) fn release_ended(&self, outcome: &'static str) {
+        if let Some(kind) = self.kind.get() {
+            sink::count(RELEASES, &[("kind", kind.as_str()), ("outcome", outcome)]);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
         lock(&self.running).is_some()
@@ -278,6 +286,11 @@ mod sink {
             HOLD,
             Seconds,
             "From the grant of a lock to its release or loss"
+        );
+        describe_counter!(
+            RELEASES,
+            Count,
+            "Releases that were awaited, by how they ended"
         );
         describe_counter!(LOSSES, Count, "Locks that were lost while they were held");
         describe_gauge!(

@@ -1,5 +1,6 @@
 //! The multi-lock and its guard.
 
+use std::fmt;
 use std::sync::Arc;
 
 use recipes_core::sealed::Sealed;
@@ -43,7 +44,7 @@ use crate::member::Member;
 /// Curator `InterProcessMultiLock`; differs: one timeout for the whole set, no order for the caller
 /// to keep, and the first error ends the acquire and is returned.
 #[doc(alias = "InterProcessMultiLock")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MultiLock {
     locks: Locks,
     /// The members of [`MultiLock::new`], in the order in which it got them.
@@ -134,6 +135,14 @@ impl MultiLock {
         members
             .iter()
             .all(LockInternals::is_acquired_in_this_process)
+    }
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLock")
+            .field("path", &self.name)
+            .finish()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The mutex handle.
 
+use std::fmt;
+
 use recipes_core::sealed::Sealed;
 use recipes_core::{
     Acquire, ConfigError, DistributedLock, LockInternals, LockKind, LockOptions, Locks,
@@ -46,7 +48,7 @@ use crate::guard::MutexGuard;
 /// [`LockGuard::transaction`]: recipes_core::LockGuard::transaction
 /// [`Owner`]: recipes_core::Owner
 /// [`Owner::scope`]: recipes_core::Owner::scope
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct InterProcessMutex {
     lock: LockInternals,
 }
@@ -111,6 +113,14 @@ impl InterProcessMutex {
     #[doc(alias = "getParticipantNodes")]
     pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
         self.lock.participants().await
+    }
+}
+
+impl fmt::Debug for InterProcessMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterProcessMutex")
+            .field("path", &self.path())
+            .finish()
     }
 }
 

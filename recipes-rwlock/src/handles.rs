@@ -1,12 +1,14 @@
 //! The halves of a read/write lock, for code that takes any lock.
 
+use std::fmt;
+
 use recipes_core::sealed::Sealed;
 use recipes_core::{DistributedLock, LockInternals, Locks};
 
 macro_rules! half {
     ($(#[$docs:meta])* $name:ident) => {
         $(#[$docs])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone)]
         pub struct $name {
             pub(crate) lock: LockInternals,
         }
@@ -17,6 +19,14 @@ macro_rules! half {
             #[must_use]
             pub fn is_acquired_in_this_process(&self) -> bool {
                 self.lock.is_acquired_in_this_process()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("path", &self.lock.path())
+                    .finish()
             }
         }
 

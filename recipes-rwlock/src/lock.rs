@@ -1,5 +1,7 @@
 //! The read/write lock handle.
 
+use std::fmt;
+
 use recipes_core::{
     Acquire, ConfigError, LockInternals, LockKind, LockOptions, Locks, Participant, QueryError,
     Session, TryAcquire,
@@ -43,7 +45,7 @@ use crate::handles::{ReadLock, WriteLock};
 /// loss, tokens, downgrades that keep writers out, upgrades that fail instead of waiting for ever.
 ///
 /// [`Owner`]: recipes_core::Owner
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct InterProcessReadWriteLock {
     read: LockInternals,
     write: LockInternals,
@@ -150,5 +152,13 @@ impl InterProcessReadWriteLock {
     pub fn write_lock(&self) -> WriteLock {
         let lock = self.write.clone();
         WriteLock { lock }
+    }
+}
+
+impl fmt::Debug for InterProcessReadWriteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterProcessReadWriteLock")
+            .field("path", &self.path())
+            .finish()
     }
 }

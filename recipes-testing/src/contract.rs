@@ -17,7 +17,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use recipes_core::{
-    AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, Session, SessionHealth,
+    AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, ReleaseOutcome, Session,
+    SessionHealth,
 };
 use recipes_zookeeper::ZooKeeper;
 
@@ -111,7 +112,7 @@ pub async fn holder_and_waiter_survive_a_restart(ensemble: TestEnsemble, lock: L
     }
     ensemble.start_again().await;
     match guard.release().await {
-        Ok(()) | Err(ReleaseError::Lost(_) | ReleaseError::Pending { .. }) => {}
+        Ok(_) | Err(ReleaseError::Lost(_)) => {}
         Err(error) => panic!("{error}"),
     }
     waiter.await.unwrap().release().await.unwrap();
@@ -150,7 +151,9 @@ pub async fn nothing_is_left_of_directories_that_are_not_used(
         let handle = (lock.make)(&session);
         tokio::spawn(async move { acquired(&*handle).await.release().await.unwrap() })
     });
-    join_all(users).await.into_iter().for_each(Result::unwrap);
+    for released in join_all(users).await {
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+    }
     for directory in lock.directories {
         ensemble.await_reaper(directory).await;
     }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
-    LockKind, Member, MultiLock, ReadGuard, Session, WriteGuard, ZooKeeper,
+    LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, WriteGuard, ZooKeeper,
 };
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
@@ -301,7 +301,7 @@ impl Attempt<'_> {
             let own = self.members.iter().find(is_own).unwrap();
             if own.1 != LockKind::Read {
                 let token = member.fencing_token.to_string();
-                transaction = transaction.set(register(&member.path), token, None);
+                transaction = transaction.set(register(&member.path), token);
             }
         }
         // The server's log shows whether the commit was right.
@@ -317,7 +317,7 @@ impl Attempt<'_> {
             return self.step(monotonic_now(), &Step::LetGo);
         }
         let end = match guard.release().await {
-            Ok(()) if is_held => Step::Released,
+            Ok(ReleaseOutcome::Released) if is_held => Step::Released,
             _ => Step::LetGo,
         };
         self.step(monotonic_now(), &end);

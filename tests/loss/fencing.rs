@@ -51,10 +51,10 @@ async fn transaction_commits_while_the_lock_is_held(ensemble: TestEnsemble) {
     let (_, stat) = session.read("/orders/next").await.unwrap().unwrap();
     let done = held
         .transaction()
-        .check("/orders", None)
-        .set("/orders/next", "8", Some(stat.version))
+        .check("/orders")
+        .set_version("/orders/next", "8", stat.version)
         .create("/orders/7", "a book")
-        .delete("/orders/old", None)
+        .delete("/orders/old")
         .commit()
         .await
         .unwrap();
@@ -77,8 +77,8 @@ async fn refused_operation_is_named_and_nothing_is_changed(ensemble: TestEnsembl
     let held = mutex(&session).acquire().await.unwrap();
     let refused = held
         .transaction()
-        .set("/orders", "8", None)
-        .set("/orders", "9", Some(7))
+        .set("/orders", "8")
+        .set_version("/orders", "9", 7)
         .commit()
         .await
         .unwrap_err();
@@ -92,6 +92,11 @@ async fn refused_operation_is_named_and_nothing_is_changed(ensemble: TestEnsembl
             }
         ),
         "{refused:?}"
+    );
+    assert_eq!(
+        refused.to_string(),
+        "operation 1 of a transaction under \"/locks/orders\", on \"/orders\", refused, nothing was \
+         changed"
     );
     assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
     // The lock is still held.
@@ -107,7 +112,7 @@ async fn transaction_of_a_lost_lock_changes_nothing(ensemble: TestEnsemble) {
     ensemble.delete(&held.members()[0].node_path).await;
     let refused = held
         .transaction()
-        .set("/orders", "8", None)
+        .set("/orders", "8")
         .commit()
         .await
         .unwrap_err();
@@ -128,7 +133,7 @@ async fn transaction_of_an_expired_session_changes_nothing(ensemble: TestEnsembl
     let successor = mutex(&other).acquire().await.unwrap();
     let refused = held
         .transaction()
-        .set("/orders", "8", None)
+        .set("/orders", "8")
         .commit()
         .await
         .unwrap_err();
@@ -136,7 +141,7 @@ async fn transaction_of_an_expired_session_changes_nothing(ensemble: TestEnsembl
     assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
     successor
         .transaction()
-        .set("/orders", "9", None)
+        .set("/orders", "9")
         .commit()
         .await
         .unwrap();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `session_loss` | what happens to holders and waiters whose session ends? |
 //! | `connection_news` | what does the log say of an outage? |
+//! | `loss_news` | what does the log say of a loss, and of a session that is closed? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
 //! | `heartbeats` | which requests keep a session alive and prove it? |
@@ -24,7 +25,9 @@ mod fencing;
 mod heartbeats;
 #[path = "../support/log.rs"]
 mod log;
+mod loss_news;
 mod machine_sleeps;
+
 mod removed_nodes;
 mod session_loss;
 mod store_that_forgets;

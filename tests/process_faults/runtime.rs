@@ -48,7 +48,7 @@ async fn runtime_that_is_shut_down_loses_its_locks_at_once_and_hangs_nobody() {
     assert!(
         guard
             .transaction()
-            .set("/guarded", "late", None)
+            .set("/guarded", "late")
             .commit()
             .await
             .is_err()

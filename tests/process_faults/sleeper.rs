@@ -78,11 +78,7 @@ async fn holder_process() {
     let look = move || first_look_after_a_halt(&looking);
     let is_valid = tokio::task::spawn_blocking(look).await.unwrap();
     say(&format!("valid {is_valid}"));
-    let late = guard
-        .transaction()
-        .set(GUARDED, "late", None)
-        .commit()
-        .await;
+    let late = guard.transaction().set(GUARDED, "late").commit().await;
     say(&format!(
         "transaction {}",
         matches!(late, Err(TransactionError::Lost(_)))
@@ -140,7 +136,7 @@ async fn holder_that_slept_past_its_session_is_invalid_at_once_and_its_late_writ
     assert!(next.fencing_token().as_i64() > first);
     assert!(write_fenced(&client, next.fencing_token(), "next").await);
     next.transaction()
-        .set(GUARDED, "next", None)
+        .set(GUARDED, "next")
         .commit()
         .await
         .unwrap();

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::join_all;
 use lock_recipes::{
-    DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, Session, ZooKeeper,
+    DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, ReleaseOutcome, Session,
+    ZooKeeper,
 };
 use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
@@ -129,7 +130,8 @@ async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list() {
     // This creates the directory.
     cycle().await;
     for number in 1..TIMES {
-        let ((), costs) = stage.costs_of(cycle()).await;
+        let (released, costs) = stage.costs_of(cycle()).await;
+        assert_eq!(released, ReleaseOutcome::Released);
         let expected: &[_] = match number {
             ..KNOWN => &[Opcode::Create, Opcode::GetChildren, Opcode::Delete],
             // The session watches the directory, once.
@@ -162,7 +164,9 @@ async fn locks_given_up_in_one_moment_share_transactions() {
         let held = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
         let released = join_all(held.into_iter().map(|it| it.unwrap().release()));
         let (released, costs) = stage.costs_of(released).await;
-        released.into_iter().for_each(Result::unwrap);
+        for released in released {
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+        }
         // Two, or five if the queue runs on another thread: one alone, three small ones, the rest.
         // There are some more if this thread has to stop in between.
         assert!(costs.transactions <= 12, "{costs:?}");
@@ -247,7 +251,8 @@ async fn set_of_eight_is_two_transactions_and_at_most_one_read_of_all_queues() {
     let cycle = async || set.acquire().await.unwrap().release().await.unwrap();
     cycle().await;
     for number in 1..TIMES {
-        let ((), costs) = stage.costs_of(cycle()).await;
+        let (released, costs) = stage.costs_of(cycle()).await;
+        assert_eq!(released, ReleaseOutcome::Released);
         let mut opcodes = costs.opcodes();
         // Servers before 3.7.2 and 3.8.2 do not return the number of a transaction. Reads in the
         // same flush return it, so no request follows.

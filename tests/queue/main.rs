@@ -6,6 +6,7 @@
 //! | `hand_off` | what does a release cost, and which tasks does it wake? |
 //! | `local_handoffs` | how do contenders of one process share a node of the queue? |
 //! | `releases` | what becomes of each lock when many are released at once? |
+//! | `pending` | what does a release say that has no answer? |
 //! | `vacancy` | when does an acquire need no listing? |
 //! | `costs` | which requests and transactions does each operation take on a real server? |
 
@@ -23,5 +24,6 @@ mod costs;
 mod directory;
 mod hand_off;
 mod local_handoffs;
+mod pending;
 mod releases;
 mod vacancy;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture, join_all};
 use lock_recipes::{
-    InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, Session,
+    InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, ReleaseOutcome,
+    Session,
 };
 use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::{Instant, sleep, timeout};
@@ -26,13 +27,15 @@ fn mutex(session: &Session, number: usize) -> InterProcessMutex {
     InterProcessMutex::new(session, &directory(number)).unwrap()
 }
 
+type Released = Result<ReleaseOutcome, ReleaseError>;
+
 async fn held(session: &Session) -> Vec<MutexGuard> {
     let locks: Vec<_> = (0..LOCKS).map(|it| mutex(session, it)).collect();
     let acquired = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
     acquired.into_iter().map(Result::unwrap).collect()
 }
 
-async fn release(held: Vec<MutexGuard>) -> Vec<Result<(), ReleaseError>> {
+async fn release(held: Vec<MutexGuard>) -> Vec<Released> {
     let released = join_all(held.into_iter().map(MutexGuard::release));
     timeout(PATIENCE, released).await.unwrap()
 }
@@ -44,7 +47,7 @@ async fn await_free(ensemble: &TestEnsemble) {
 }
 
 /// Releases that have been polled once.
-fn sent(held: Vec<MutexGuard>) -> Vec<BoxFuture<'static, Result<(), ReleaseError>>> {
+fn sent(held: Vec<MutexGuard>) -> Vec<BoxFuture<'static, Released>> {
     let mut released: Vec<_> = held.into_iter().map(|it| it.release().boxed()).collect();
     for released in &mut released {
         // If this thread was halted meanwhile, the release may already be done.
@@ -75,7 +78,7 @@ async fn all_are_freed(ensemble: TestEnsemble) {
     for _ in 0..3 {
         let held = held(&session).await;
         for released in release(held).await {
-            released.unwrap();
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
         }
         await_free(&ensemble).await;
     }
@@ -116,7 +119,10 @@ async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEn
     ensemble.delete(&node_of(held.get(ODD_ONE).unwrap())).await;
     for (number, released) in release(held).await.into_iter().enumerate() {
         match released {
-            Ok(()) => assert_ne!(number, ODD_ONE),
+            Ok(outcome) => {
+                assert_eq!(outcome, ReleaseOutcome::Released);
+                assert_ne!(number, ODD_ONE);
+            }
             Err(ReleaseError::Lost(lost)) => {
                 assert_eq!(number, ODD_ONE);
                 assert_eq!(lost.reason, LostReason::NodeRemoved);
@@ -133,11 +139,11 @@ async fn release_that_nobody_polls_delays_no_other(ensemble: TestEnsemble) {
     // The one that is sent alone, and one after it.
     let unpolled = sent(held.drain(..2).collect());
     for released in release(held).await {
-        released.unwrap();
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     }
     await_free(&ensemble).await;
     for released in join_all(unpolled).await {
-        released.unwrap();
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     }
 }
 
@@ -146,7 +152,7 @@ async fn releases_are_finished_before_a_session_is_closed(ensemble: TestEnsemble
     let released = sent(held(&session).await);
     session.close().await;
     for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
-        released.unwrap();
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     }
     await_free(&ensemble).await;
 }
@@ -186,7 +192,7 @@ mod in_memory {
         ensemble.reset_requests();
         let zxid = ensemble.zxid();
         for released in release(held).await {
-            released.unwrap();
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
         }
         // One alone, and four of up to 32 nodes.
         assert_eq!(changes(&ensemble), 5);
@@ -202,7 +208,7 @@ mod in_memory {
         let held = join_all(many.iter().map(InterProcessMutex::acquire)).await;
         let start = Instant::now();
         for released in release(held.into_iter().map(Result::unwrap).collect()).await {
-            released.unwrap();
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
         }
         // The last ones, which do not fill a transaction, wait for one in flight.
         assert!(start.elapsed() <= 5 * LATENCY, "{:?}", start.elapsed());
@@ -219,7 +225,7 @@ mod in_memory {
         let held = join_all(locks.iter().map(InterProcessMutex::acquire)).await;
         ensemble.reset_requests();
         for released in release(held.into_iter().map(Result::unwrap).collect()).await {
-            released.unwrap();
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
         }
         // 4 kB each, so four fit into 16 KiB.
         assert_eq!(changes(&ensemble), 1 + 31_usize.div_ceil(4));
@@ -236,7 +242,7 @@ mod in_memory {
                     ensemble.lose_reply(session.session_id(), Operation::Multi, lost);
                 }
                 for released in release(held).await {
-                    released.unwrap();
+                    assert_eq!(released.unwrap(), ReleaseOutcome::Released);
                 }
                 await_free(&TestEnsemble::Memory(ensemble)).await;
             }
@@ -269,7 +275,10 @@ mod in_memory {
         ensemble.deny(&node_of(held.get(ODD_ONE).unwrap()), Operation::Delete);
         for (number, released) in release(held).await.into_iter().enumerate() {
             match released {
-                Ok(()) => assert_ne!(number, ODD_ONE),
+                Ok(outcome) => {
+                    assert_eq!(outcome, ReleaseOutcome::Released);
+                    assert_ne!(number, ODD_ONE);
+                }
                 Err(ReleaseError::Refused { path, .. }) => {
                     assert_eq!((number, path), (ODD_ONE, directory(ODD_ONE)));
                 }
@@ -289,7 +298,7 @@ mod in_memory {
         let held = held(&session).await;
         ensemble.deny("/", Operation::Multi);
         for released in release(held).await {
-            released.unwrap();
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released);
         }
         await_free(&TestEnsemble::Memory(ensemble)).await;
     }

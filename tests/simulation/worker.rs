@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_recipes::{
-    AcquireError, FencingToken, LockGuard, NodesError, Owner, ReleaseError, Session, SessionHealth,
-    Step, WriteGuard,
+    AcquireError, FencingToken, LockGuard, NodesError, Owner, ReleaseError, ReleaseOutcome,
+    Session, SessionHealth, Step, WriteGuard,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    async fn release(self) -> Result<(), ReleaseError> {
+    async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
         match self {
             Self::Any(guard) => guard.release().await,
             Self::Write(guard) => guard.release().await,
@@ -268,7 +268,7 @@ impl Worker {
         let writes: Vec<_> = writes.collect();
         for member in &writes {
             let token = number(member.fencing_token).to_string();
-            transaction = transaction.set(token_path(&member.path), token, None);
+            transaction = transaction.set(token_path(&member.path), token);
         }
         let cut = self.cut();
         let committed = cut_short(transaction.commit(), cut).await;
@@ -360,7 +360,7 @@ impl Worker {
             return;
         };
         match cut_short(held.release(), cut).await {
-            Some(Ok(())) if is_last => {
+            Some(Ok(ReleaseOutcome::Released)) if is_last => {
                 nodes
                     .iter()
                     .for_each(|node| self.world.judge().released(node));

@@ -72,7 +72,7 @@ async fn options_that_differ_from_the_live_ones_are_refused(ensemble: TestEnsemb
     let first = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
     let same = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
     let refused = InterProcessMutex::new(&session, "/locks/a").unwrap_err();
-    assert!(matches!(&refused, ConfigError::OptionsDiffer { path } if path == "/locks/a"));
+    assert!(matches!(&refused, ConfigError::OptionsDiffer { path, .. } if path == "/locks/a"));
     // A guard keeps them alive, too.
     let held = first.acquire().await.unwrap();
     drop((first, same));

@@ -6,6 +6,7 @@
 //! | `requests` | what does an acquire do before it is polled, and what takes it as it is? |
 //! | `bad_input` | is bad input refused before any request is sent? |
 //! | `security` | do the options of TLS and SASL come with their features? |
+//! | `texts` | what do errors, guards and handles say when they are printed? |
 //! | `guides` | do the guides cover every error and every exit code? |
 
 #![allow(
@@ -20,3 +21,4 @@ mod bad_input;
 mod guides;
 mod requests;
 mod security;
+mod texts;

@@ -8,7 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
-use lock_recipes::{Client, GuardState, LockGuard, ReleaseError, Session, ZooKeeper};
+use lock_recipes::{
+    Client, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session, ZooKeeper,
+};
 use recipes_testing::{
     Cut, Direction, FaultProxy, Frame, Opcode, ZooKeeperEnsemble, ZooKeeperServer,
 };
@@ -423,8 +425,8 @@ async fn release(guard: Arc<LockGuard>, polls: usize) -> Result<Option<bool>, St
     let released = timeout(BOUND, polled(guard.release(), polls)).await;
     match released.map_err(failed("P7: release hangs"))? {
         None => Ok(None),
-        Some(Ok(())) => Ok(Some(true)),
-        Some(Err(ReleaseError::Lost(_) | ReleaseError::Pending { .. })) => Ok(Some(false)),
+        Some(Ok(ReleaseOutcome::Released)) => Ok(Some(true)),
+        Some(Ok(_) | Err(ReleaseError::Lost(_))) => Ok(Some(false)),
         Some(Err(error)) => Err(format!("P7: {error}")),
     }
 }

@@ -60,8 +60,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use recipes_core::{
-    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, Session, SessionHealth,
-    validate_path,
+    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session,
+    SessionHealth, validate_path,
 };
 use recipes_multilock::{Member, MultiLock};
 
@@ -169,17 +169,25 @@ async fn locked(
     let released = guard.release().await;
     let (outcome, mut lost) = outcome?;
     match released {
-        Ok(()) => {}
+        Ok(ReleaseOutcome::Pending) => {
+            warn("the lock is not certainly free yet: the store does not answer the release");
+        }
+        Ok(_) => {}
         Err(ReleaseError::Lost(error)) => {
             lost.get_or_insert(error);
         }
         Err(error) => warn(&chain(&error)),
     }
-    let (code, message) = verdict(&outcome, lost.map(|it| it.to_string()));
+    let (code, message) = verdict(&outcome, lost.as_ref().map(loss));
     if let Some(message) = message {
         warn(&message);
     }
     Ok(ExitCode::from(code))
+}
+
+/// Which lock, and why. What to do about it, `run` has done.
+fn loss(lost: &LostError) -> String {
+    format!("lock {:?} is lost ({})", lost.path, lost.reason)
 }
 
 /// Runs the command. When it returns, no process that the command has started runs any more.

@@ -21,6 +21,7 @@ use crate::session::cleanup::Deleted;
 use crate::session::epoch::Epoch;
 use crate::session::leftovers::{Leftovers, Made};
 use crate::session::own_watch::OwnWatch;
+use crate::session::tenant::Tenant;
 use crate::store::nodes::{Nodes, NodesError};
 
 mod news;

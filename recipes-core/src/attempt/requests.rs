@@ -27,15 +27,23 @@ use crate::store::retry::{Backoff, persist};
 pub(crate) struct Refused {
     pub(crate) path: Arc<str>,
     pub(crate) step: Step,
+    /// The node or directory where the step was to be taken.
+    pub(crate) node: String,
     pub(crate) source: NodesError,
 }
 
-/// Attributes an error to a step and a lock.
+/// Attributes an error to a step in the directory of a lock.
 fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
-    let path = Arc::clone(&lock.path);
-    move |source| {
-        let path = Arc::clone(&path);
-        Refused { path, step, source }
+    on(lock, step, &lock.path)
+}
+
+/// Attributes an error to a step on a node, or in a directory.
+fn on(lock: &LockPath, step: Step, node: &str) -> impl Fn(NodesError) -> Refused {
+    move |source| Refused {
+        path: Arc::clone(&lock.path),
+        step,
+        node: node.to_owned(),
+        source,
     }
 }
 
@@ -123,16 +131,21 @@ fn entries(
 /// Creates the directories of these locks, and missing parents.
 pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Result<Event, Refused> {
     for target in targets {
-        make_directory(nodes, target)
-            .await
-            .map_err(at(&target.lock, Step::CreateParents))?;
+        make_directory(nodes, target).await?;
     }
     Ok(Event::ParentsMade)
 }
 
 /// Goes up from the directory until one can be created, then down again. So parents that exist need
 /// not be readable.
-async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesError> {
+async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), Refused> {
+    let refused = |directory: &str, source| {
+        let parent = match directory.rsplit_once('/') {
+            Some((parent, _)) if !parent.is_empty() => parent,
+            _ => "/",
+        };
+        on(&target.lock, Step::CreateParents, parent)(source)
+    };
     let options = &target.lock.session.core().options;
     let mut mode = options.parent_mode.node_mode();
     let path: &str = &target.lock.path;
@@ -151,11 +164,15 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), NodesE
             Err(NodesError::NoNode) => match directory.rsplit_once('/') {
                 Some((parent, _)) if !parent.is_empty() => missing.push(parent),
                 // Not even the root exists: the chroot is missing.
-                _ => return Err(NodesError::NoNode),
+                _ => return Err(refused(directory, NodesError::NoNode)),
             },
             // A session that may not create here may still use an existing directory.
-            Err(NodesError::NoAuth) if exists(nodes, directory).await? => drop(missing.pop()),
-            Err(error) => return Err(error),
+            Err(NodesError::NoAuth) => match exists(nodes, directory).await {
+                Ok(true) => drop(missing.pop()),
+                Ok(false) => return Err(refused(directory, NodesError::NoAuth)),
+                Err(error) => return Err(refused(directory, error)),
+            },
+            Err(error) => return Err(refused(directory, error)),
         }
     }
     Ok(())
@@ -216,7 +233,7 @@ pub(crate) async fn stat(
     let path = lock.node_path(&name);
     let read = persist(|| nodes.read(&path))
         .await
-        .map_err(at(lock, Step::Watch))?;
+        .map_err(on(lock, Step::Watch, &path))?;
     Ok(read.map(|(_, stat)| Found {
         name,
         owner: stat.ephemeral_owner,
@@ -234,7 +251,7 @@ pub(crate) async fn blocker(
     let path = lock.node_path(&name);
     let watched = persist(|| nodes.watch(&path))
         .await
-        .map_err(at(lock, Step::Watch))?;
+        .map_err(on(lock, Step::Watch, &path))?;
     // Drops the data, which may be large, before the wait.
     match watched.map(|(.., watch)| watch) {
         None => Ok(Event::BlockerGone(member, name)),
@@ -282,7 +299,7 @@ pub(crate) async fn own_watch(
     let path = lock.node_path(name);
     let watched = persist(|| nodes.watch(&path))
         .await
-        .map_err(at(lock, Step::Watch))?;
+        .map_err(on(lock, Step::Watch, &path))?;
     Ok(watched.map(|(data, _, watch)| OwnNode {
         watch: Some(OwnWatch::new(watch)),
         is_revoked: revocation::is_request(&data),

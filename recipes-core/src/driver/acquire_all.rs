@@ -179,6 +179,11 @@ impl<'a> Acquisition<'a> {
         acquiring.contends();
         let (wanted, targets): (Vec<_>, Vec<_>) =
             missing.into_iter().map(|it| (it.member, it.target)).unzip();
+        // Not in the survey: an acquire may survey many times before it contends.
+        if !targets.iter().all(Target::tie_writer) {
+            // A writer was released in this moment.
+            return Ok(None);
+        }
         let standing = standing(&targets);
         let attempt = attempt(self.session, &targets, self.patience, &standing);
         let attempt = unless_lost(joined, attempt);
@@ -311,9 +316,8 @@ impl Survey {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
-                // `None` if the writer was released in this moment.
                 hold::Standing::Good(()) => {
-                    target.beside = hold.lease().share().map(Writer::new).transpose()?;
+                    target.beside = Some(Writer::new(hold.lease().writer())?);
                 }
                 hold::Standing::Over => table.end_hold(hold.key(), &raw const *hold),
             },

@@ -1,5 +1,8 @@
 //! The guard that proves that locks are held.
 
+use std::fmt;
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::{self, join_all, select_all};
 use tokio::time::Instant;
@@ -13,7 +16,7 @@ use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
 use crate::lock::hold::Share;
 use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
-use crate::lock::release::release_all;
+use crate::lock::release::{ReleaseOutcome, release_all};
 use crate::lock::transaction::Transaction;
 use crate::names::token::FencingToken;
 use crate::telemetry;
@@ -36,23 +39,37 @@ pub struct GuardMember {
 ///
 /// The lock can be lost while the guard lives. Use [`run`](Self::run), [`lost`](Self::lost) or
 /// [`is_valid`](Self::is_valid) around work that must not be done twice. Use
-/// [`fencing_token`](GuardMember::fencing_token) or [`transaction`](Self::transaction) if it must
-/// not be done twice *whatever happens*.
+/// [`fencing_token`](Self::fencing_token) or [`transaction`](Self::transaction) if it must not be
+/// done twice *whatever happens*.
 ///
 /// Dropping the guard releases in the background; [`release`](Self::release) returns when that is
 /// done. `let _ = lock.acquire().await?` drops the guard on the spot.
-#[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     first: Share,
     /// The members after the first. All lists have the order in which members are waited for.
     others: Vec<Share>,
+    /// The paths of a set; one lock has its own.
+    set_path: Option<Arc<str>>,
 }
 
 impl LockGuard {
     pub(crate) fn new(shares: OneOrMore<Share>) -> Self {
         let (first, others) = shares.into_parts();
-        Self { first, others }
+        Self::of(first, others)
+    }
+
+    fn of(first: Share, others: Vec<Share>) -> Self {
+        let mut guard = Self {
+            first,
+            others,
+            set_path: None,
+        };
+        if !guard.others.is_empty() {
+            let paths: Vec<_> = guard.leases().map(Lease::path).collect();
+            guard.set_path = Some(paths.join(", ").into());
+        }
+        guard
     }
 
     fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
@@ -65,12 +82,13 @@ impl LockGuard {
 
     /// Joins this guard with those of the locks after it.
     #[doc(hidden)]
-    pub fn join(mut self, guards: impl IntoIterator<Item = Self>) -> Self {
-        for Self { first, others } in guards {
-            self.others.push(first);
-            self.others.extend(others);
+    pub fn join(self, guards: impl IntoIterator<Item = Self>) -> Self {
+        let mut joined = self.others;
+        for Self { first, others, .. } in guards {
+            joined.push(first);
+            joined.extend(others);
         }
-        self
+        Self::of(self.first, joined)
     }
 
     /// Acquires for reading the lock that this single guard holds for writing.
@@ -81,17 +99,30 @@ impl LockGuard {
         acquired.await.map_err(Refusal::into_error)
     }
 
-    /// Path of the only lock; for guards of single locks.
-    #[doc(hidden)]
+    /// Returns the path of the lock directory; for a set all paths, as
+    /// [`DistributedLock::path`](crate::DistributedLock::path).
     #[must_use]
-    pub fn only_path(&self) -> &str {
-        self.first.lease().path()
+    pub fn path(&self) -> &str {
+        match &self.set_path {
+            Some(paths) => paths,
+            None => self.first.lease().path(),
+        }
     }
 
-    /// Token of the only lock; for guards of single locks.
+    /// Returns the token of this grant; `None` for a set of several locks.
+    ///
+    /// A set has no token of its own. Each member's token rises with the grants of that member
+    /// only: another's may be higher or lower than what the next holder gets. So pass the token of
+    /// the member that protects the data, from [`members`](Self::members).
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.others.is_empty().then(|| self.first_fencing_token())
+    }
+
+    /// Token of the first member, for guards of one lock.
     #[doc(hidden)]
     #[must_use]
-    pub fn only_fencing_token(&self) -> FencingToken {
+    pub fn first_fencing_token(&self) -> FencingToken {
         self.first.lease().fencing_token()
     }
 
@@ -259,22 +290,30 @@ impl LockGuard {
         Ok(Self {
             first: self.first.reenter()?,
             others: others.collect::<Result<_, _>>()?,
+            set_path: self.set_path.clone(),
         })
     }
 
-    /// Releases the lock, or only leaves the hold while other guards of it live. `Ok` means that
-    /// the node is gone, or was handed on within the session
-    /// ([`local_handoffs`](crate::LockOptions::local_handoffs)).
+    /// Releases the lock, or only leaves the hold while other guards of it live. Never called
+    /// twice: what is not done when it returns is done in the background.
+    ///
+    /// # Guarantees
+    /// `Ok` means that the lock was held until the call, as far as this process can know, so what
+    /// was done under it stands. [`ReleaseOutcome`] says whether the lock is free already; for a
+    /// set, whether all of it is. So `guard.release().await?` fails no finished work because the
+    /// store is down.
     ///
     /// # Errors
-    /// - [`ReleaseError::Lost`] if the lock was lost before.
-    /// - [`ReleaseError::Pending`] if there is no answer before the lease's deadline. The release
-    ///   continues in the background.
-    /// - [`ReleaseError::Refused`] if the store forbids deleting the node.
+    /// For a set, the worst of its locks counts: `Lost`, then `Refused`.
+    /// - [`ReleaseError::Lost`] if the lock was lost before the call, so that the work under it may
+    ///   have overlapped with that of another contender.
+    /// - [`ReleaseError::Refused`] if the store forbids deleting the node, so that the lock stays
+    ///   taken until the session ends.
     ///
     /// # Cancel safety
     /// The release continues in the background when the future is dropped.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
+        // A lock that is lost is reported by each of its guards, not only by the last.
         let check = self.leases().try_for_each(Lease::check);
         let shares = std::iter::once(self.first).chain(self.others);
         let last: Vec<_> = shares.filter_map(Share::leave).collect();
@@ -282,8 +321,30 @@ impl LockGuard {
         let released = leases.iter();
         let released = released.map(|it| (it.path(), it.node_path(), it.fencing_token()));
         let span = telemetry::release_span(&released.collect::<Vec<_>>());
-        release_all(&leases).instrument(span).await?;
-        Ok(check?)
+        let released = release_all(&leases).instrument(span).await;
+        check?;
+        released
+    }
+}
+
+impl LockGuard {
+    /// Path, token and state, under the name of a guard type.
+    #[doc(hidden)]
+    pub fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens: Vec<_> = self.leases().map(Lease::fencing_token).collect();
+        let mut debug = f.debug_struct(name);
+        debug.field("path", &self.path());
+        match tokens.as_slice() {
+            [token] => debug.field("fencing_token", token),
+            tokens => debug.field("fencing_tokens", &tokens),
+        };
+        debug.field("state", &self.state()).finish()
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as("LockGuard", f)
     }
 }
 

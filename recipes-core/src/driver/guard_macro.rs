@@ -13,7 +13,7 @@ macro_rules! lock_guard {
             /// Path of the lock directory.
             #[must_use]
             pub fn path(&self) -> &str {
-                self.guard.only_path()
+                self.guard.path()
             }
 
             /// A number that rises with every conflicting grant of this lock, in all processes.
@@ -22,13 +22,12 @@ macro_rules! lock_guard {
             /// Re-entry does not change it. See [`FencingToken`]($crate::FencingToken).
             #[must_use]
             pub fn fencing_token(&self) -> $crate::FencingToken {
-                self.guard.only_fencing_token()
+                self.guard.first_fencing_token()
             }
         }
     };
     ($(#[$docs:meta])* pub struct $name:ident) => {
         $(#[$docs])*
-        #[derive(Debug)]
         #[must_use = "the lock is released as soon as the guard is dropped"]
         pub struct $name {
             guard: $crate::LockGuard,
@@ -49,13 +48,23 @@ macro_rules! lock_guard {
 
             /// Releases the lock, or only leaves the hold while other guards of it live.
             ///
+            /// `Ok` means that the lock was held until the call: what was done under it stands,
+            /// even if the release is [not confirmed yet]($crate::ReleaseOutcome::Pending).
+            ///
             /// # Errors
             /// As [`LockGuard::release`]($crate::LockGuard::release).
             ///
             /// # Cancel safety
             /// The release continues in the background when the future is dropped.
-            pub async fn release(self) -> Result<(), $crate::ReleaseError> {
+            pub async fn release(self) -> Result<$crate::ReleaseOutcome, $crate::ReleaseError> {
                 self.guard.release().await
+            }
+        }
+
+        /// Path, token and state.
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                self.guard.fmt_as(stringify!($name), f)
             }
         }
 

@@ -11,6 +11,7 @@ use crate::driver::guard::LockGuard;
 use crate::driver::locks::Locks;
 use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, ReleaseError};
+use crate::lock::release::ReleaseOutcome;
 use crate::log::LOCK;
 use crate::names::owner::Owner;
 
@@ -27,35 +28,72 @@ pub(crate) async fn acquire(
         match lock.acquire(Some(owner.clone()), deadline).await {
             Ok(guard) => others.push(guard),
             Err(refusal) => {
-                let failures = roll_back(first, others).await;
-                return Err(with_failures(refusal, failures));
+                let late = roll_back(first, others).await;
+                return Err(late.refuse(refusal));
             }
         }
     }
     Ok(first.join(others))
 }
 
-/// Releases all at the same time. The last lock is the first whose release is sent.
-async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> Vec<ReleaseError> {
-    let held = std::iter::once(first).chain(others);
-    let held: Vec<_> = held.collect();
-    let releases = held.into_iter().rev().map(LockGuard::release);
-    let released = join_all(releases).await;
-    released.into_iter().filter_map(Result::err).collect()
+/// Locks of a set that was not acquired, and that are not certainly free again.
+#[derive(Default)]
+struct Late {
+    /// Their release goes on in the background.
+    pending: Vec<String>,
+    failures: Vec<ReleaseError>,
 }
 
-fn with_failures(refusal: Refusal, failures: Vec<ReleaseError>) -> Refusal {
-    match refusal {
-        Refusal::Failed(error) if !failures.is_empty() => {
-            let source = Box::new(error);
-            AcquireError::RolledBackLate { source, failures }.into()
+/// Releases all at the same time. The last lock is the first whose release is sent.
+async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> Late {
+    let held: Vec<_> = std::iter::once(first).chain(others).collect();
+    let releases = held.into_iter().rev().map(|guard| async {
+        let path = guard.path().to_owned();
+        (path, guard.release().await)
+    });
+    let mut late = Late::default();
+    for (path, released) in join_all(releases).await {
+        match released {
+            Ok(ReleaseOutcome::Released) => {}
+            Ok(ReleaseOutcome::Pending) => late.pending.push(path),
+            Err(failure) => late.failures.push(failure),
         }
-        Refusal::Busy(_) => {
-            for failure in failures {
-                warn!(target: LOCK, %failure, "lock of a set that is busy is released late");
+    }
+    late
+}
+
+impl Late {
+    /// The refusal of the set, which says what is late; a set that is busy says it to the log.
+    fn refuse(self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Failed(error) => self.tell(error).into(),
+            Refusal::Busy(_) => {
+                self.log();
+                refusal
             }
-            refusal
         }
-        Refusal::Failed(_) => refusal,
+    }
+
+    fn log(self) {
+        const LATE: &str = "lock of a set that is busy is released late";
+        for lock in self.pending {
+            warn!(target: LOCK, lock, "{LATE}");
+        }
+        for failure in self.failures {
+            warn!(target: LOCK, %failure, "{LATE}");
+        }
+    }
+
+    /// The error of the set, which says what is late.
+    fn tell(self, error: AcquireError) -> AcquireError {
+        let Self { pending, failures } = self;
+        if pending.is_empty() && failures.is_empty() {
+            return error;
+        }
+        AcquireError::RolledBackLate {
+            source: Box::new(error),
+            pending,
+            failures,
+        }
     }
 }

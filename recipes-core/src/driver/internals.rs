@@ -19,9 +19,18 @@ use crate::session::options::LockOptions;
 
 /// One lock of one kind, the core of every recipe.
 #[doc(hidden)]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LockInternals {
     pub(crate) target: Target,
+}
+
+impl fmt::Debug for LockInternals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockInternals")
+            .field("path", &self.path())
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
+    }
 }
 
 impl LockInternals {

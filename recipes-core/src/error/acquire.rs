@@ -23,6 +23,19 @@ pub enum Step {
     Delete,
 }
 
+impl Step {
+    /// The permission that the store asks for, on the directory or node that is named with the
+    /// step.
+    #[must_use]
+    pub fn permission(self) -> &'static str {
+        match self {
+            Self::CreateParents | Self::Create => "CREATE",
+            Self::List | Self::Watch => "READ",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -84,22 +97,28 @@ pub enum AcquireError {
     },
     /// The owner held this lock, lost it, and has not dropped all guards of it yet. Drop them,
     /// discard what was done under the lock, then acquire again.
-    #[error("owner still has guards of a lock that it lost; drop them, then acquire again")]
+    #[error("owner still has guards of lock {:?}, which it lost; drop them, then acquire again",
+        .0.path)]
     Lost(#[from] LostError),
     /// The owner holds the read lock of this path, and its own reader would block the writer for
-    /// ever. Release the read lock first.
-    #[error("owner holds the read lock of {path:?} and would wait for itself; release it first")]
+    /// ever. Release the read lock first; or write first, and downgrade.
+    #[error(
+        "owner holds the read lock of {path:?} and would wait for itself: release it first, or \
+         write first and downgrade"
+    )]
     WouldDeadlock {
         /// Path of the lock.
         path: String,
     },
     /// The ACLs of the store do not allow this session the step.
-    #[error("not authorized to {step} of {path:?}")]
+    #[error("not authorized to {step} of {path:?}: {} on {node:?} is missing", step.permission())]
     NotAuthorized {
         /// Path of the lock.
         path: String,
-        /// What was refused.
+        /// What was refused. It says which [permission](Step::permission) is missing.
         step: Step,
+        /// The node or directory on which it is missing.
+        node: String,
     },
     /// The store refused for another reason.
     #[error("store refused to {step} of {path:?}")]
@@ -114,12 +133,17 @@ pub enum AcquireError {
     },
     /// A set of locks was not acquired, and some members that were acquired are not released yet.
     /// They are released in the background: on reconnect, or with their session.
-    #[error("set of locks not acquired; {} of them are released later, in the background", failures.len())]
+    #[error(
+        "set of locks not acquired; {} of them are released later, in the background",
+        pending.len() + failures.len()
+    )]
     RolledBackLate {
         /// Why the set was not acquired.
         #[source]
         source: Box<AcquireError>,
-        /// The errors of the releases.
+        /// Paths of the locks whose release is not confirmed yet.
+        pending: Vec<String>,
+        /// The errors of the other releases.
         failures: Vec<ReleaseError>,
     },
     /// The counter of the lock directory has reached 2^31 - 1, so names do not show the order any
@@ -156,10 +180,20 @@ impl AcquireError {
         }
     }
 
+    /// A step that was refused in the lock directory itself.
     pub(crate) fn refused(path: &str, step: Step, source: NodesError) -> Self {
+        Self::refused_on(path, path, step, source)
+    }
+
+    /// A step that was refused on a node, or in a directory.
+    pub(crate) fn refused_on(path: &str, node: &str, step: Step, source: NodesError) -> Self {
         let path = path.to_owned();
         match source {
-            NodesError::NoAuth => Self::NotAuthorized { path, step },
+            NodesError::NoAuth => Self::NotAuthorized {
+                path,
+                step,
+                node: node.to_owned(),
+            },
             source => Self::Refused { path, step, source },
         }
     }

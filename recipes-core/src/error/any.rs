@@ -79,8 +79,7 @@ impl Error {
         match self {
             Self::Acquire(error) => error.is_transient(),
             Self::Query(error) => error.is_transient(),
-            Self::Connect(ConnectError::TimedOut { .. })
-            | Self::Release(ReleaseError::Pending { .. }) => true,
+            Self::Connect(ConnectError::TimedOut { .. }) => true,
             Self::Connect(ConnectError::Refused { source, .. })
             | Self::Release(ReleaseError::Refused { source, .. })
             | Self::Verify(VerifyError::Unknown { source, .. })

@@ -36,10 +36,19 @@ pub enum ConfigError {
     #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
     IdentityReserved,
     /// A live handle in this session has other options for the same path.
-    #[error("lock {path:?} is in use in this session with other options")]
+    #[error(
+        "lock {path:?} is in use in this session with {option} {in_use}, not {requested}: all \
+         handles of a path need the same options"
+    )]
     OptionsDiffer {
         /// Path of the lock.
         path: String,
+        /// The method of [`LockOptions`](crate::LockOptions) that sets the first that differs.
+        option: &'static str,
+        /// What the live handle has.
+        in_use: String,
+        /// What this handle was to have.
+        requested: String,
     },
     /// A live handle in this session is of another recipe: a mutex where this is a read/write lock,
     /// or vice versa. Their nodes cannot share a directory.

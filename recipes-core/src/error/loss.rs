@@ -24,7 +24,9 @@ pub enum LostReason {
 
 /// A lock that was held is lost: another contender may hold it now.
 #[derive(Clone, Debug, Error)]
-#[error("lock {path:?} is lost ({reason})")]
+#[error(
+    "lock {path:?} is lost ({reason}): stop the work under it, as another contender may hold it"
+)]
 pub struct LostError {
     /// Path of the lock.
     pub path: String,
@@ -37,7 +39,7 @@ pub struct LostError {
 #[non_exhaustive]
 pub enum VerifyError {
     /// The lock is lost.
-    #[error("lock is not held any more")]
+    #[error("lock {:?} is not held any more ({})", .0.path, .0.reason)]
     Lost(#[from] LostError),
     /// The store refused or did not answer; the guard may still be valid.
     #[error("lock {path:?} not verified")]

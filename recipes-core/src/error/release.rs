@@ -5,24 +5,29 @@ use thiserror::Error;
 use crate::error::LostError;
 use crate::store::nodes::NodesError;
 
-/// Why a release does not confirm that the lock was held until now and is free.
+/// What the caller of a release must act on: the work under the lock may have overlapped with that
+/// of another contender, or the lock stays taken.
+///
+/// A release that is only not confirmed yet is no error, but
+/// [`ReleaseOutcome::Pending`](crate::ReleaseOutcome::Pending).
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lock was lost before, so another contender may have held it at the same time. Nothing is
     /// left behind.
-    #[error("lock was lost before it was released, so another contender may have held it")]
+    #[error(
+        "lock {:?} was lost before it was released ({}): check what was done under it, as another \
+         contender may have held it",
+        .0.path,
+        .0.reason
+    )]
     Lost(#[from] LostError),
-    /// There was no answer before the lease's deadline. The node is deleted in the background as
-    /// soon as there is a connection, or with the session. Other contenders wait until then.
-    #[error("release of lock {path:?} not confirmed yet; it continues in the background")]
-    Pending {
-        /// Path of the lock.
-        path: String,
-    },
     /// The store refuses to delete the node. The node stays, and other contenders wait, until
     /// the session ends. Grant DELETE on the lock directory, or close the session.
-    #[error("store refused to release lock {path:?}; it stays locked until the session ends")]
+    #[error(
+        "store refused to release lock {path:?}{}; it stays locked until the session ends",
+        missing(source, path)
+    )]
     Refused {
         /// Path of the lock.
         path: String,
@@ -30,4 +35,12 @@ pub enum ReleaseError {
         #[source]
         source: NodesError,
     },
+}
+
+/// What has to be granted.
+fn missing(source: &NodesError, path: &str) -> String {
+    match source {
+        NodesError::NoAuth => format!(", as DELETE on {path:?} is missing"),
+        _ => String::new(),
+    }
 }

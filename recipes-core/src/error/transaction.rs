@@ -10,15 +10,24 @@ use crate::store::nodes::NodesError;
 #[non_exhaustive]
 pub enum TransactionError {
     /// The lock is lost; nothing was changed.
-    #[error("transaction not committed, nothing was changed")]
+    #[error(
+        "transaction under {:?} not committed, nothing was changed: the lock is lost ({})",
+        .0.path,
+        .0.reason
+    )]
     Lost(#[from] LostError),
     /// The store refused one operation; nothing was changed.
-    #[error("operation {index} of a transaction under {path:?} refused, nothing was changed")]
+    #[error(
+        "operation {index} of a transaction under {path:?}, on {node:?}, refused, nothing was \
+         changed"
+    )]
     Refused {
         /// Path of the lock.
         path: String,
         /// Index of the operation, in the order in which they were added.
         index: usize,
+        /// Path of the node that the operation is for.
+        node: String,
         /// Why.
         #[source]
         source: NodesError,

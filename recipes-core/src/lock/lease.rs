@@ -8,16 +8,15 @@ use futures::future;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::error::{LostError, LostReason, ReleaseError, VerifyError};
+use crate::error::{LostError, LostReason, VerifyError};
 use crate::lock::lease_state::{GuardState, LeaseState, Upkeep};
 use crate::lock::local_queue::Turn;
 use crate::lock::lock_path::LockPath;
 use crate::log::LOCK;
-use crate::names::node_name::{self, LockKind};
+use crate::names::node_name::LockKind;
 use crate::names::token::FencingToken;
-use crate::rules::vacancy::Sole;
-use crate::session::cleanup::{Deleted, Deletion};
-use crate::session::epoch::{Epoch, Link};
+use crate::session::cleanup::Deletion;
+use crate::session::epoch::Epoch;
 use crate::session::own_watch::{Care, OwnWatch};
 use crate::session::tenant::Tenant;
 use crate::store::nodes::{NodeOp, NodesError};
@@ -47,8 +46,8 @@ pub(crate) struct Basis {
 
 /// Proof that one lock is held; deletes the node when dropped.
 pub(crate) struct Lease {
-    state: Arc<LeaseState>,
-    lock: Arc<LockPath>,
+    pub(super) state: Arc<LeaseState>,
+    pub(super) lock: Arc<LockPath>,
 }
 
 impl fmt::Debug for Lease {
@@ -105,12 +104,10 @@ impl Lease {
         &self.state.epoch
     }
 
-    /// The writer that a reader of the same owner goes next to; `None` if it is released. It is
-    /// tied, because the reader may still be held when the writer is released.
-    pub(crate) fn share(&self) -> Option<Arc<LeaseState>> {
-        // In this order, either the release sees the tie or this call sees the release.
-        self.state.ties.fetch_add(1, Ordering::SeqCst);
-        (!self.state.is_released()).then(|| Arc::clone(&self.state))
+    /// What a reader of the same owner needs to know of the writer that it goes next to. Before
+    /// anything is sent, the writer must be [tied](LeaseState::tie).
+    pub(crate) fn writer(&self) -> Arc<LeaseState> {
+        Arc::clone(&self.state)
     }
 
     /// Notes that a transaction under this lease is in flight, until [`settled`](Self::settled).
@@ -329,44 +326,6 @@ impl Lease {
         self.state.epoch.deregister(self.state.id);
         let cleanup = &self.lock.session.core().cleanup;
         Some(cleanup.deletion(self.node_path(), self.epoch()))
-    }
-
-    pub(crate) fn released(&self, deleted: Option<Deleted>) -> Result<(), ReleaseError> {
-        debug!(
-            target: LOCK,
-            lock = self.path(),
-            node = self.node_path(),
-            ?deleted,
-            "released"
-        );
-        let lost = |reason| {
-            self.state.grant.found_lost(reason);
-            Err(ReleaseError::Lost(self.state.lost_error(reason)))
-        };
-        let path = self.path().to_owned();
-        match deleted {
-            Some(Deleted::ByUs) => {
-                self.leave_directory();
-                Ok(())
-            }
-            Some(Deleted::BySomebody) => lost(LostReason::NodeRemoved),
-            Some(Deleted::WithSession) => match self.epoch().link() {
-                Link::Ended(reason) => lost(reason),
-                Link::Connected(_) | Link::Disconnected => lost(LostReason::SessionClosed),
-            },
-            Some(Deleted::Refused(source)) => Err(ReleaseError::Refused { path, source }),
-            None => Err(ReleaseError::Pending { path }),
-        }
-    }
-
-    /// Records that the directory's only node is gone.
-    fn leave_directory(&self) {
-        let state = &self.state;
-        let sequence = node_name::sequence(node_name::last_part(&state.node_path));
-        if let Some(sequence) = sequence.filter(|_| state.was_alone) {
-            let czxid = state.czxid;
-            lock(&self.lock.vacancy).left(Sole { czxid, sequence });
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::error::{LostError, LostReason};
 use crate::lock::lease::MadeNode;
@@ -130,34 +130,14 @@ impl LeaseState {
         }
     }
 
-    /// Loses the lease if it is over, and returns why.
-    pub(crate) fn lose_if_over(&self) -> Result<(), LostError> {
-        match self.reason() {
-            Some(reason) => Err(self.lose(reason)),
-            None => Ok(()),
+    fn log_loss(&self, reason: LostReason) {
+        let (lock, node) = (&self.lock_path, &self.node_path);
+        // A service that closes its session knows that its guards go with it.
+        if self.epoch.is_wanted(reason) {
+            debug!(target: LOCK, %lock, %node, %reason, "lock given up with its session");
+        } else {
+            warn!(target: LOCK, %lock, %node, %reason, "lock lost");
         }
-    }
-
-    /// Loses the lease, unless it is lost already: the first reason stays, and is returned.
-    pub(crate) fn lose(&self, reason: LostReason) -> LostError {
-        // A query may have given a reason that nobody has recorded yet.
-        let first = self.reason().unwrap_or(reason);
-        let is_first = self.signal.send_if_modified(|lost| {
-            let is_first = lost.is_none();
-            lost.get_or_insert(first);
-            is_first
-        });
-        let reason = self.signal.borrow().unwrap_or(first);
-        self.grant.lost(reason);
-        if is_first {
-            warn!(
-                target: LOCK,
-                lock = %self.lock_path, node = %self.node_path, %reason, "lock lost"
-            );
-            // Contenders of this process need not wait until its guards are dropped.
-            drop(self.take_turn());
-        }
-        self.lost_error(reason)
     }
 
     pub(crate) fn take_turn(&self) -> Option<Turn> {
@@ -167,6 +147,14 @@ impl LeaseState {
     /// Whether the lease was given up: released or dropped.
     pub(crate) fn is_released(&self) -> bool {
         self.is_released.load(Ordering::SeqCst)
+    }
+
+    /// Ties the node for good to a reader that is about to be made next to it, because the reader
+    /// may still be held when this lease is released; false if it is released already.
+    pub(crate) fn tie(&self) -> bool {
+        // In this order, either the release sees the tie or this call sees the release.
+        self.ties.fetch_add(1, Ordering::SeqCst);
+        !self.is_released()
     }
 
     /// The session that owns the node.
@@ -214,12 +202,29 @@ impl Tenant for LeaseState {
         &self.care
     }
 
-    fn lose(&self, reason: LostReason) {
-        drop(self.lose(reason));
+    fn lose_if_over(&self) -> Result<(), LostError> {
+        match self.reason() {
+            Some(reason) => Err(self.lose(reason)),
+            None => Ok(()),
+        }
     }
 
-    fn lose_if_over(&self) {
-        drop(self.lose_if_over());
+    fn lose(&self, reason: LostReason) -> LostError {
+        // A query may have given a reason that nobody has recorded yet.
+        let first = self.reason().unwrap_or(reason);
+        let is_first = self.signal.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(first);
+            is_first
+        });
+        let reason = self.signal.borrow().unwrap_or(first);
+        self.grant.lost(reason);
+        if is_first {
+            self.log_loss(reason);
+            // Contenders of this process need not wait until its guards are dropped.
+            drop(self.take_turn());
+        }
+        self.lost_error(reason)
     }
 
     fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {

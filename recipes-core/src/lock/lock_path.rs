@@ -59,11 +59,16 @@ impl LockPath {
         if lock.reads_and_writes != reads_and_writes {
             return Err(ConfigError::RecipeDiffers { path: path() });
         }
-        if !lock.options.agree_with(options) {
+        if let Some((option, [in_use, requested])) = lock.options.difference(options) {
             if !options.yields {
-                return Err(ConfigError::OptionsDiffer { path: path() });
+                return Err(ConfigError::OptionsDiffer {
+                    path: path(),
+                    option,
+                    in_use,
+                    requested,
+                });
             }
-            debug!(target: LOCK, lock = %lock.path, "options of a live handle apply");
+            debug!(target: LOCK, lock = %lock.path, option, "options of a live handle apply");
         }
         Ok(lock)
     }

@@ -132,11 +132,14 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (epoch, health) = (self.epoch(), self.health());
-        f.debug_struct("Session")
-            .field("epoch", &epoch)
-            .field("health", &health)
-            .finish_non_exhaustive()
+        let mut debug = f.debug_struct("Session");
+        if let Some(id) = self.session_id() {
+            debug.field("id", &format_args!("{id:#x}"));
+        }
+        debug
+            .field("epoch", &self.epoch())
+            .field("health", &self.health())
+            .finish()
     }
 }
 

@@ -58,6 +58,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Ties the writer that the reader goes next to, if any; false if it is released already.
+    pub(crate) fn tie_writer(&self) -> bool {
+        let writer = self.beside.as_ref();
+        writer.is_none_or(|writer| writer.lease.tie())
+    }
+
     pub(crate) fn place(&self) -> Place {
         match &self.beside {
             Some(writer) => Place::Beside {

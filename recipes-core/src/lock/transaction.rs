@@ -1,5 +1,6 @@
 //! Writes that the store carries out only while a lock is held.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -19,13 +20,12 @@ use crate::store::nodes::{
 /// # Examples
 /// ```no_run
 /// # async fn example(guard: &recipes_core::LockGuard) -> Result<(), recipes_core::TransactionError> {
-/// guard.transaction().set("/orders/next", "1001", Some(7)).create("/orders/1000", "new").commit().await?;
+/// guard.transaction().set("/orders/next", "1001").create("/orders/1000", "new").commit().await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// [`LockGuard::transaction`]: crate::LockGuard::transaction
-#[derive(Debug)]
 #[must_use = "a transaction does nothing until commit"]
 pub struct Transaction<'a> {
     leases: Vec<&'a Lease>,
@@ -63,14 +63,22 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Replaces the data of a node that has this version; `None` accepts any.
-    pub fn set(
-        mut self,
+    /// Replaces the data of a node, whatever its version.
+    pub fn set(self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
+        self.set_if(path.into(), data.into(), None)
+    }
+
+    /// Replaces the data of a node that has this version.
+    pub fn set_version(
+        self,
         path: impl Into<String>,
         data: impl Into<Vec<u8>>,
-        version: Option<i32>,
+        version: i32,
     ) -> Self {
-        let (path, data) = (path.into(), data.into());
+        self.set_if(path.into(), data.into(), Some(version))
+    }
+
+    fn set_if(mut self, path: String, data: Vec<u8>, version: Option<i32>) -> Self {
         self.operations.push(NodeOp::Set {
             path,
             data,
@@ -79,21 +87,33 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Deletes a node that has this version; `None` accepts any.
-    pub fn delete(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
-        self.operations.push(NodeOp::Delete {
-            path: path.into(),
-            version,
-        });
+    /// Deletes a node, whatever its version.
+    pub fn delete(self, path: impl Into<String>) -> Self {
+        self.delete_if(path.into(), None)
+    }
+
+    /// Deletes a node that has this version.
+    pub fn delete_version(self, path: impl Into<String>, version: i32) -> Self {
+        self.delete_if(path.into(), Some(version))
+    }
+
+    fn delete_if(mut self, path: String, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Delete { path, version });
         self
     }
 
-    /// Requires that a node has this version; `None` only requires that it exists.
-    pub fn check(mut self, path: impl Into<String>, version: Option<i32>) -> Self {
-        self.operations.push(NodeOp::Check {
-            path: path.into(),
-            version,
-        });
+    /// Requires that a node exists.
+    pub fn check(self, path: impl Into<String>) -> Self {
+        self.check_if(path.into(), None)
+    }
+
+    /// Requires that a node has this version.
+    pub fn check_version(self, path: impl Into<String>, version: i32) -> Self {
+        self.check_if(path.into(), Some(version))
+    }
+
+    fn check_if(mut self, path: String, version: Option<i32>) -> Self {
+        self.operations.push(NodeOp::Check { path, version });
         self
     }
 
@@ -121,6 +141,7 @@ impl<'a> Transaction<'a> {
             path: lease.node_path().to_owned(),
             version: None,
         };
+        let nodes_of: Vec<_> = operations.iter().map(|it| it.path().to_owned()).collect();
         let guarded: Vec<_> = leases.iter().map(check).chain(operations).collect();
         let unknown = |source| {
             let path = first.path().to_owned();
@@ -142,7 +163,7 @@ impl<'a> Transaction<'a> {
         }
         match committed {
             Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
-            Err(error) => Err(failure(error, &leases, first.path())),
+            Err(error) => Err(failure(error, &leases, nodes_of, first.path())),
         }
     }
 }
@@ -156,7 +177,13 @@ fn result(done: NodeOpDone) -> TransactionResult {
     }
 }
 
-fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError {
+/// Why it was not carried out. The operations come after the checks of the leases.
+fn failure(
+    error: MultiError,
+    leases: &[&Lease],
+    nodes: Vec<String>,
+    path: &str,
+) -> TransactionError {
     let MultiError { index, source } = error;
     let path = path.to_owned();
     let Some(index) = index else {
@@ -165,16 +192,39 @@ fn failure(error: MultiError, leases: &[&Lease], path: &str) -> TransactionError
             false => TransactionError::Rejected { path, source },
         };
     };
-    match leases.get(index) {
-        Some(lease) if matches!(source, NodesError::NoNode) => {
-            lease.note_loss(LostReason::NodeRemoved).into()
-        }
-        Some(_) => TransactionError::Rejected { path, source },
-        None => TransactionError::Refused {
+    if let Some(lease) = leases.get(index) {
+        return match source {
+            NodesError::NoNode => lease.note_loss(LostReason::NodeRemoved).into(),
+            source => TransactionError::Rejected { path, source },
+        };
+    }
+    let refused = nodes.into_iter().enumerate().nth(index - leases.len());
+    match refused {
+        Some((index, node)) => TransactionError::Refused {
             path,
-            index: index.saturating_sub(leases.len()),
+            index,
+            node,
             source,
         },
+        // No operation of ours has this number.
+        None => TransactionError::Rejected { path, source },
+    }
+}
+
+/// The locks, and the operations without their data.
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let locks: Vec<_> = self.leases.iter().map(|it| it.path()).collect();
+        let operations = self.operations.iter().map(|operation| match operation {
+            NodeOp::Create(node) => ("create", &*node.path),
+            NodeOp::Delete { path, .. } => ("delete", &**path),
+            NodeOp::Set { path, .. } => ("set", &**path),
+            NodeOp::Check { path, .. } => ("check", &**path),
+        });
+        f.debug_struct("Transaction")
+            .field("locks", &locks)
+            .field("operations", &operations.collect::<Vec<_>>())
+            .finish()
     }
 }
 

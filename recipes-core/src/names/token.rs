@@ -34,7 +34,7 @@ use std::fmt;
 /// token orders by both. A store needs both to refuse a late write of an *earlier grant in the same
 /// process*: one that was sent, was held up in flight, and arrives after the next grant's. To
 /// refuse other processes, or without local hand-offs, [`as_i64`](Self::as_i64) is enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken {
     czxid: i64,
     handoff: u32,
@@ -74,5 +74,12 @@ impl fmt::Display for FencingToken {
             0 => write!(f, "{}", self.czxid),
             handoff => write!(f, "{}.{handoff}", self.czxid),
         }
+    }
+}
+
+/// As it is displayed.
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Epoch {
     /// Whether the epoch task looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
     leaves_numbers_out: AtomicBool,
+    /// The service has closed the session, so the losses that follow are what it wants.
+    is_closed_by_us: AtomicBool,
     pub(crate) wake_task: Arc<Notify>,
 }
 
@@ -120,6 +122,7 @@ impl Epoch {
             contenders: Mutex::default(),
             is_attended: AtomicBool::new(false),
             leaves_numbers_out: AtomicBool::new(false),
+            is_closed_by_us: AtomicBool::new(false),
             wake_task,
         }
     }
@@ -251,6 +254,16 @@ impl Epoch {
 
     pub(crate) fn left_numbers_out(&self) {
         self.leaves_numbers_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the service closes the session; before the link ends.
+    pub(crate) fn note_close(&self) {
+        self.is_closed_by_us.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a loss for this reason is what the service has asked for.
+    pub(crate) fn is_wanted(&self, reason: LostReason) -> bool {
+        reason == LostReason::SessionClosed && self.is_closed_by_us.load(Ordering::SeqCst)
     }
 
     /// Counts a contender in, for as long as it keeps the result. While any contender waits or

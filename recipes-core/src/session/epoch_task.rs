@@ -130,8 +130,10 @@ impl EpochTask {
         self.take_arrivals();
         if !self.epoch.is_good(self.lapses) {
             self.lapses = self.epoch.lapses();
-            let leases = self.epoch.leases();
-            leases.iter().for_each(|lease| lease.lose_if_over());
+            for lease in self.epoch.leases() {
+                // The lease itself reports it.
+                drop(lease.lose_if_over());
+            }
         }
         while self.under_way.len() < LOOKS_MAX {
             let Some(id) = self.looks.take_due(now) else {

@@ -1,5 +1,7 @@
 //! How a session is doing, for its users.
 
+use std::fmt;
+
 use tokio::sync::watch;
 
 use crate::session::epoch::Link;
@@ -40,7 +42,6 @@ pub(crate) fn health(phase: &watch::Receiver<Phase>) -> SessionHealth {
 }
 
 /// Follows the health of a [`Session`](crate::Session).
-#[derive(Debug)]
 pub struct HealthWatcher {
     phase: watch::Receiver<Phase>,
     seen: SessionHealth,
@@ -85,5 +86,13 @@ impl HealthWatcher {
                 () = link_changed => {}
             }
         }
+    }
+}
+
+impl fmt::Debug for HealthWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthWatcher")
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
     }
 }

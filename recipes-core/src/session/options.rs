@@ -14,6 +14,9 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
 /// As in Curator. A store that is electing a leader answers within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// So much of an identity that an error shows, which may be a megabyte.
+const SHOWN_BYTES_MAX: usize = 40;
+
 /// How the missing parents of a lock are created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ParentMode {
@@ -214,18 +217,6 @@ impl LockOptions {
         self
     }
 
-    /// Whether both say the same of a lock; `yields` says nothing of it.
-    pub(crate) fn agree_with(&self, other: &Self) -> bool {
-        let Self {
-            data,
-            purpose,
-            local_handoffs,
-            yields: _,
-        } = self;
-        let same = (data, purpose, local_handoffs);
-        same == (&other.data, &other.purpose, &other.local_handoffs)
-    }
-
     /// For locks of a factory: if a live handle of the path has other options, those apply, and
     /// nothing is refused.
     #[doc(hidden)]
@@ -233,5 +224,39 @@ impl LockOptions {
     pub fn yielding(mut self) -> Self {
         self.yields = true;
         self
+    }
+
+    /// The first option that differs, by name, with both values; `None` if all are equal.
+    /// `yields` says nothing of a lock.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(&'static str, [String; 2])> {
+        let Self {
+            data,
+            purpose,
+            local_handoffs,
+            yields: _,
+        } = self;
+        if *local_handoffs != other.local_handoffs {
+            let both = [*local_handoffs, other.local_handoffs];
+            return Some(("local_handoffs", both.map(|it| it.to_string())));
+        }
+        if *purpose != other.purpose {
+            let both = [purpose, &other.purpose].map(|it| match it {
+                Some(purpose) => format!("{purpose:?}"),
+                None => "unset".to_owned(),
+            });
+            return Some(("purpose", both));
+        }
+        (*data != other.data).then(|| ("identity", [data, &other.data].map(shown)))
+    }
+}
+
+/// The beginning of an identity; the session's is a record.
+fn shown(identity: &Option<NodeData>) -> String {
+    match identity {
+        Some(NodeData::Custom(bytes)) => {
+            let shown = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes);
+            format!("\"{}\"", shown.escape_ascii())
+        }
+        Some(NodeData::Record { .. }) | None => "unset".to_owned(),
     }
 }

@@ -142,6 +142,7 @@ impl SessionTask {
         }
         match ended {
             None => {
+                epoch.note_close();
                 let was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
                 let over = watch.session_over();
                 self.drain(&epoch, over).await;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::LostReason;
+use crate::error::{LostError, LostReason};
 use crate::session::own_watch::Care;
 use crate::store::nodes::NodeStat;
 
@@ -19,11 +19,14 @@ pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     /// What vouches for its node.
     fn care(&self) -> &Care;
 
-    /// Loses it, unless it is lost already: the first reason stays.
-    fn lose(&self, reason: LostReason);
+    /// Loses it, unless it is lost already: the first reason stays, and is returned.
+    fn lose(&self, reason: LostReason) -> LostError;
 
-    /// Loses it if its deadline has passed or its session has ended.
-    fn lose_if_over(&self);
+    /// Loses it if its deadline has passed or its session has ended, and returns why.
+    ///
+    /// # Errors
+    /// [`LostError`] if it is lost.
+    fn lose_if_over(&self) -> Result<(), LostError>;
 
     /// Records what a read of the node over `connection` returned; `None` if there is no node.
     fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>);

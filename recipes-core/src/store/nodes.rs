@@ -261,6 +261,16 @@ pub enum NodeOp {
     },
 }
 
+impl NodeOp {
+    /// The path of its node.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Create(node) => &node.path,
+            Self::Delete { path, .. } | Self::Set { path, .. } | Self::Check { path, .. } => path,
+        }
+    }
+}
+
 /// Result of one operation of a [`Nodes::multi`].
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]

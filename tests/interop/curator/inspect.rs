@@ -128,7 +128,9 @@ async fn mutex_is_granted_in_the_order_that_was_shown() {
             let guard = lock.acquire().await.unwrap();
             (guard.members()[0].node_path.clone(), guard)
         };
-        let release = async |guard: lock_recipes::MutexGuard| guard.release().await.unwrap();
+        let release = async |guard: lock_recipes::MutexGuard| {
+            guard.release().await.unwrap();
+        };
         crowd.ours(&stage, PATH, acquire, release).await;
         crowd.theirs(&stage, PATH, &format!("t{round}"), "m").await;
     }
@@ -172,7 +174,9 @@ async fn readers_and_writers_are_granted_as_was_shown() {
                     let guard = lock.read().await.unwrap();
                     (guard.members()[0].node_path.clone(), guard)
                 };
-                let release = async |guard: lock_recipes::ReadGuard| guard.release().await.unwrap();
+                let release = async |guard: lock_recipes::ReadGuard| {
+                    guard.release().await.unwrap();
+                };
                 crowd.ours(&stage, SETTINGS, acquire, release).await;
             }
             "w" => {
@@ -180,8 +184,9 @@ async fn readers_and_writers_are_granted_as_was_shown() {
                     let guard = lock.write().await.unwrap();
                     (guard.members()[0].node_path.clone(), guard)
                 };
-                let release =
-                    async |guard: lock_recipes::WriteGuard| guard.release().await.unwrap();
+                let release = async |guard: lock_recipes::WriteGuard| {
+                    guard.release().await.unwrap();
+                };
                 crowd.ours(&stage, SETTINGS, acquire, release).await;
             }
             "R" => {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{FutureExt, poll};
-use lock_recipes::{AcquireError, FencingToken, InterProcessMutex, MutexGuard, Session, ZooKeeper};
+use lock_recipes::{
+    AcquireError, FencingToken, InterProcessMutex, MutexGuard, ReleaseOutcome, Session, ZooKeeper,
+};
 use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -56,7 +58,7 @@ async fn contend_and_give_up(lock: InterProcessMutex, seed: u64, judge: Arc<Mute
         match random.u8(..3) {
             0 => drop(guard),
             1 => drop(poll!(guard.release().boxed().as_mut())),
-            _ => guard.release().await.unwrap(),
+            _ => assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released),
         }
     }
 }

@@ -24,7 +24,7 @@ async fn release_with_a_transaction_on_its_way(handoffs: u32) {
 
     let way = proxy.on(Direction::ToServer).opcode(Opcode::Multi).hold();
     let late = async {
-        let commit = held.transaction().set(NODE, "late", None).commit();
+        let commit = held.transaction().set(NODE, "late").commit();
         tokio::select! {
             biased;
             () = way.reached() => {}
@@ -72,12 +72,8 @@ async fn lock_is_handed_on_after_a_transaction_that_was_answered() {
     let lock = mutex(&session, 9);
     let held = lock.acquire().await.unwrap();
     let next = waiters(&lock, 1).await.remove(0);
-    held.transaction()
-        .set(NODE, "1", None)
-        .commit()
-        .await
-        .unwrap();
-    let refused = held.transaction().set("/none", "1", None).commit();
+    held.transaction().set(NODE, "1").commit().await.unwrap();
+    let refused = held.transaction().set("/none", "1").commit();
     refused.await.unwrap_err();
     held.release().await.unwrap();
     assert_eq!(next.await.unwrap().fencing_token().handoff(), 1);

@@ -55,14 +55,19 @@ impl InFlight<'_> {
                     source: NodesError::SessionEnded,
                     ..
                 }) => future::pending().await,
-                Err(Refused { path, step, source }) => {
+                Err(Refused {
+                    path,
+                    step,
+                    node,
+                    source,
+                }) => {
                     if step == Step::Create {
                         // The create was refused, not lost, so there is no node to search for.
                         let guard = &self.cleanup_guard;
                         let entering = self.entering.iter();
                         entering.for_each(|member| guard.set(*member, Made::Nothing));
                     }
-                    return Err(AcquireError::refused(&path, step, source));
+                    return Err(AcquireError::refused_on(&path, &node, step, source));
                 }
             }
         }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::driver::internals::LockInternals;
+use crate::lock::hold::Hold;
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, settle, unknown};
 use crate::session::options::LockOptions;
 use crate::store::nodes::Created;
@@ -424,4 +425,29 @@ async fn lost_lock_is_not_acquired_in_this_process() {
     lease.lose(crate::error::LostReason::NodeRemoved);
     assert!(!lock.is_acquired_in_this_process());
     drop(held);
+}
+
+/// A tie would outlive the surveys of an acquire that waits, and keep the writer's node from being
+/// handed on.
+#[tokio::test(start_paused = true)]
+async fn writer_is_tied_by_a_reader_that_contends_and_not_by_a_survey() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let options = LockOptions::new();
+    let half = |kind| LockInternals::new(&stage.session, "/a", kind, &options).unwrap();
+    let (reader, writer) = (half(LockKind::Read), half(LockKind::Write));
+    let name = OTHER.replace("lock-", LockKind::Write.marker());
+    let lease = stage.lease_named(&writer.target.lock, &name, 1, None);
+    let held = Hold::begin(writer.key(&owner), lease);
+    let label = OwnerLabel::from(&owner);
+    for _ in 0..3 {
+        let survey = survey(std::slice::from_ref(&reader), &owner, label).unwrap();
+        let [Missing { target, .. }] = survey.missing.as_slice() else {
+            panic!("nothing to acquire");
+        };
+        assert!(target.beside.is_some());
+        assert!(!held.lease().is_tied());
+    }
+    let mut reads = Box::pin(reader.acquire(Some(&owner), Wait::Forever));
+    assert!(poll!(reads.as_mut()).is_pending());
+    assert!(held.lease().is_tied());
 }

@@ -3,13 +3,16 @@ use std::pin::pin;
 use futures::{FutureExt, poll};
 
 use super::*;
+use crate::error::ReleaseError;
 use crate::lock::local_queue::AttemptFuture;
+use crate::lock::release::ReleaseOutcome;
 use crate::lock::target::Target;
 use crate::rules::acquire::Outcome;
 use crate::scripted::{
     Answer, Asked, MILLI, Read, SECOND, Stage, T, contend, failed, is_beat, jump, node, node_watch,
     settle, unknown,
 };
+use crate::session::epoch::Link;
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeOpDone};
 
 mod hand_off;
@@ -236,9 +239,9 @@ async fn request_for_the_lock_is_told_until_it_is_released() {
 async fn released_lease_is_shared_with_nobody_and_deleted_once() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
-    assert!(lease.share().is_some());
+    assert!(lease.writer().tie());
     assert!(lease.retire().is_some());
-    assert!(lease.share().is_none());
+    assert!(!lease.writer().tie());
     assert!(lease.retire().is_none());
     assert!(stage.epoch.leases().is_empty());
     assert!(lease.lost().now_or_never().is_none());
@@ -291,4 +294,54 @@ async fn release_of_a_lock_that_was_lost_says_so_though_its_node_was_there() {
         "{told:?}"
     );
     assert!(stage.log().await.contains(&"delete /a/n1".to_owned()));
+}
+
+/// A query that recorded a loss would end the metrics, log, and wake who listens.
+#[tokio::test(start_paused = true)]
+async fn state_says_that_a_lease_is_over_and_records_nothing() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    lease.begin(LockKind::Mutex);
+    jump(T / 2);
+    let lost = GuardState::Lost(LostReason::DeadlinePassed);
+    assert_eq!(lease.state(), lost);
+    assert!(lease.is_measured(), "the hold was ended");
+    assert_eq!(*lease.state.signal.borrow(), None, "the loss was recorded");
+    // A check does record it.
+    lease.check().unwrap_err();
+    assert!(!lease.is_measured());
+    assert_eq!(
+        *lease.state.signal.borrow(),
+        Some(LostReason::DeadlinePassed)
+    );
+    assert_eq!(lease.state(), lost);
+}
+
+/// The release began in time, so the work is good although nobody answers. One that begins too late
+/// is never only pending.
+#[tokio::test(start_paused = true)]
+async fn release_without_an_answer_is_pending_and_a_late_one_is_an_error() {
+    for is_late in [false, true] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        if is_late {
+            jump(T / 2);
+        }
+        let leases = [&lease];
+        let mut released = pin!(crate::lock::release::release_all(&leases));
+        let told = poll!(released.as_mut());
+        if is_late {
+            let is_lost = matches!(told, std::task::Poll::Ready(Err(ReleaseError::Lost(_))));
+            assert!(is_lost, "{told:?}");
+            continue;
+        }
+        assert!(told.is_pending(), "{told:?}");
+        assert!(matches!(stage.asked().await, Asked::Delete(..)));
+        jump(T / 2);
+        let released = released.await;
+        assert!(
+            matches!(released, Ok(ReleaseOutcome::Pending)),
+            "{released:?}"
+        );
+    }
 }

@@ -29,7 +29,7 @@ async fn transaction_under_locks_of_two_sessions_is_not_sent() {
     let (first, second) = (one.lease(1), other.lease(2));
     for leases in [vec![&first, &second], vec![&second, &first]] {
         let path = leases[0].path().to_owned();
-        let transaction = Transaction::new(leases).set("/x", "1", None);
+        let transaction = Transaction::new(leases).set("/x", "1");
         let mut committed = pin!(transaction.commit());
         let std::task::Poll::Ready(refused) = poll!(committed.as_mut()) else {
             panic!("sent");
@@ -51,7 +51,7 @@ async fn every_lock_of_a_set_is_checked_before_the_first_operation() {
     let stage = Stage::new().await;
     let leases = [stage.lease(1), stage.lease(2)];
     let transaction = Transaction::new(leases.iter().collect()).create("/x/1", "new");
-    let mut committed = pin!(transaction.set("/x", "1", Some(3)).commit());
+    let mut committed = pin!(transaction.set_version("/x", "1", 3).commit());
     assert!(poll!(committed.as_mut()).is_pending());
     let (operations, answer) = committing(&stage).await;
     assert_eq!(operations.len(), 4);
@@ -77,7 +77,7 @@ async fn every_lock_of_a_set_is_checked_before_the_first_operation() {
 async fn refusal_says_which_lock_is_gone_or_which_operation_failed() {
     let error = |index, source| MultiError { index, source };
     type Case = (MultiError, fn(&TransactionError) -> bool);
-    let cases: [Case; 6] = [
+    let cases: [Case; 7] = [
         (
             error(Some(1), NodesError::NoNode),
             |it| matches!(it, TransactionError::Lost(lost) if lost.reason == LostReason::NodeRemoved),
@@ -85,11 +85,17 @@ async fn refusal_says_which_lock_is_gone_or_which_operation_failed() {
         (error(Some(1), NodesError::NoAuth), |it| {
             matches!(it, TransactionError::Rejected { .. })
         }),
-        (error(Some(2), NodesError::NoNode), |it| {
-            matches!(it, TransactionError::Refused { index: 0, .. })
-        }),
-        (error(Some(3), NodesError::BadVersion), |it| {
-            matches!(it, TransactionError::Refused { index: 1, .. })
+        (
+            error(Some(2), NodesError::NoNode),
+            |it| matches!(it, TransactionError::Refused { index: 0, node, .. } if node == "/x"),
+        ),
+        (
+            error(Some(3), NodesError::BadVersion),
+            |it| matches!(it, TransactionError::Refused { index: 1, node, .. } if node == "/y"),
+        ),
+        // No store gives such a number.
+        (error(Some(4), NodesError::BadVersion), |it| {
+            matches!(it, TransactionError::Rejected { .. })
         }),
         (error(None, unknown()), |it| {
             matches!(it, TransactionError::Unknown { .. })
@@ -103,7 +109,7 @@ async fn refusal_says_which_lock_is_gone_or_which_operation_failed() {
         let leases = [stage.lease(1), stage.lease(2)];
         let is_loss = error.index == Some(1) && matches!(error.source, NodesError::NoNode);
         let transaction = Transaction::new(leases.iter().collect());
-        let mut committed = pin!(transaction.delete("/x", None).check("/y", None).commit());
+        let mut committed = pin!(transaction.delete("/x").check("/y").commit());
         assert!(poll!(committed.as_mut()).is_pending());
         let (_, answer) = committing(&stage).await;
         let case = format!("{error:?}");
@@ -122,7 +128,7 @@ async fn node_is_tied_while_a_transaction_has_no_answer() {
     for is_answered in [false, true] {
         let stage = Stage::new().await;
         let lease = stage.lease(1);
-        let mut committed = pin!(Transaction::new(vec![&lease]).check("/x", None).commit());
+        let mut committed = pin!(Transaction::new(vec![&lease]).check("/x").commit());
         assert!(poll!(committed.as_mut()).is_pending());
         assert!(lease.is_tied());
         let (_, answer) = committing(&stage).await;
@@ -143,14 +149,14 @@ async fn node_is_tied_while_a_transaction_has_no_answer() {
 async fn transaction_ends_with_its_lock() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
-    let mut committed = pin!(Transaction::new(vec![&lease]).check("/x", None).commit());
+    let mut committed = pin!(Transaction::new(vec![&lease]).check("/x").commit());
     assert!(poll!(committed.as_mut()).is_pending());
     let _unanswered = committing(&stage).await;
     lease.note_loss(LostReason::NodeRemoved);
     let told = committed.await.unwrap_err();
     assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
     // After the loss, a transaction is not even sent.
-    let transaction = Transaction::new(vec![&lease]).check("/x", None);
+    let transaction = Transaction::new(vec![&lease]).check("/x");
     let told = transaction.commit().await.unwrap_err();
     assert!(matches!(told, TransactionError::Lost(_)), "{told:?}");
     assert!(stage.log().await.is_empty());

@@ -118,7 +118,7 @@ async fn node_with_something_beside_it_is_not_handed_on() {
     }
     let (_event, watch) = watched();
     let mut shared = shared(watch).await;
-    let _reader = shared.lease.share().unwrap();
+    assert!(shared.lease.writer().tie());
     assert!(shared.lease.retire().is_some());
     assert!(shared.next().await.is_none());
 }
