@@ -27,7 +27,8 @@ const AFTER_THE_QUEUE: char = '~';
 /// ahead of its own node, whose text is a number of ten digits, up to 2147483647. A part that may
 /// do so, or that begins with Curator's `_c_`, is escaped further:
 /// - the last characters of `lock-`, `__READ__`, `__WRIT__` and that `_c_` are written with `%`;
-/// - `~` is put in front of parts that begin with `%` or `-`.
+/// - `~` is put in front of parts that begin with `%` or `-`, and of those that still sort ahead,
+///   such as `0-lock%2D1`.
 ///
 /// A key that begins with a digit and has none of these texts stays as it is, because services in
 /// other languages use numbers as they are: another path for them would be another lock. If the
@@ -47,7 +48,7 @@ const AFTER_THE_QUEUE: char = '~';
 #[must_use]
 pub fn escape_key(key: &str) -> String {
     let mut part = escape(key);
-    if !part.starts_with(PROTECTED) && !may_precede_contenders(&part) {
+    if is_number(&part) || !part.starts_with(PROTECTED) && !may_precede_contenders(&part) {
         return part;
     }
     if let Some(rest) = part.strip_prefix(PROTECTED) {
@@ -70,12 +71,15 @@ pub fn unescape_key(part: &str) -> Option<String> {
     (escape_key(&key) == part).then_some(key)
 }
 
-/// Whether a lock of some kind would wait for a child of this name. Plain numbers do not count.
+/// Whether a part begins as a number and has no marker. Services in other languages use it as it
+/// is.
+fn is_number(part: &str) -> bool {
+    let has_marker = KINDS.iter().any(|kind| part.contains(kind.marker()));
+    !has_marker && part.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Whether a lock of some kind would wait for a child of this name.
 fn may_precede_contenders(name: &str) -> bool {
-    let has_marker = KINDS.iter().any(|kind| name.contains(kind.marker()));
-    if !has_marker && name.starts_with(|first: char| first.is_ascii_digit()) {
-        return false;
-    }
     KINDS
         .into_iter()
         .any(|kind| order::precedes_newcomers(kind, name))
@@ -233,9 +237,8 @@ mod tests {
         });
         for key in keys() {
             let part = escape_key(&key);
-            let has_marker = KINDS.iter().any(|kind| part.contains(kind.marker()));
-            if !has_marker && part.starts_with(|first: char| first.is_ascii_digit()) {
-                // A number, as services in other languages have it.
+            if is_number(&escape(&key)) {
+                assert_eq!(part, escape(&key), "services in other languages have it so");
                 continue;
             }
             for (kind, names) in &contenders {
@@ -286,6 +289,7 @@ mod tests {
             ("_c_a-lock-0000000000", "_c%5Fa-lock%2D0000000000"),
             ("-x", "~-x"),
             ("7-lock-1", "7-lock%2D1"),
+            ("0-lock-1", "~0-lock%2D1"),
             ("/", "~%2F"),
             ("", "~%"),
             ("~", "~%7E"),
