@@ -82,7 +82,7 @@ impl Nodes for ClientNodes {
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         let acl = self.options.acl.of(node);
         if let Err(too_large) = self.options.limit.check_create(node, &acl) {
-            return future::ready(Err(NodesError::Refused(Arc::new(too_large)))).boxed();
+            return future::ready(Err(NodesError::NotSent(Arc::new(too_large)))).boxed();
         }
         let options = create_options(node, &acl);
         let created = self.client.create(&node.path, &node.data, &options);
@@ -165,7 +165,7 @@ impl Nodes for ClientNodes {
         let acls = self.options.acl.of_each(&operations);
         let refused = |index, source| future::ready(Err(MultiError { index, source })).boxed();
         if let Err(too_large) = self.options.limit.check(&operations, &acls) {
-            return refused(None, NodesError::Refused(Arc::new(too_large)));
+            return refused(None, NodesError::NotSent(Arc::new(too_large)));
         }
         let mut writer = self.client.new_multi_writer();
         for (index, (operation, acl)) in operations.iter().zip(&acls).enumerate() {

@@ -300,6 +300,9 @@ pub enum NodesError {
     /// The server is overloaded and ignored the request.
     #[error("server is overloaded")]
     Throttled,
+    /// The request cannot be sent, for example because it is larger than servers take.
+    #[error("not sent")]
+    NotSent(#[source] Arc<dyn StdError + Send + Sync>),
     /// Any other definite refusal.
     #[error("refused by the server")]
     Refused(#[source] Arc<dyn StdError + Send + Sync>),
