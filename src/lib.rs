@@ -75,6 +75,7 @@
 mod connect;
 mod factory;
 mod key_member;
+mod sha256;
 mod shards;
 
 pub use connect::connect;

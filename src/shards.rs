@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use recipes_core::{ConfigError, Session};
-use sha2::{Digest, Sha256};
+
+use crate::sha256::first_word_of_digest;
 
 /// One of several ensembles, with its name.
 #[derive(Clone, Debug)]
@@ -58,15 +59,7 @@ impl Shards {
 ///
 /// Fixed for ever: processes with different rules would take different locks for one key.
 fn weight(shard: &str, key: &str) -> u64 {
-    let mut hash = Sha256::new();
-    hash.update(shard);
-    hash.update([0]);
-    hash.update(key);
-    let digest: [u8; 32] = hash.finalize().into();
-    digest
-        .into_iter()
-        .take(8)
-        .fold(0, |weight, byte| weight << 8 | u64::from(byte))
+    first_word_of_digest(&[shard.as_bytes(), &[0], key.as_bytes()].concat())
 }
 
 #[cfg(test)]
