@@ -241,3 +241,17 @@ async fn missing_chroot_is_named_by_the_connect_error() {
         format!("cannot connect to {address:?}: chroot /app/locks does not exist")
     );
 }
+
+/// The server says so, and the client does not try again.
+#[tokio::test]
+async fn credentials_that_the_server_does_not_take_are_refused_by_it() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let address = server.connect_string();
+    let builder = ZooKeeper::builder().auth("no-such-scheme", b"secret");
+    let refused = builder.connect(&address).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+    assert_eq!(
+        chain(&refused),
+        format!("cannot connect to {address:?}: refused by the server: authentication failed")
+    );
+}
