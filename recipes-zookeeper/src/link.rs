@@ -168,10 +168,6 @@ impl Transport {
 
     /// Whether connections are encrypted if the connect string does not say.
     #[cfg(not(feature = "tls"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "it depends on the options if there are any"
-    )]
     pub(crate) fn encrypts(&self) -> bool {
         false
     }
