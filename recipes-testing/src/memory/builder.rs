@@ -50,8 +50,8 @@ impl MemoryBuilder {
     ///
     /// A holder loses its locks after half of it without an answer, for example because the
     /// ensemble [was stopped](MemoryEnsemble::stop). A test that moves a paused clock further than
-    /// that in one step, with [`tokio::time::advance`], loses them like a process that stood still.
-    /// With [`tokio::time::sleep`] it does not, nor
+    /// that in one step, with `tokio::time::advance`, loses them like a process that stood still.
+    /// With `tokio::time::sleep` it does not, nor
     /// [without a timeout](Self::without_session_timeout).
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
