@@ -119,7 +119,8 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match &error {
             ConnectError::Config(_) => code::USAGE,
-            // The connect string is wrong, or a scheme refuses its credentials at once.
+            ConnectError::ChrootMissing { .. } => code::NO_LOCK,
+            // A scheme refuses its credentials at once.
             ConnectError::Refused { .. } => code::USAGE,
             _ => code::NO_CONNECTION,
         };

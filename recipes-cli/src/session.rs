@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConnectError, Nodes, Session};
+use recipes_core::{ConnectError, Nodes, Session, Store};
 use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use tokio::time::timeout;
 
@@ -21,11 +21,22 @@ pub(crate) async fn connect(
 
 /// The operations of a session of its own, for requests that no lock makes.
 pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, Failure> {
-    let store = builder(arguments)?.store(servers(arguments)?)?;
-    let nodes = timeout(arguments.connect_timeout, store.connect()).await;
-    let silent = |_| Failure::new(code::NO_CONNECTION, "no server of the store answered");
-    let refused = |error| Failure::refused("no session", &error);
-    nodes.map_err(silent)?.map_err(refused)
+    let store = store(arguments)?;
+    let waited = arguments.connect_timeout;
+    if let Ok(nodes) = timeout(waited, store.connect()).await {
+        return nodes.map_err(|error| Failure::refused("no session", &error));
+    }
+    let error = ConnectError::TimedOut {
+        address: servers(arguments)?.to_owned(),
+        waited,
+        source: store.diagnose().await,
+    };
+    Err(hinted(error, arguments))
+}
+
+/// The store that sessions are opened on.
+pub(crate) fn store(arguments: &StoreArguments) -> Result<Arc<dyn Store>, Failure> {
+    Ok(builder(arguments)?.store(servers(arguments)?)?)
 }
 
 fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {

@@ -7,11 +7,13 @@
 //! | `retry` | a read is sent again until it has an answer |
 //! | `machine` | how long this machine has been suspended |
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
 use uuid::Uuid;
 
 use crate::store::nodes::{Nodes, NodesError};
@@ -33,6 +35,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The future may be dropped at any time, and the method called again. It gives up by itself
     /// after about the session timeout, so that the caller can log and try again.
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>>;
+
+    /// Why no session was opened in time, found out after that failed. `None` if the store has
+    /// nothing to say.
+    ///
+    /// Takes a few seconds at most, and opens no session.
+    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
+        future::ready(None).boxed()
+    }
 
     /// A fresh random identifier for a lock node.
     ///

@@ -37,10 +37,10 @@ pub enum TestEnsemble {
 
 /// Sessions under test, and faults for them.
 impl TestEnsemble {
-    /// An ensemble in memory.
+    /// An ensemble in memory, whose sessions do not expire by time: tests expire them explicitly.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::Memory(MemoryEnsemble::new())
+        Self::Memory(MemoryEnsemble::builder().without_session_timeout().build())
     }
 
     /// A real server of its own, which reaps empty containers after 200 ms.

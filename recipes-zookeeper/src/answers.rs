@@ -105,8 +105,9 @@ pub(crate) fn refusal(error: Error) -> NodesError {
         Error::Unimplemented => NodesError::Unsupported,
         Error::Throttled => NodesError::Throttled,
         Error::SessionExpired | Error::AuthFailed | Error::ClientClosed => NodesError::SessionEnded,
-        Error::BadArguments(_)
-        | Error::NotEmpty
+        // The client's own checks.
+        Error::BadArguments(_) => NodesError::NotSent(Arc::new(error)),
+        Error::NotEmpty
         | Error::NoChildrenForEphemerals
         | Error::InvalidAcl
         | Error::NotReadOnly
@@ -123,7 +124,8 @@ pub(crate) fn refusal(error: Error) -> NodesError {
 /// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
 pub(crate) fn refusal_of_session(error: Error) -> NodesError {
     match error {
-        Error::BadArguments(_) | Error::AuthFailed => NodesError::Refused(Arc::new(error)),
+        Error::AuthFailed => NodesError::Refused(Arc::new(error)),
+        Error::BadArguments(_) => NodesError::NotSent(Arc::new(error)),
         error => NodesError::Unknown(Arc::new(error)),
     }
 }

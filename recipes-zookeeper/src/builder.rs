@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_core::{
+    ConfigError, ConnectError, NodesError, ParentMode, QueryError, Session, SessionOptions, Store,
+};
 use zookeeper_client::{Acl, Acls};
 
 use crate::acl::AclSource;
 use crate::client::NodeOptions;
-use crate::ensemble::{TRAITS, Transport, ZooKeeper};
+use crate::connect_string::ConnectString;
+use crate::ensemble::{TRAITS, ZooKeeper};
+use crate::link::{Link, Transport};
 use crate::size::RequestLimit;
 
 /// Options of a session on ZooKeeper, from [`ZooKeeper::builder`].
@@ -138,17 +142,40 @@ impl ZooKeeperBuilder {
     /// may stand in front.
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout.
-    /// - [`ConnectError::Refused`] for a connect string that is not understood, or credentials that
-    ///   are not accepted.
+    /// - [`ConnectError::Config`] for options that cannot be used, or a connect string that is not
+    ///   understood, before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout. Each server is then tried once more,
+    ///   for up to 3 s, and the source says what it did: its name is not known, it refuses
+    ///   connections, it speaks no TLS, it has no quorum.
+    /// - [`ConnectError::ChrootMissing`] if the chroot of the connect string does not exist.
+    /// - [`ConnectError::Refused`] for credentials that are not accepted.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     pub async fn connect(self, connect_string: &str) -> Result<Session, ConnectError> {
-        let connect_string = without_scheme(connect_string);
-        let store = self.ensemble(connect_string);
-        self.options.open(store, connect_string).await
+        let servers = self.servers(connect_string)?;
+        let (address, chroot) = (servers.as_str().to_owned(), servers.chroot().to_owned());
+        let (store, waited) = (self.ensemble(servers), self.options.patience());
+        let session = self.options.open(store, &address).await?;
+        if chroot.is_empty() {
+            return Ok(session);
+        }
+        let refused = match session.read("/").await {
+            Ok(Some(_)) => return Ok(session),
+            // It may exist without being readable.
+            Err(QueryError::Failed {
+                source: NodesError::NoAuth,
+                ..
+            }) => return Ok(session),
+            Ok(None) => ConnectError::ChrootMissing { address, chroot },
+            Err(error) => ConnectError::TimedOut {
+                address,
+                waited,
+                source: Some(Arc::new(error)),
+            },
+        };
+        session.close().await;
+        Err(refused)
     }
 
     /// The store that [`connect`](Self::connect) gets its ZooKeeper sessions from, to compare
@@ -159,7 +186,7 @@ impl ZooKeeperBuilder {
     #[doc(hidden)]
     pub fn store(&self, connect_string: &str) -> Result<Arc<dyn Store>, ConfigError> {
         self.options.check(&TRAITS)?;
-        Ok(self.ensemble(without_scheme(connect_string)))
+        Ok(self.ensemble(self.servers(connect_string)?))
     }
 
     /// What a double of an ensemble needs: the options of the session, who may use the nodes that
@@ -170,17 +197,26 @@ impl ZooKeeperBuilder {
         (self.options, acl, limit)
     }
 
-    fn ensemble(&self, connect_string: &str) -> Arc<dyn Store> {
-        Arc::new(ZooKeeper::new(
-            connect_string,
-            self.options.requested_timeout(),
-            self.transport.clone(),
-            self.nodes.clone(),
-        ))
+    /// The servers that these options can be used with.
+    fn servers(&self, connect_string: &str) -> Result<ConnectString, ConfigError> {
+        let servers = ConnectString::parse(connect_string)?;
+        let wants_tls = servers.servers().iter().find(|it| it.tls == Some(true));
+        match wants_tls {
+            // The client would try for ever.
+            Some(server) if !self.transport.encrypts() => Err(ConfigError::InvalidAddress {
+                address: connect_string.to_owned(),
+                reason: format!("{server} is to be reached over TLS, but TLS has no options"),
+            }),
+            _ => Ok(servers),
+        }
     }
-}
 
-/// The connect string in an address such as `zk://host:port/chroot`.
-fn without_scheme(address: &str) -> &str {
-    address.strip_prefix("zk://").unwrap_or(address)
+    fn ensemble(&self, connect_string: ConnectString) -> Arc<dyn Store> {
+        let link = Link {
+            connect_string,
+            session_timeout: self.options.requested_timeout(),
+            transport: self.transport.clone(),
+        };
+        Arc::new(ZooKeeper::new(link, self.nodes.clone()))
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future;
+use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream, StreamExt};
 use futures::{FutureExt, TryFutureExt};
 use recipes_core::{
@@ -17,6 +17,7 @@ use crate::acl::AclSource;
 use crate::answers::{
     connection, listing, multi_error, node_stat, node_watch, op_done, present, refusal,
 };
+use crate::link::Link;
 use crate::no_delay::NoDelay;
 use crate::size::RequestLimit;
 
@@ -32,18 +33,22 @@ pub(crate) struct NodeOptions {
 pub(crate) struct ClientNodes {
     client: Client,
     options: NodeOptions,
-    /// `None` if the servers are not known.
-    no_delay: Option<NoDelay>,
+    /// How to reach the servers, and what switches off delays. `None` if they are not known.
+    servers: Option<(Arc<Link>, NoDelay)>,
     /// Servers before 3.6 refuse it, and close the connection too.
     refuses_multi_read: AtomicBool,
 }
 
 impl ClientNodes {
-    pub(crate) fn new(client: Client, options: NodeOptions, no_delay: Option<NoDelay>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        options: NodeOptions,
+        servers: Option<(Arc<Link>, NoDelay)>,
+    ) -> Self {
         Self {
             client,
             options,
-            no_delay,
+            servers,
             refuses_multi_read: AtomicBool::new(false),
         }
     }
@@ -74,15 +79,24 @@ impl Nodes for ClientNodes {
     }
 
     fn reconnected(&self) {
-        if let Some(no_delay) = &self.no_delay {
+        if let Some((_, no_delay)) = &self.servers {
             no_delay.apply();
         }
+    }
+
+    fn refused(&self) -> BoxFuture<'static, ()> {
+        let Some((link, _)) = &self.servers else {
+            return future::pending().boxed();
+        };
+        let (link, session) = (Arc::clone(link), self.client.session().clone());
+        let state = self.client.state_watcher();
+        async move { link.refused(session, state).await }.boxed()
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         let acl = self.options.acl.of(node);
         if let Err(too_large) = self.options.limit.check_create(node, &acl) {
-            return future::ready(Err(NodesError::Refused(Arc::new(too_large)))).boxed();
+            return future::ready(Err(NodesError::NotSent(Arc::new(too_large)))).boxed();
         }
         let options = create_options(node, &acl);
         let created = self.client.create(&node.path, &node.data, &options);
@@ -165,7 +179,7 @@ impl Nodes for ClientNodes {
         let acls = self.options.acl.of_each(&operations);
         let refused = |index, source| future::ready(Err(MultiError { index, source })).boxed();
         if let Err(too_large) = self.options.limit.check(&operations, &acls) {
-            return refused(None, NodesError::Refused(Arc::new(too_large)));
+            return refused(None, NodesError::NotSent(Arc::new(too_large)));
         }
         let mut writer = self.client.new_multi_writer();
         for (index, (operation, acl)) in operations.iter().zip(&acls).enumerate() {

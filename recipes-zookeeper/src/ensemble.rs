@@ -1,5 +1,6 @@
 //! The servers of a connect string, and where sessions on them come from.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,12 +8,14 @@ use std::time::Duration;
 use futures::future::{self, BoxFuture};
 use futures::{FutureExt, TryFutureExt};
 use recipes_core::{ConnectError, Nodes, NodesError, Session, SessionOptions, Store, Traits};
-use zookeeper_client::{Client, Error};
+use zookeeper_client::Client;
 
 use crate::answers::refusal_of_session;
 use crate::builder::ZooKeeperBuilder;
 use crate::client::{ClientNodes, NodeOptions};
-use crate::no_delay::{NoDelay, chroot};
+use crate::diagnosis;
+use crate::link::Link;
+use crate::no_delay::NoDelay;
 
 /// The longest session timeout. The protocol counts milliseconds in 31 bits, and the client
 /// truncates a longer one.
@@ -49,9 +52,7 @@ pub const TRAITS: Traits = Traits {
 /// ```
 #[derive(Debug)]
 pub struct ZooKeeper {
-    connect_string: String,
-    session_timeout: Duration,
-    transport: Transport,
+    link: Arc<Link>,
     nodes: NodeOptions,
     no_delay: NoDelay,
 }
@@ -87,76 +88,38 @@ impl ZooKeeper {
         SessionOptions::new().start(Arc::new(ExistingClient::new(client)))
     }
 
-    pub(crate) fn new(
-        connect_string: &str,
-        session_timeout: Duration,
-        transport: Transport,
-        nodes: NodeOptions,
-    ) -> Self {
+    pub(crate) fn new(link: Link, nodes: NodeOptions) -> Self {
         Self {
-            connect_string: connect_string.to_owned(),
-            session_timeout,
-            transport,
+            no_delay: NoDelay::new(link.connect_string.servers()),
+            link: Arc::new(link),
             nodes,
-            no_delay: NoDelay::new(connect_string),
         }
-    }
-
-    async fn open(&self) -> Result<Client, Error> {
-        let mut connector = Client::connector().with_session_timeout(self.session_timeout);
-        for (scheme, auth) in &self.transport.auth {
-            connector = connector.with_auth(scheme, auth);
-        }
-        #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
-        if let Some(sasl) = &self.transport.sasl {
-            connector = connector.with_sasl(sasl.clone());
-        }
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &self.transport.tls {
-            return connector
-                .with_tls(tls.clone())
-                .secure_connect(&self.connect_string)
-                .await;
-        }
-        connector.connect(&self.connect_string).await
     }
 }
 
 impl Store for ZooKeeper {
     fn traits(&self) -> Traits {
         Traits {
-            path_prefix_bytes: chroot(&self.connect_string).len(),
+            path_prefix_bytes: self.link.connect_string.chroot().len(),
             ..TRAITS
         }
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        let opened = self.open().map_ok(|client| {
+        let opened = self.link.open().map_ok(|client| {
             self.no_delay.apply();
-            let (options, no_delay) = (self.nodes.clone(), Some(self.no_delay.clone()));
-            Arc::new(ClientNodes::new(client, options, no_delay)) as Arc<dyn Nodes>
+            let servers = Some((Arc::clone(&self.link), self.no_delay.clone()));
+            Arc::new(ClientNodes::new(client, self.nodes.clone(), servers)) as Arc<dyn Nodes>
         });
         opened.map_err(refusal_of_session).boxed()
     }
-}
 
-/// How connections are made.
-#[derive(Clone, Default)]
-pub(crate) struct Transport {
-    pub(crate) auth: Vec<(String, Vec<u8>)>,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<zookeeper_client::TlsOptions>,
-    #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
-    pub(crate) sasl: Option<zookeeper_client::SaslOptions>,
-}
-
-/// Shows no secrets.
-impl fmt::Debug for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
-        f.debug_struct("Transport")
-            .field("auth", &schemes)
-            .finish_non_exhaustive()
+    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
+        let diagnosed = async {
+            let found = diagnosis::diagnose(&self.link.servers()).await;
+            Some(Arc::new(found) as Arc<dyn StdError + Send + Sync>)
+        };
+        diagnosed.boxed()
     }
 }
 

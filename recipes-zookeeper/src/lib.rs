@@ -7,6 +7,9 @@
 //! | `ensemble` | `ZooKeeper`: the servers of a connect string, and where sessions come from |
 //! | `builder` | what a service sets |
 //! | `acl` | who may use which node |
+//! | `connect_string` | the servers and the chroot that it names |
+//! | `diagnosis` | why no server opened a session |
+//! | `link` | how connections to the servers are made |
 //! | `client` | the requests of one ZooKeeper session |
 //! | `answers` | what the client's answers and errors mean for a lock |
 //! | `size` | how large a request may be |
@@ -16,7 +19,10 @@ mod acl;
 mod answers;
 mod builder;
 mod client;
+mod connect_string;
+mod diagnosis;
 mod ensemble;
+mod link;
 mod no_delay;
 mod size;
 

@@ -14,19 +14,18 @@ use std::{io, thread};
 use recipes_core::log::STORE;
 use tracing::{debug, info};
 
-/// The port of a server that is given without one.
-const PORT: u16 = 2181;
+use crate::connect_string::Server;
 
 /// The servers of a connect string, whose connections must not delay requests.
 #[derive(Clone, Debug)]
 pub(crate) struct NoDelay {
-    servers: Arc<[(String, u16)]>,
+    servers: Arc<[Server]>,
 }
 
 impl NoDelay {
-    pub(crate) fn new(connect_string: &str) -> Self {
+    pub(crate) fn new(servers: &[Server]) -> Self {
         Self {
-            servers: servers(connect_string).collect(),
+            servers: servers.into(),
         }
     }
 
@@ -63,38 +62,8 @@ fn report(error: &io::Error) {
     });
 }
 
-/// Host and port of each server, parsed as by the client. Servers that it refuses may be missing.
-fn servers(connect_string: &str) -> impl Iterator<Item = (String, u16)> {
-    connect_string.split(',').filter_map(|server| {
-        let scheme = ["tcp://", "tcp+tls://"];
-        let address = scheme.iter().find_map(|it| server.strip_prefix(it));
-        let address = address.unwrap_or(server).split('/').next()?;
-        let (host, port) = match address.strip_prefix('[') {
-            Some(bracketed) => {
-                let (host, rest) = bracketed.rsplit_once(']')?;
-                (host, rest.strip_prefix(':').unwrap_or(rest))
-            }
-            None => address.rsplit_once(':').unwrap_or((address, "")),
-        };
-        let port = if port.is_empty() {
-            PORT
-        } else {
-            port.parse().ok()?
-        };
-        Some((host.to_owned(), port))
-    })
-}
-
-/// The chroot of a connect string, empty if it has none. The last server names it.
-pub(crate) fn chroot(connect_string: &str) -> &str {
-    let last = connect_string.rsplit(',').next().unwrap_or_default();
-    let address = last.split_once("://").map_or(last, |(_, address)| address);
-    let chroot = address.find('/').and_then(|at| address.get(at..));
-    chroot.filter(|it| *it != "/").unwrap_or_default()
-}
-
-fn addresses(servers: &[(String, u16)]) -> BTreeSet<SocketAddr> {
-    let resolved = servers.iter().filter_map(|(host, port)| {
+fn addresses(servers: &[Server]) -> BTreeSet<SocketAddr> {
+    let resolved = servers.iter().filter_map(|Server { host, port, .. }| {
         let resolved = (host.as_str(), *port).to_socket_addrs();
         let failed = |error| debug!(target: STORE, %host, %error, "server not resolved");
         resolved.map_err(failed).ok()
@@ -172,35 +141,6 @@ mod sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(connect_string: &str) -> Vec<(String, u16)> {
-        servers(connect_string).collect()
-    }
-
-    #[test]
-    fn servers_are_those_that_the_client_connects_to() {
-        let two = [("zk1".to_owned(), 2181), ("zk2".to_owned(), 2182)];
-        assert_eq!(read("zk1,zk2:2182"), two);
-        assert_eq!(read("zk1:,zk2:2182/app/locks"), two);
-        assert_eq!(read("tcp+tls://zk1:2181,tcp://zk2:2182/app"), two);
-        let six = [("::1".to_owned(), 2181), ("fe80::2".to_owned(), 2182)];
-        assert_eq!(read("[::1],[fe80::2]:2182/app"), six);
-    }
-
-    #[test]
-    fn chroot_comes_after_the_last_server() {
-        assert_eq!(chroot("zk1,zk2:2182"), "");
-        assert_eq!(chroot("zk1:2181,zk2/app/locks"), "/app/locks");
-        assert_eq!(chroot("tcp+tls://zk1:2181,tcp://zk2:2181/app"), "/app");
-        assert_eq!(chroot("tcp://zk1:2181/"), "");
-    }
-
-    #[test]
-    fn what_the_client_refuses_is_no_server_of_ours() {
-        assert_eq!(read("zk1:port"), []);
-        assert_eq!(read("[::1"), []);
-        assert_eq!(read("zk1:70000"), []);
-    }
 
     #[test]
     fn mapped_address_is_the_same_peer() {

@@ -355,7 +355,7 @@ async fn request_from_while_the_connection_was_down_is_told_when_it_is_back_on_a
 
 #[tokio::test(start_paused = true)]
 async fn refusals_of_a_request_are_told() {
-    let memory = MemoryEnsemble::new();
+    let memory = MemoryEnsemble::builder().without_session_timeout().build();
     let (session, other) = (memory.session(), memory.session());
     let held = mutex(&session).acquire().await.unwrap();
     let participant = last(&mutex(&other)).await;

@@ -287,7 +287,8 @@ async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
 /// granted on that node, it would lose the lock unnoticed when the ensemble expires that session.
 #[tokio::test(start_paused = true)]
 async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
-    let memory = MemoryEnsemble::new();
+    // Which does not end the old session by itself.
+    let memory = MemoryEnsemble::builder().without_session_timeout().build();
     let ensemble = TestEnsemble::Memory(memory.clone());
     let (holding, waiting) = (memory.session(), memory.session());
     let held = mutex(&holding).acquire().await.unwrap();

@@ -4,12 +4,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
-use lock_recipes::{GuardState, InterProcessMutex, Session, VerifyError};
+use lock_recipes::{GuardState, InterProcessMutex, LostReason, Session, VerifyError};
 use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
 use tokio::time::Instant;
 
 const PATH: &str = "/locks/orders";
 const SHORT: Duration = Duration::from_secs(2);
+/// The default in memory.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
@@ -52,6 +54,51 @@ async fn loss_of_a_silent_ensemble_comes_when_it_was_foreseen() {
     let late = Instant::now() - foreseen;
     assert!(late <= Duration::from_millis(1), "{late:?}");
     assert_eq!(held.valid_until(), None);
+}
+
+/// What a service's own test of an outage sees.
+#[tokio::test(start_paused = true)]
+async fn outage_costs_locks_by_default() {
+    let memory = MemoryEnsemble::new();
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let began = Instant::now();
+    memory.stop();
+    tokio::time::sleep(SHORT).await;
+    let GuardState::Suspended { until } = held.state() else {
+        panic!("{:?}", held.state());
+    };
+    let lost = held.lost().await;
+    assert_eq!(lost.reason, LostReason::DeadlinePassed);
+    let lasted = began.elapsed();
+    assert!((SHORT..=SESSION_TIMEOUT).contains(&lasted), "{lasted:?}");
+    assert!(until <= Instant::now());
+    // The ensemble still has the node, and nobody else gets the lock.
+    assert_eq!(memory.children(PATH).len(), 1);
+
+    memory.restart();
+    drop(held);
+    let again = mutex(&session).acquire().await.unwrap();
+    assert_eq!(session.epoch(), 1);
+    again.release().await.unwrap();
+}
+
+/// The new leader gives a session its full timeout, as if it had just heard of it.
+#[tokio::test(start_paused = true)]
+async fn session_that_does_not_come_back_after_an_outage_expires_a_timeout_later() {
+    let memory = MemoryEnsemble::new();
+    let (gone, waits) = (memory.session(), memory.session());
+    let _held = mutex(&gone).acquire().await.unwrap();
+    memory.disconnect(gone.session_id().unwrap());
+    memory.stop();
+    tokio::time::sleep(SESSION_TIMEOUT * 2).await;
+    memory.restart();
+    let back = Instant::now();
+    let next = mutex(&waits).acquire().await.unwrap();
+    let waited = back.elapsed();
+    let late = SESSION_TIMEOUT + Duration::from_secs(1);
+    assert!((SESSION_TIMEOUT..late).contains(&waited), "{waited:?}");
+    next.release().await.unwrap();
 }
 
 /// Only the late answer has made the session check the clock since the deadline passed.

@@ -34,7 +34,9 @@ async fn uncontended_acquire_is_one_round_trip_and_one_create_one_list() {
 #[tokio::test(start_paused = true)]
 async fn hand_off_is_one_round_trip_without_a_request_of_the_next_holder() {
     const WAITERS: usize = 10;
-    let ensemble = MemoryEnsemble::builder().latency(ROUND_TRIP).build();
+    // Without a timeout there are no heartbeats.
+    let ensemble = MemoryEnsemble::builder().latency(ROUND_TRIP);
+    let ensemble = ensemble.without_session_timeout().build();
     let sessions: Vec<_> = (0..=WAITERS).map(|_| ensemble.session()).collect();
     let mut locks = sessions
         .iter()

@@ -364,9 +364,11 @@ async fn chroot_is_put_in_front_of_every_path() {
 #[tokio::test]
 async fn missing_chroot_is_refused_and_not_waited_for() {
     let ensemble = TestEnsemble::on_a_real_server().await;
+    ensemble.create("/nowhere", b"").await;
     let session = ensemble
         .session_below("/nowhere", ZooKeeper::builder())
         .await;
+    ensemble.delete("/nowhere").await;
     let refused = mutex(&session).acquire().await.unwrap_err();
     assert!(
         matches!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_recipes::{
     ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session, ZooKeeper,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 
 const BAD_PATHS: [&str; 17] = [
     "",
@@ -139,13 +139,49 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
         matches!(refused, ConnectError::TimedOut { .. }),
         "{refused}"
     );
-    let refused = ZooKeeper::builder()
-        .connect("host:port:what")
-        .await
-        .unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
-    assert!(refused.to_string().contains("host:port:what"), "{refused}");
-    assert!(refused.source().is_some());
+}
+
+/// Each would otherwise be a time-out, after the client has looked for such a host.
+#[tokio::test]
+async fn connect_string_that_makes_no_sense_is_refused_and_nothing_is_sent() {
+    for (address, reason) in [
+        ("", "it is empty"),
+        (
+            "host:port:what",
+            "\"host:port:what\" has more than one colon: IPv6 addresses stand in brackets",
+        ),
+        (
+            "127.0.0.1:x",
+            "\"127.0.0.1:x\" has a port that is no number from 1 to 65535",
+        ),
+        (
+            "127.0.0.1:0",
+            "\"127.0.0.1:0\" has a port that is no number from 1 to 65535",
+        ),
+        (":2181", "\":2181\" has no host"),
+        ("127.0.0.1:1,,127.0.0.1:2", "a server is missing in it"),
+        (
+            "127.0.0.1:1, 127.0.0.1:2",
+            "it has white space or control characters",
+        ),
+        (
+            "127.0.0.1:1/app/",
+            "its chroot \"/app/\" is no path: it ends with '/'",
+        ),
+        (
+            "tcp+tls://127.0.0.1:1",
+            "127.0.0.1:1 is to be reached over TLS, but TLS has no options",
+        ),
+    ] {
+        let refused = lock_recipes::connect(address).await.unwrap_err();
+        assert!(matches!(refused, ConnectError::Config(_)), "{refused}");
+        assert_eq!(refused.to_string(), "session options cannot be used");
+        let text = refused.source().unwrap().to_string();
+        assert_eq!(
+            text,
+            format!("{address:?} is no address of a store: {reason}")
+        );
+    }
 }
 
 #[tokio::test]
@@ -161,4 +197,61 @@ async fn an_ensemble_that_does_not_answer_is_named() {
         "{refused}"
     );
     assert!(refused.to_string().contains("127.0.0.1:1"), "{refused}");
+}
+
+/// The text of an error and of its sources.
+fn chain(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn time_out_of_a_connection_says_what_each_server_did() {
+    let builder = || ZooKeeper::builder().connect_timeout(Duration::from_millis(300));
+    let refused = builder().connect("127.0.0.1:1").await.unwrap_err();
+    assert_eq!(
+        chain(&refused),
+        "no server of \"127.0.0.1:1\" answered within 300ms: 127.0.0.1:1 refuses connections"
+    );
+    // No resolver knows this domain, see RFC 6761.
+    let refused = builder().connect("host.invalid,127.0.0.1:1").await;
+    let text = chain(&refused.unwrap_err());
+    let start = "no server of \"host.invalid,127.0.0.1:1\" answered within 300ms: \
+                 host.invalid:2181 is not known by this name (";
+    assert!(text.starts_with(start), "{text}");
+    assert!(
+        text.ends_with("), 127.0.0.1:1 refuses connections"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn missing_chroot_is_named_by_the_connect_error() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let address = format!("{}/app/locks", server.connect_string());
+    let refused = lock_recipes::connect(&address).await.unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::ChrootMissing { .. }),
+        "{refused}"
+    );
+    assert_eq!(
+        chain(&refused),
+        format!("cannot connect to {address:?}: chroot /app/locks does not exist")
+    );
+}
+
+/// The server says so, and the client does not try again.
+#[tokio::test]
+async fn credentials_that_the_server_does_not_take_are_refused_by_it() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let address = server.connect_string();
+    let builder = ZooKeeper::builder().auth("no-such-scheme", b"secret");
+    let refused = builder.connect(&address).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+    assert_eq!(
+        chain(&refused),
+        format!("cannot connect to {address:?}: refused by the server: authentication failed")
+    );
 }

@@ -29,6 +29,9 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
         matches!(refused, ConnectError::TimedOut { .. }),
         "{refused}"
     );
+    let found = std::error::Error::source(&refused).unwrap().to_string();
+    let address = server.connect_string();
+    assert_eq!(found, format!("{address} speaks no TLS on this port"));
     // Unless encryption is requested.
     let plain = format!("tcp://{}", server.connect_string());
     let patient = ZooKeeper::builder().tls(tls);

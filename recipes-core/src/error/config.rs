@@ -16,6 +16,14 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The address of a store cannot be read.
+    #[error("{address:?} is no address of a store: {reason}")]
+    InvalidAddress {
+        /// The address as given.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The identity does not fit into a request to the store.
     #[error("identity of {bytes} bytes is larger than the {bytes_max} that a store takes")]
     IdentityTooLarge {

@@ -1,5 +1,7 @@
 //! Opening a session.
 
+use std::error::Error as StdError;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -14,15 +16,29 @@ pub enum ConnectError {
     /// The options cannot be used. Nothing was sent.
     #[error("session options cannot be used")]
     Config(#[from] ConfigError),
-    /// No server of the store answered in time. Nothing is left behind.
+    /// No server of the store opened a session in time. Nothing is left behind.
     #[error("no server of {address:?} answered within {waited:?}")]
     TimedOut {
         /// The store, as the call named it.
         address: String,
         /// How long the call waited.
         waited: Duration,
+        /// What each server did when it was tried once more, such as refuse the connection. `None`
+        /// if that could not be found out.
+        #[source]
+        source: Option<Arc<dyn StdError + Send + Sync>>,
     },
-    /// The address or an option is not understood, or the store refused the credentials.
+    /// The part of the store below which the address puts all paths does not exist. Create it.
+    /// Nothing is left behind.
+    #[error("cannot connect to {address:?}: chroot {chroot} does not exist")]
+    ChrootMissing {
+        /// The store, as the call named it.
+        address: String,
+        /// Full path of what is missing.
+        chroot: String,
+    },
+    /// The store refused the session for good, for example for its credentials. Nothing is left
+    /// behind.
     #[error("cannot connect to {address:?}")]
     Refused {
         /// The store, as the call named it.

@@ -149,7 +149,8 @@ impl SessionOptions {
     ///
     /// # Errors
     /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout.
+    /// - [`ConnectError::TimedOut`] after the connect timeout, and the few seconds that it takes to
+    ///   find out why.
     /// - [`ConnectError::Refused`] for a store that refuses the session for good.
     ///
     /// # Cancel safety
@@ -158,30 +159,28 @@ impl SessionOptions {
     pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, ConnectError> {
         self.check(&store.traits())?;
         let waited = self.connect_timeout;
-        let session = Session::start(store, self);
+        let session = Session::start(Arc::clone(&store), self);
         let mut phase = session.core().phase();
         let opened = phase.wait_for(|phase| !matches!(phase, Phase::Connecting));
-        let address = || address.to_owned();
-        match tokio::time::timeout(waited, opened)
-            .await
-            .as_ref()
-            .map(Result::as_deref)
-        {
-            Ok(Ok(Phase::Open(_))) => {}
-            Ok(Ok(Phase::Ended(source))) => {
-                return Err(ConnectError::Refused {
-                    address: address(),
-                    source: source.clone(),
-                });
-            }
-            Ok(Ok(_) | Err(_)) | Err(_) => {
-                return Err(ConnectError::TimedOut {
-                    address: address(),
+        let phase = match tokio::time::timeout(waited, opened).await {
+            Ok(Ok(phase)) => phase.clone(),
+            Ok(Err(_)) | Err(_) => Phase::Connecting,
+        };
+        let address = address.to_owned();
+        match phase {
+            Phase::Open(_) => Ok(session),
+            Phase::Ended(source) => Err(ConnectError::Refused { address, source }),
+            Phase::Connecting | Phase::Closing(_) | Phase::Closed => {
+                // Before the diagnosis: nothing of it is left while that runs.
+                drop(session);
+                let source = store.diagnose().await;
+                Err(ConnectError::TimedOut {
+                    address,
                     waited,
-                });
+                    source,
+                })
             }
         }
-        Ok(session)
     }
 
     /// Starts a session on a store, without waiting for it.

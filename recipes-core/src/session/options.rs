@@ -128,6 +128,13 @@ impl SessionOptions {
         self.session_timeout
     }
 
+    /// How long opening a session may take, for stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// Notes what is wrong with an option of the store, to be reported when the session is opened.
     /// The first flaw counts.
     #[doc(hidden)]

@@ -8,6 +8,9 @@ use super::faults::Faults;
 /// 2024-01-01T00:00:00Z: fixed, so that two runs see the same times.
 const START_MS: i64 = 1_704_067_200_000;
 
+/// As a session on a real ensemble requests by default. An outage costs locks as it does there.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(12);
+
 /// Options of a [`MemoryEnsemble`]; the defaults suit a unit test.
 #[derive(Clone, Debug)]
 #[must_use = "call `build` to get the ensemble"]
@@ -25,7 +28,7 @@ impl Default for MemoryBuilder {
     fn default() -> Self {
         Self {
             seed: 0,
-            session_timeout: None,
+            session_timeout: Some(SESSION_TIMEOUT),
             latency: Duration::ZERO,
             containers: true,
             stats_in_transactions: false,
@@ -42,12 +45,22 @@ impl MemoryBuilder {
         self
     }
 
-    /// Lets a session expire when it has been disconnected for this long.
+    /// Sets how long a session may be disconnected before it expires. Default 12 s, the default of
+    /// sessions on a real ensemble.
     ///
-    /// By default sessions never expire by time, so that a test which advances a paused clock does
-    /// not lose its locks.
+    /// A holder loses its locks after half of it without an answer, for example because the
+    /// ensemble [was stopped](MemoryEnsemble::stop). A test that moves a paused clock further than
+    /// that in one step, with `tokio::time::advance`, loses them like a process that stood still.
+    /// With `tokio::time::sleep` it does not, nor
+    /// [without a timeout](Self::without_session_timeout).
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
+        self
+    }
+
+    /// Lets no session expire by time, and so no lock: outages last as long as the test likes.
+    pub fn without_session_timeout(mut self) -> Self {
+        self.session_timeout = None;
         self
     }
 

@@ -40,8 +40,8 @@ use super::state::shared::Shared;
 /// node. Only lists lag behind, and only where [`Faults`] say so. Reads and watches are answered
 /// from the latest state that the session's leader knows. A client learns at once that its session
 /// has ended, even while it is disconnected, but not while it is connected to a deposed leader. It
-/// may wait for ever, because by default sessions do not expire by time. Digest identities are
-/// compared as plain `user:password`, not hashed.
+/// waits for a stopped ensemble however long that takes; a real one gives its session up after 7/5
+/// of the timeout. Digest identities are compared as plain `user:password`, not hashed.
 ///
 /// # Examples
 ///
@@ -61,7 +61,8 @@ pub struct MemoryEnsemble {
 
 /// Set-up and sessions.
 impl MemoryEnsemble {
-    /// Starts an ensemble with the default options: no faults, no latency, no session timeout.
+    /// Starts an ensemble with the default options: no faults, no latency, and a session timeout of
+    /// 12 s.
     #[must_use]
     pub fn new() -> Self {
         MemoryBuilder::default().build()
@@ -195,14 +196,19 @@ impl MemoryEnsemble {
         })
     }
 
-    /// Stops the ensemble: all sessions are disconnected, new ones wait, none expires.
+    /// Stops the ensemble: all sessions are disconnected, and new ones wait. Guards are suspended,
+    /// and lost after about half of the [session timeout](MemoryBuilder::session_timeout), as in an
+    /// outage of a real ensemble.
+    ///
+    /// Nobody is there to expire a session. See [`restart`](Self::restart).
     pub fn stop(&self) {
         self.shared.with(|state| state.stop());
         self.shared.running.send_replace(false);
     }
 
     /// Starts the stopped ensemble again, with all its nodes. Every session gets its full timeout
-    /// again. Sessions under [`disconnect`](Self::disconnect) stay cut off.
+    /// again, as from a new leader, and guards that were lost stay lost. Sessions under
+    /// [`disconnect`](Self::disconnect) stay cut off.
     pub fn restart(&self) {
         self.shared.with(|state| state.restart());
         self.shared.running.send_replace(true);

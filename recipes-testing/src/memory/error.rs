@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why a [`MemoryEnsemble`](crate::MemoryEnsemble) refused a request or lost its reply.
 ///
-/// It is the source of `NodesError::Refused` and `NodesError::Unknown`.
+/// It is the source of `NodesError::NotSent`, `NodesError::Refused` and `NodesError::Unknown`.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -35,6 +35,8 @@ impl From<MemoryError> for NodesError {
     fn from(error: MemoryError) -> Self {
         match error {
             MemoryError::ReplyLost | MemoryError::Unreachable => Self::Unknown(Arc::new(error)),
+            // The client refuses it.
+            MemoryError::InvalidPath(_) => Self::NotSent(Arc::new(error)),
             _ => Self::Refused(Arc::new(error)),
         }
     }

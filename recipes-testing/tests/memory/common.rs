@@ -80,7 +80,7 @@ pub(crate) fn kind<T>(result: Result<T, NodesError>) -> &'static str {
         Err(NodesError::BadVersion) => "bad version",
         Err(NodesError::NoAuth) => "no auth",
         Err(NodesError::Unsupported) => "unsupported",
-        Err(NodesError::Refused(_)) => "refused",
+        Err(NodesError::NotSent(_) | NodesError::Refused(_)) => "refused",
         Err(NodesError::Unknown(_)) => "unknown",
         Err(NodesError::SessionEnded) => "session ended",
         Err(_) => "other",

@@ -341,6 +341,8 @@ async fn request_that_no_server_takes_is_refused_and_not_sent() {
     let nodes = store.connect().await.unwrap();
     let mut large = persistent("/large");
     large.data = vec![0; 100].into();
+    let refused = nodes.create(&large).await.unwrap_err();
+    assert_eq!(refused.to_string(), "not sent");
     assert_eq!(kind(nodes.create(&large).await), "refused");
     let both = [persistent("/a"), persistent("/b")].map(NodeOp::Create);
     let error = nodes.multi(both.to_vec()).await.unwrap_err();

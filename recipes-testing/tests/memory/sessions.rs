@@ -18,12 +18,19 @@ fn expiring() -> MemoryEnsemble {
 
 #[tokio::test]
 async fn sessions_have_ids_of_their_own() {
-    let ensemble = MemoryEnsemble::new();
+    let ensemble = MemoryEnsemble::builder().without_session_timeout().build();
     let (first, second) = (connect(&ensemble).await, connect(&ensemble).await);
     assert_ne!(first.session(), second.session());
     assert_eq!(ensemble.sessions(), [first.session(), second.session()]);
     assert_eq!(first.session_timeout(), None);
     assert_eq!(connect(&expiring()).await.session_timeout(), Some(TIMEOUT));
+}
+
+#[tokio::test]
+async fn sessions_have_a_timeout_by_default() {
+    let nodes = connect(&MemoryEnsemble::new()).await;
+    let of_real_sessions = Duration::from_secs(12);
+    assert_eq!(nodes.session_timeout(), Some(of_real_sessions));
 }
 
 #[tokio::test]
@@ -173,7 +180,7 @@ async fn session_that_reconnects_in_time_lives_on() {
 
 #[tokio::test(start_paused = true)]
 async fn sessions_without_timeout_never_expire() {
-    let ensemble = MemoryEnsemble::new();
+    let ensemble = MemoryEnsemble::builder().without_session_timeout().build();
     let nodes = connect(&ensemble).await;
     nodes.create(&ephemeral("/e")).await.unwrap();
     ensemble.disconnect(nodes.session());

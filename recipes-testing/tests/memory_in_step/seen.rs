@@ -33,7 +33,7 @@ impl Refusal {
             NodesError::Unsupported => Self::Unsupported,
             NodesError::SessionEnded => Self::SessionEnded,
             NodesError::Unknown(_) => Self::Unknown,
-            NodesError::Refused(source) => {
+            NodesError::NotSent(source) | NodesError::Refused(source) => {
                 let memory = source.downcast_ref().and_then(Self::of_memory);
                 let real = || source.downcast_ref().and_then(Self::of_client);
                 let other = || Self::Other(source.to_string());

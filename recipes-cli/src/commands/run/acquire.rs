@@ -58,13 +58,15 @@ pub(crate) async fn connect(
         sleep(SILENT_MAX).await;
         warn(&format!("no server of {address:?} has answered yet"));
     };
-    let in_vain = |_| {
-        let address = address.clone();
-        let error = ConnectError::TimedOut { address, waited };
-        session::hinted(error, arguments)
+    if let Ok(connected) = beside(silence, timeout(waited, connecting)).await {
+        return connected;
+    }
+    let error = ConnectError::TimedOut {
+        address: address.clone(),
+        waited,
+        source: session::store(arguments)?.diagnose().await,
     };
-    let connected = beside(silence, timeout(waited, connecting)).await;
-    connected.map_err(in_vain)?
+    Err(session::hinted(error, arguments))
 }
 
 /// Waits for the locks. If the time was too short, the error says whether others held them or the

@@ -192,7 +192,7 @@ impl fmt::Debug for MemoryNodes {
 }
 
 fn too_large(error: RequestTooLarge) -> NodesError {
-    NodesError::Refused(Arc::new(error))
+    NodesError::NotSent(Arc::new(error))
 }
 
 // `State::carry_out` answers each request with the answer of its kind.
