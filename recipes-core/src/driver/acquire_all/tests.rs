@@ -440,14 +440,14 @@ async fn writer_is_tied_by_a_reader_that_contends_and_not_by_a_survey() {
     let held = Hold::begin(writer.key(&owner), lease);
     let label = OwnerLabel::from(&owner);
     for _ in 0..3 {
-        let survey = survey(std::slice::from_ref(&reader), &owner, label).unwrap();
+        let survey = survey(&OneOrMore::one(reader.clone()), &owner, label).unwrap();
         let [Missing { target, .. }] = survey.missing.as_slice() else {
             panic!("nothing to acquire");
         };
         assert!(target.beside.is_some());
         assert!(!held.lease().is_tied());
     }
-    let mut reads = Box::pin(reader.acquire(Some(&owner), Wait::Forever));
+    let mut reads = Box::pin(reader.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(reads.as_mut()).is_pending());
     assert!(held.lease().is_tied());
 }
