@@ -95,7 +95,9 @@ impl LockGuard {
     #[doc(hidden)]
     pub async fn read_beside(&self) -> Result<Self, AcquireError> {
         let reader = LockInternals::reader_of(self.first.lease());
+        // Boxed, because the futures of the callers would contain it.
         let acquired = reader.acquire(Some(self.first.owner()), Deadline::never());
+        let acquired = acquired.boxed();
         acquired.await.map_err(Refusal::into_error)
     }
 
