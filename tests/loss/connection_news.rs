@@ -9,7 +9,7 @@ use tracing::subscriber::DefaultGuard;
 use crate::log::Log;
 
 /// Collects what is logged on this thread from level info on, as long as the second value exists.
-fn logging() -> (Log, DefaultGuard) {
+pub(crate) fn logging() -> (Log, DefaultGuard) {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())

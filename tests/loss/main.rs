@@ -5,6 +5,7 @@
 //! | `session_loss` | what happens to holders and waiters whose session ends? |
 //! | `connection_news` | what does the log say of an outage? |
 //! | `loss_news` | what does the log say of a loss, and of a session that is closed? |
+//! | `outage_of_a_service` | does the log of a service explain an outage, and does it undo no good work? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
 //! | `heartbeats` | which requests keep a session alive and prove it? |
@@ -27,6 +28,7 @@ mod heartbeats;
 mod log;
 mod loss_news;
 mod machine_sleeps;
+mod outage_of_a_service;
 
 mod removed_nodes;
 mod session_loss;

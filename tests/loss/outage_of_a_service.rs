@@ -1,0 +1,160 @@
+//! A service with fifty locks at work, whose server does not run for twenty seconds. Its log alone
+//! must explain the outage, and no finished job may be reported as failed.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_recipes::{
+    InterProcessMutex, LockFactory, ReleaseError, Session, SessionHealth, ZooKeeper,
+};
+use recipes_testing::TestEnsemble;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::connection_news::logging;
+
+/// Workers with a lock each, and two more that share the lock of the first.
+const LOCKS: usize = 50;
+const OUTAGE: Duration = Duration::from_secs(20);
+const JOB: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Tally {
+    finished: AtomicUsize,
+    /// Finished under the lock, and then reported as failed though the lock was not lost.
+    undone: AtomicUsize,
+    /// Not finished, because the lock was lost meanwhile.
+    interrupted: AtomicUsize,
+    busy: AtomicUsize,
+    down: AtomicUsize,
+}
+
+impl Tally {
+    fn add(counter: &AtomicUsize) {
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// One job of a worker, as a service would write it.
+async fn job(lock: &InterProcessMutex, tally: &Tally) {
+    let guard = match lock.acquire().timeout(WAIT).await {
+        Ok(guard) => guard,
+        Err(error) if error.is_busy() => {
+            info!(target: "service", %error, "busy");
+            return Tally::add(&tally.busy);
+        }
+        Err(error) if error.is_transient() => {
+            warn!(target: "service", %error, "store is down");
+            return Tally::add(&tally.down);
+        }
+        Err(error) => panic!("{error}"),
+    };
+    if guard.run(sleep(JOB)).await.is_err() {
+        warn!(target: "service", lock = guard.path(), "job interrupted");
+        return Tally::add(&tally.interrupted);
+    }
+    match guard.release().await {
+        Ok(_) => Tally::add(&tally.finished),
+        // It was lost between the end of the job and the release.
+        Err(ReleaseError::Lost(_)) => Tally::add(&tally.interrupted),
+        Err(error) => {
+            warn!(target: "service", %error, "finished job undone");
+            Tally::add(&tally.undone);
+        }
+    }
+}
+
+async fn becomes(session: &Session, is: impl Fn(SessionHealth) -> bool) {
+    let mut watcher = session.watch_health();
+    while !is(session.health()) {
+        watcher.changed().await;
+    }
+}
+
+fn count(text: &str, part: &str) -> usize {
+    text.lines().filter(|line| line.contains(part)).count()
+}
+
+/// On one thread, which logs to the test.
+#[tokio::test]
+async fn outage_under_a_service_explains_itself_on_a_real_server() {
+    let (log, _logging) = logging();
+    let ensemble = TestEnsemble::on_a_real_server().await;
+    let session = ensemble.session_with(ZooKeeper::builder()).await;
+    let factory = LockFactory::new(&session, "/locks/orders").unwrap();
+    let (tally, stop) = (Tally::default(), AtomicBool::new(false));
+    let workers = (0..LOCKS + 2).map(|number| {
+        let lock = factory.mutex(&format!("order {}", number % LOCKS)).unwrap();
+        let (tally, stop) = (&tally, &stop);
+        async move {
+            while !stop.load(Ordering::SeqCst) {
+                job(&lock, tally).await;
+                // A service has other work as well.
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+    let workers = join_all(workers);
+    // A job that holds the first lock for longer than the others wait.
+    let busy_before = async {
+        let first = factory.mutex("order 0").unwrap();
+        let held = first.acquire().await.unwrap();
+        while tally.busy.load(Ordering::SeqCst) == 0 {
+            sleep(JOB).await;
+        }
+        held.release().await.unwrap();
+    };
+    let outage = async {
+        busy_before.await;
+        let busy = tally.busy.load(Ordering::SeqCst);
+        let finished = tally.finished.load(Ordering::SeqCst);
+        assert!(finished > LOCKS, "{finished} before the outage");
+        let before = log.text().len();
+        ensemble.stop().await;
+        becomes(&session, |health| health != SessionHealth::Connected).await;
+        sleep(OUTAGE).await;
+        let during = log.text()[before..].to_owned();
+        ensemble.start_again().await;
+        becomes(&session, |health| health == SessionHealth::Connected).await;
+        let finished = tally.finished.load(Ordering::SeqCst);
+        while tally.finished.load(Ordering::SeqCst) < finished + 2 * LOCKS {
+            sleep(JOB).await;
+        }
+        stop.store(true, Ordering::SeqCst);
+        (busy, during)
+    };
+    let ((busy, during), _) = tokio::join!(outage, workers);
+    let text = log.text();
+    println!(
+        "{} finished, {} interrupted, {} busy ({busy} before the outage), {} without the store",
+        tally.finished.load(Ordering::SeqCst),
+        tally.interrupted.load(Ordering::SeqCst),
+        tally.busy.load(Ordering::SeqCst),
+        tally.down.load(Ordering::SeqCst),
+    );
+
+    // No finished job is reported as failed.
+    assert_eq!(tally.undone.load(Ordering::SeqCst), 0, "{during}");
+    // When it began, with what is at stake.
+    assert_eq!(
+        count(&during, "lock_recipes::session: connection lost"),
+        1,
+        "{during}"
+    );
+    assert!(during.contains("lost_in_ms="), "{during}");
+    // What was lost: as many as were interrupted, each by its name.
+    let lost = count(&text, "lock_recipes::lock: lock lost");
+    assert!(lost >= 1 && lost <= LOCKS, "{lost} lost\n{during}");
+    // What failed because the store was down, and nothing that only looks like contention.
+    assert!(count(&during, "store is down") >= LOCKS, "{during}");
+    for line in during.lines().filter(|line| line.contains("store is down")) {
+        assert!(!line.contains("held by"), "{line}");
+    }
+    // When it ended.
+    let after = &text[text.find(&during).unwrap() + during.len()..];
+    let back = count(after, "connection is back") + count(after, "store session open");
+    assert!(back >= 1, "{after}");
+    session.close().await;
+}
