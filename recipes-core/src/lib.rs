@@ -49,11 +49,15 @@ pub use error::{
     AcquireError, ConfigError, ConnectError, LostError, LostReason, QueryError, ReleaseError,
     RevokeError, Step, TransactionError, VerifyError,
 };
+#[doc(hidden)]
+pub use inspect::front::{Front, inspect_front};
 pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, InspectError, Inspection, Party, Recipe, Scan, Standing, WaitForGraph,
     inspect, scan,
 };
+#[doc(hidden)]
+pub use inspect::{inspect_with_strangers, scan_with_strangers};
 #[doc(hidden)]
 pub use lock::factory_root::FactoryRoot;
 pub use lock::lease_state::GuardState;
@@ -63,9 +67,11 @@ pub use names::key::{escape_key, unescape_key};
 pub use names::node_name::LockKind;
 pub use names::owner::Owner;
 #[doc(hidden)]
+pub use names::owner::encloses;
+#[doc(hidden)]
 pub use names::path::validate as validate_path;
 #[doc(hidden)]
-pub use names::printable::{is_text, one_line};
+pub use names::printable::{human, is_text, one_line};
 pub use names::record::Identity;
 pub use names::token::FencingToken;
 pub use session::health::{HealthWatcher, SessionHealth};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::names::printable::human;
 use crate::error::{LostError, ReleaseError};
 use crate::store::nodes::NodesError;
 
@@ -43,7 +44,7 @@ impl std::fmt::Display for Step {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The timeout passed while other contenders held the lock, or the store did not answer.
-    #[error("lock {path:?} not acquired within {waited:?}")]
+    #[error("lock {path:?} not acquired within {}", human(*waited))]
     TimedOut {
         /// Path of the lock.
         path: String,

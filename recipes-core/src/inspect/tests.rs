@@ -34,7 +34,7 @@ fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
         nodes: contenders.iter().map(node).collect(),
         ..Directory::default()
     };
-    lock_in(path, directory).unwrap()
+    lock_in(path, directory, Shown::Contenders).unwrap()
 }
 
 fn mutex(path: &str, contenders: &[(i64, Option<&str>)]) -> Inspection {
@@ -337,4 +337,72 @@ fn graphviz_gets_no_orders_from_owners_and_paths() {
         "{dot}"
     );
     assert_eq!(dot.lines().count(), 6, "{dot}");
+}
+
+#[test]
+fn runs_that_were_nested_in_opposite_order_are_a_deadlock() {
+    let locks = [
+        mutex("/a", &[(1, Some("x")), (4, Some("y/v"))]),
+        mutex("/b", &[(2, Some("y")), (3, Some("x/u/t"))]),
+    ];
+    let graph = WaitForGraph::of(&locks);
+    assert_eq!(
+        cycles(&locks),
+        [[
+            "owner y/v waits for owner x at /a",
+            "owner x/u/t waits for owner y at /b"
+        ]]
+    );
+    let dot = graph.to_dot();
+    assert_eq!(dot.matches("style=dotted").count(), 2, "{dot}");
+    assert_eq!(dot.matches("color=red").count(), 2, "{dot}");
+}
+
+#[test]
+fn run_that_waits_for_the_run_around_it_is_a_deadlock_by_itself() {
+    let locks = [mutex("/a", &[(1, Some("x")), (2, Some("x/u"))])];
+    assert_eq!(cycles(&locks), [["owner x/u waits for owner x at /a"]]);
+}
+
+/// The other one ends by itself, whatever its neighbour waits for.
+#[test]
+fn runs_side_by_side_and_the_run_around_one_do_not_wait_for_each_other() {
+    for (holder, waiter) in [("x/u", "x/w"), ("x/u", "x"), ("x", "xy/u")] {
+        let locks = [
+            mutex("/a", &[(1, Some(holder)), (2, Some("z"))]),
+            mutex("/b", &[(2, Some("z")), (3, Some(waiter))]),
+        ];
+        assert_eq!(cycles(&locks), [[""; 0]; 0], "{holder} {waiter}");
+    }
+}
+
+#[test]
+fn directory_that_only_strangers_block_is_shown_where_it_is_asked_for() {
+    let directory = |name: &str| {
+        let shown = lock("/a", &[(name, 0, None), ("_c_a-lock-0000000009", 1, None)]);
+        let stranger = shown.contenders.into_iter().find(|it| it.mode.is_none());
+        let Contender {
+            participant,
+            is_readable,
+            ..
+        } = stranger.unwrap();
+        Directory {
+            nodes: vec![Node {
+                participant,
+                is_readable,
+            }],
+            ..Directory::default()
+        }
+    };
+    for (name, recipe) in [
+        ("lock-0000000001", Recipe::Mutex),
+        ("x-__WRIT__0000000001", Recipe::ReadWrite),
+    ] {
+        assert!(lock_in("/a", directory(name), Shown::Contenders).is_none());
+        let shown = lock_in("/a", directory(name), Shown::Strangers).unwrap();
+        assert_eq!((shown.recipe, shown.contenders.len()), (recipe, 1));
+        assert_eq!(shown.contenders[0].standing, Standing::Stranger);
+    }
+    let other = lock_in("/a", directory("block-0000000001"), Shown::Strangers);
+    assert_eq!(other, None);
 }
