@@ -38,6 +38,8 @@ mod store;
 mod sync;
 mod telemetry;
 
+#[doc(hidden)]
+pub use clock::human;
 pub use driver::guard::{GuardMember, LockGuard};
 #[doc(hidden)]
 pub use driver::internals::{LockInternals, check_set, set_name};
@@ -71,7 +73,7 @@ pub use names::owner::encloses;
 #[doc(hidden)]
 pub use names::path::validate as validate_path;
 #[doc(hidden)]
-pub use names::printable::{human, is_text, one_line};
+pub use names::printable::{is_text, one_line};
 pub use names::record::Identity;
 pub use names::token::FencingToken;
 pub use session::health::{HealthWatcher, SessionHealth};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::names::printable::human;
+use crate::clock::human;
 
 /// Why a session or a lock cannot be set up as requested. This is found before any request is sent.
 #[derive(Clone, Debug, Error)]

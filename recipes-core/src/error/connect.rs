@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::names::printable::human;
+use crate::clock::human;
 use crate::error::ConfigError;
 use crate::store::nodes::NodesError;
 

@@ -39,7 +39,11 @@ impl Events {
             if read.expect("no event").unwrap_or(0) == 0 {
                 return None;
             }
-            if let Some(data) = line.strip_prefix("data: ") {
+            // Without data it is a beat, which says only that the connection is alive.
+            if let Some(data) = line
+                .strip_prefix("data: ")
+                .filter(|it| !it.trim().is_empty())
+            {
                 return Some(serde_json::from_str(data).unwrap());
             }
         }
