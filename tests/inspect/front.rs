@@ -2,8 +2,8 @@
 //! are nested in those of other processes.
 
 use lock_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, Owner, Recipe, Standing, WaitForGraph, ZooKeeper,
-    scan,
+    InterProcessMutex, InterProcessReadWriteLock, Owner, Recipe, Session, Standing, WaitForGraph,
+    ZooKeeper, scan,
 };
 use recipes_core::{inspect_front, inspect_with_strangers, scan_with_strangers};
 use recipes_testing::{Operation, TestEnsemble, on_every_ensemble};
@@ -104,7 +104,7 @@ async fn owners_within_others_are_named_with_them_and_deadlocks_over_both_found(
     let [a, b] = ["/locks/a", "/locks/b"];
     let owners = [Owner::new(), Owner::new()];
     let outer = ensemble.session().await;
-    let mutex = |session, path| InterProcessMutex::new(session, path).unwrap();
+    let mutex = |session: &Session, path: &str| InterProcessMutex::new(session, path).unwrap();
     let held = [
         mutex(&outer, a).acquire().owner(&owners[0]).await.unwrap(),
         mutex(&outer, b).acquire().owner(&owners[1]).await.unwrap(),

@@ -93,11 +93,14 @@ pub(super) fn log_filter(text: &str) -> Result<Targets, String> {
     text.parse().map_err(|_| "it cannot be read".to_owned())
 }
 
-/// As tracing matches: the beginning of a target stands for all targets that begin with it.
+/// A target, or a module around it.
 fn is_target(text: &str) -> bool {
-    let begins = |target: &&str| target.starts_with(text);
-    let is_inside = text.starts_with("zookeeper_client::");
-    !text.is_empty() && (is_inside || LOG_TARGETS.iter().any(|it| begins(&it)))
+    let is_in = |target: &str, module: &str| {
+        let rest = target.strip_prefix(module);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let is_inside = is_in(text, "zookeeper_client");
+    is_inside || LOG_TARGETS.iter().any(|it| is_in(it, text))
 }
 
 #[cfg(test)]

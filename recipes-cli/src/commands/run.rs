@@ -102,7 +102,7 @@ pub(crate) async fn run(
         None => LockOptions::new(),
     };
     let nesting = Nesting::from_environment()?;
-    let nodes = Nodes::of(store, arguments, &nesting)?;
+    let nodes = NodeOptions::of(store, arguments, &nesting)?;
     let listen = |error| Failure::system("listen to signals", &error);
     let mut signals = Signals::listen().map_err(listen)?;
     let limit = TimeLimit::starting_now(arguments.timeout);
@@ -145,13 +145,13 @@ fn check(paths: &[String]) -> Result<(), ConfigError> {
 }
 
 /// What the session writes into its nodes.
-struct Nodes {
+struct NodeOptions {
     application: String,
     within: Option<String>,
     acl: Vec<Acl>,
 }
 
-impl Nodes {
+impl NodeOptions {
     fn of(
         store: &StoreArguments,
         arguments: &RunArguments,

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn few_are_named_and_the_others_counted() {
-        assert_eq!(listed::<&str>(&[]), "");
+        assert_eq!(listed(&[""; 0]), "");
         let two = "; nodes that belong to no contender: a, b";
         assert_eq!(listed(&["a", "b"]), two);
         let many = "; nodes that belong to no contender: a, b, c and 2 more";

@@ -12,7 +12,7 @@ use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
 use crate::session;
 
-use super::{Nodes, Wanted, other_recipe, whom};
+use super::{NodeOptions, Wanted, other_recipe, whom};
 
 /// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl TimeLimit {
 /// Opens the session.
 pub(super) async fn connect(
     arguments: &StoreArguments,
-    nodes: Nodes,
+    nodes: NodeOptions,
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
@@ -78,18 +78,25 @@ pub(super) async fn acquire(
     wanted: &Wanted<'_>,
 ) -> Result<LockGuard, Failure> {
     let limit = wanted.limit;
-    other_recipe::refuse_before(session, wanted).await?;
     let acquire = lock.acquire().owner(wanted.nesting.owner());
     let acquired = async {
+        let looked = other_recipe::refuse_before(session, wanted);
         match limit.of_waiting(Instant::now()) {
+            // If the store is silent, the acquire says so.
+            Some(left) => timeout(left.max(ANSWER_MAX), looked)
+                .await
+                .unwrap_or(Ok(()))?,
+            None => looked.await?,
+        }
+        Ok::<_, Failure>(match limit.of_waiting(Instant::now()) {
             Some(timeout) => acquire.timeout(timeout).await,
             None => acquire.await,
-        }
+        })
     };
     let news = async {
         join(first_outage(session), whom::report(session, wanted)).await;
     };
-    match beside(news, acquired).await {
+    match beside(news, acquired).await? {
         Ok(guard) => {
             let guard = guard.into();
             other_recipe::refuse_after(session, &guard, wanted).await?;

@@ -35,11 +35,11 @@ pub(super) async fn report(session: &Session, wanted: &Wanted<'_>) {
     }
 }
 
-/// `None` if this run holds the lock, or nobody does.
+/// `None` if this run holds the lock, or nobody waits for it.
 fn text(path: &str, front: &Front, session: &Session, wanted: &Wanted<'_>) -> Option<String> {
     let own = session.session_id();
     let is_own = |id: i64| Some(id) == own;
-    let first = front.first.first()?;
+    let first = front.first.first().filter(|_| front.waiters > 0)?;
     if front
         .first
         .iter()

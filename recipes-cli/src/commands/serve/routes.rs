@@ -56,7 +56,7 @@ async fn events(
     let told = (viewers.join(), None);
     let beat = KeepAlive::new()
         .interval(BEAT)
-        .event(Event::default().event("beat").data(""));
+        .event(Event::default().event("beat").data("1"));
     Sse::new(futures::stream::unfold(told, next_event)).keep_alive(beat)
 }
 

@@ -133,6 +133,10 @@ impl<'a> Watcher<'a> {
 
     /// Unless a trouble is published already, which may say more.
     fn publish_trouble(&self, failure: &Failure) {
+        // The last viewer may have left meanwhile, and the next one must not take it for news.
+        if self.viewers.latest.receiver_count() == 0 {
+            return;
+        }
         self.viewers.latest.send_if_modified(|latest| {
             let is_known = latest.as_ref().is_some_and(|it| it.is_in_trouble());
             if !is_known {
