@@ -1,6 +1,10 @@
 //! The arguments of the command line, and its help.
 
 #[cfg(target_os = "linux")]
+mod acl;
+mod values;
+
+#[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,10 +13,14 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use recipes_zookeeper::SESSION_TIMEOUT_MAX;
 #[cfg(target_os = "linux")]
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
+
+#[cfg(target_os = "linux")]
+pub(crate) use acl::acl;
+pub(crate) use values::auth;
+use values::{duration, interval, log_filter, session_timeout};
 
 /// The variable with the credentials.
 pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
@@ -28,7 +36,13 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
     /// Log to standard error: error, warn, info, debug, trace, or by target, such as
     /// lock_recipes=debug,zookeeper_client=info
-    #[arg(long, global = true, env = "LOCKCTL_LOG", value_name = "LEVEL")]
+    #[arg(
+        long,
+        global = true,
+        env = "LOCKCTL_LOG",
+        value_name = "LEVEL",
+        value_parser = log_filter
+    )]
     pub(crate) log: Option<Targets>,
     #[command(subcommand)]
     pub(crate) command: Task,
@@ -72,6 +86,18 @@ pub(crate) struct StoreArguments {
     pub(crate) tls: TlsArguments,
 }
 
+impl StoreArguments {
+    /// Whether the store knows who this is.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn authenticates(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let has_certificate = self.tls.tls_cert.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_certificate = false;
+        self.auth.is_some() || has_certificate
+    }
+}
+
 /// How connections are encrypted.
 #[cfg(feature = "tls")]
 #[derive(Args, Debug)]
@@ -99,13 +125,6 @@ impl TlsArguments {
         let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
         self.tls || files.iter().any(|it| it.is_some())
     }
-}
-
-/// A scheme of the store and its credentials.
-#[derive(Clone, Debug)]
-pub(crate) struct Auth {
-    pub(crate) scheme: String,
-    pub(crate) credentials: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -165,6 +184,22 @@ pub(crate) struct RunArguments {
     /// What the lock is held for, shown to people who inspect it; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) purpose: Option<String>,
+    /// Who may use the nodes that are created: `open` (everybody), `creator` (the credentials of this
+    /// run), or SCHEME:ID:PERMISSIONS, several with commas, such as
+    /// digest:ops:HASH:cdrwa,world:anyone:r
+    // Parsed later, because clap prints a value that it refuses.
+    #[arg(
+        long,
+        env = "LOCKCTL_ACL",
+        value_name = "ACL",
+        default_value = "open",
+        hide_env_values = true
+    )]
+    pub(crate) acl: String,
+    /// Run although a directory has nodes of another recipe. A mutex and a read/write lock do not
+    /// keep each other out
+    #[arg(long)]
+    pub(crate) allow_other_recipe: bool,
     /// Lock directories; several are held together or not at all
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -209,23 +244,26 @@ pub(crate) struct ServeArguments {
     pub(crate) every: Duration,
 }
 
-const DEADLOCKS_HELP: &str = "\
-Exit codes: 0 whether there is a deadlock or not, --json tells by `cycles`; otherwise as of all
-commands.";
+// Help is wrapped to the terminal, so paragraphs have no line breaks of their own.
+
+const DEADLOCKS_HELP: &str = "Exit codes: 0 whether there is a deadlock or not, --json tells by \
+`cycles`; otherwise as of all commands.";
 
 #[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\
-Ctrl-C reaches the command once. Ctrl-Z halts lockctl too: after half the session timeout the lock
+Ctrl-C reaches the command once. Ctrl-Z halts lockctl too: after half the session timeout the lock \
 is lost, and the command is killed when the job goes on.
 
-The command finds LOCKCTL_PATHS and LOCKCTL_TOKENS in its environment, one a line in the same order.
-A store that refuses tokens lower than it has seen is safe from whoever is late, whatever happens.
+The command finds LOCKCTL_PATHS and LOCKCTL_TOKENS in its environment, one a line in the same \
+order. A store that refuses tokens lower than it has seen is safe from whoever is late, whatever \
+happens. LOCKCTL_OWNER names this run to the runs in the command, so that `lockctl deadlocks` sees \
+that they belong together; it lets none of them enter a lock that this run holds.
 
-Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage; 66 no such
-chroot; 69 no connection; 70 internal; 75 others had the lock all the time; 76 lost while the command
-ran, or about to; 77 no permission. 126 and 127: the command cannot be run, or is not found. A command
-that itself ends with one of these cannot be told from lockctl by the code: let it use others.
-(lockctl also says why, on stderr.)";
+Exit codes: the command's own (128 and the number of a signal that ended it); 64 usage, or nodes \
+of another recipe; 66 no such chroot; 69 no connection; 70 internal; 75 others had the lock all \
+the time; 76 lost while the command ran, or about to; 77 no permission. 126 and 127: the command \
+cannot be run, or is not found. A command that itself ends with one of these cannot be told from \
+lockctl by the code: let it use others. (lockctl also says why, on stderr.)";
 
 /// How a lock is held.
 #[cfg(target_os = "linux")]
@@ -262,87 +300,14 @@ pub(crate) enum OnRevoke {
     Term,
 }
 
-/// A number of seconds, or a number with a unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
-    let unit = text.get(digits.len()..).unwrap_or_default();
-    let milliseconds = match unit {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        _ => return Err(format!("{unit:?} is no unit: ms, s, m and h are")),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("{digits:?} is no whole number"))?;
-    let milliseconds = number.checked_mul(milliseconds).ok_or("too long")?;
-    Ok(Duration::from_millis(milliseconds))
-}
-
-/// A session timeout that a client can request.
-fn session_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = duration(text)?;
-    match timeout > SESSION_TIMEOUT_MAX {
-        true => Err("too long: 596h can be asked for at most".to_owned()),
-        false => Ok(timeout),
-    }
-}
-
-/// A pause between requests.
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = duration(text)?;
-    match interval.is_zero() {
-        true => Err("a pause is needed, such as 100ms".to_owned()),
-        false => Ok(interval),
-    }
-}
-
-pub(crate) fn auth(text: &str) -> Result<Auth, String> {
-    // The message does not repeat the value, which is a secret.
-    let parts = text
-        .split_once(':')
-        .filter(|(scheme, _)| !scheme.is_empty());
-    let (scheme, credentials) = parts.ok_or("a scheme, a colon and credentials are expected")?;
-    Ok(Auth {
-        scheme: scheme.to_owned(),
-        credentials: credentials.to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::CommandFactory as _;
 
-    use super::{Arguments, duration, session_timeout};
+    use super::Arguments;
 
     #[test]
     fn command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_have_units() {
-        let read = ["0", "0s", "250ms", "30", "30s", "5m", "2h"].map(duration);
-        let expected = [0, 0, 250, 30_000, 30_000, 300_000, 7_200_000];
-        assert_eq!(read, expected.map(|it| Ok(Duration::from_millis(it))));
-        for wrong in ["", "s", "-1s", "1.5s", "3 s", "5d", "99999999999999999h"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn session_timeouts_are_those_that_servers_can_be_asked_for() {
-        let longest = session_timeout("2147483647ms");
-        assert_eq!(longest, Ok(Duration::from_millis(2_147_483_647)));
-        assert!(session_timeout("596h").is_ok());
-        for wrong in ["2147483648ms", "597h", "1000h"] {
-            assert!(
-                session_timeout(wrong).unwrap_err().contains("596h"),
-                "{wrong}"
-            );
-        }
     }
 }

@@ -6,9 +6,12 @@
 //! | `revoke` | `revoke`, `break`: they take locks from their holders |
 //! | `run` | `run`: a command under locks |
 //! | `serve` | `serve`: the live page |
+//!
+//! `strangers` names nodes that belong to no contender, for `show` and `revoke`.
 
 pub(crate) mod revoke;
 #[cfg(target_os = "linux")]
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod show;
+pub(crate) mod strangers;

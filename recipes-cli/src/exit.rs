@@ -61,9 +61,9 @@ impl Failure {
         Self::new(code, chain(error))
     }
 
-    #[cfg(feature = "tls")]
-    pub(crate) fn with(self, hint: &str) -> Self {
-        Self::new(self.code, format!("{}; {hint}", self.message))
+    /// The same, with more text.
+    pub(crate) fn with(self, more: &str) -> Self {
+        Self::new(self.code, self.message + more)
     }
 
     pub(crate) fn report(&self) -> ExitCode {

@@ -54,10 +54,20 @@ fn other_part() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     match name.to_str()? {
-        run::SUPERVISOR => Some(run::supervise(arguments)),
+        name @ run::SUPERVISOR => {
+            show_in_ps(name);
+            Some(run::supervise(arguments))
+        }
         run::COMMAND => Some(run::become_command(arguments)),
         _ => None,
     }
+}
+
+/// Without it, `ps`, `top` and `pgrep` show `exe`, by which it was started. The kernel cuts the name.
+#[cfg(target_os = "linux")]
+fn show_in_ps(name: &str) {
+    // Where it is refused, the work is the same.
+    drop(std::fs::write("/proc/self/comm", name));
 }
 
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -105,7 +115,7 @@ async fn in_session(
     store: &StoreArguments,
     task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let session = session::connect(store, "lockctl").await?;
+    let session = session::connect(store).await?;
     let outcome = task(&session).await;
     session.close().await;
     outcome

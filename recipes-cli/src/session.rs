@@ -9,12 +9,17 @@ use tokio::time::timeout;
 use crate::args::{self, StoreArguments};
 use crate::exit::{Failure, code};
 
-/// Opens a session. Its nodes name `application` as their maker.
-pub(crate) async fn connect(
+/// Opens a session that creates no nodes.
+pub(crate) async fn connect(arguments: &StoreArguments) -> Result<Session, Failure> {
+    connect_with(arguments, |it| it).await
+}
+
+/// Opens a session with more options than all commands have.
+pub(crate) async fn connect_with(
     arguments: &StoreArguments,
-    application: &str,
+    options: impl FnOnce(ZooKeeperBuilder) -> ZooKeeperBuilder,
 ) -> Result<Session, Failure> {
-    let builder = builder(arguments)?.application(application);
+    let builder = options(builder(arguments)?);
     let session = builder.connect(servers(arguments)?).await;
     session.map_err(|error| hinted(error, arguments))
 }
@@ -69,7 +74,7 @@ pub(crate) fn hinted(error: ConnectError, arguments: &StoreArguments) -> Failure
     let failure = Failure::from(error);
     match is_silence && arguments.tls.is_asked_for() {
         true => failure.with(
-            "over TLS: is that their secure port, are their certificates for these names and of \
+            "; over TLS: is that their secure port, are their certificates for these names and of \
              the authorities in --tls-ca, do they ask for --tls-cert?",
         ),
         false => failure,

@@ -1,4 +1,4 @@
-//! The clock for deadlines, which goes on while this machine is suspended.
+//! The clock for deadlines, which goes on while this machine is suspended; durations as text.
 
 use std::fmt;
 use std::ops::Add;
@@ -64,5 +64,52 @@ impl fmt::Debug for Clock {
         f.debug_struct("Clock")
             .field("suspended", &self.suspended())
             .finish_non_exhaustive()
+    }
+}
+
+/// A duration as people say it: one unit, and at most one decimal.
+#[must_use]
+pub fn human(duration: Duration) -> String {
+    const UNITS: [(&str, f64, f64); 4] = [
+        ("ms", 0.001, 1000.0),
+        ("s", 1.0, 120.0),
+        ("min", 60.0, 120.0),
+        ("h", 3600.0, f64::INFINITY),
+    ];
+    let in_unit = |length: f64| (duration.as_secs_f64() / length * 10.0).round() / 10.0;
+    let units = UNITS
+        .iter()
+        .map(|(unit, length, end)| (unit, in_unit(*length), end));
+    let mut fitting = units.filter(|(_, count, end)| count < *end);
+    match fitting.next() {
+        Some((unit, count, _)) if count > 0.0 => format!("{count} {unit}"),
+        _ => "0 s".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::human;
+
+    #[test]
+    fn durations_have_one_unit_and_no_digits_that_nobody_reads() {
+        for (micros, expected) in [
+            (0, "0 s"),
+            (20, "0 s"),
+            (1_500, "1.5 ms"),
+            (700_000, "700 ms"),
+            (999_980, "1 s"),
+            (1_000_000, "1 s"),
+            (1_500_321, "1.5 s"),
+            (15_000_000, "15 s"),
+            (119_960_000, "2 min"),
+            (300_000_000, "5 min"),
+            (7_200_000_000, "2 h"),
+            (2_147_483_647_000, "596.5 h"),
+        ] {
+            assert_eq!(human(Duration::from_micros(micros)), expected);
+        }
     }
 }

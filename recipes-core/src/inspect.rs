@@ -1,6 +1,7 @@
 //! Locks seen from outside: their holders, their waiters, and which node each waiter waits for.
 
 mod cycles;
+pub(crate) mod front;
 mod graph;
 pub(crate) mod participants;
 mod reader;
@@ -17,7 +18,7 @@ use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;
 use crate::lock::session::Session;
-use crate::names::node_name::LockKind;
+use crate::names::node_name::{self, LockKind};
 use crate::names::path;
 use crate::store::nodes::NodesError;
 
@@ -147,12 +148,42 @@ pub struct Scan {
 /// # }
 /// ```
 pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, InspectError> {
+    inspect_as(session, path, Shown::Contenders).await
+}
+
+/// As [`inspect`]. But a directory is a lock also if a node has the name of a lock node and no
+/// session owns it: no contender is there, and the first to come will wait for that node.
+///
+/// # Errors
+/// As [`inspect`].
+#[doc(hidden)]
+pub async fn inspect_with_strangers(
+    session: &Session,
+    path: &str,
+) -> Result<Inspection, InspectError> {
+    inspect_as(session, path, Shown::Strangers).await
+}
+
+/// Which directories are shown as locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Those with a contender.
+    Contenders,
+    /// Also those with nothing but a stranger that has the name of a lock node.
+    Strangers,
+}
+
+async fn inspect_as(
+    session: &Session,
+    path: &str,
+    shown: Shown,
+) -> Result<Inspection, InspectError> {
     let failed = |error| InspectError::failed(path, error);
     path::validate(path).map_err(|error| failed(error.into()))?;
     let reader = Reader::new(session);
     reader.sync(path).await.map_err(failed)?;
     let directory = reader.directory(path).await.map_err(failed)?;
-    lock_in(path, directory).ok_or_else(|| InspectError::NotALock {
+    lock_in(path, directory, shown).ok_or_else(|| InspectError::NotALock {
         path: path.to_owned(),
     })
 }
@@ -175,6 +206,19 @@ pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Inspec
 /// # Cancel safety
 /// Dropping the future is harmless.
 pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
+    scan_as(session, root, Shown::Contenders).await
+}
+
+/// As [`scan`], with the locks that [`inspect_with_strangers`] shows.
+///
+/// # Errors
+/// As [`scan`].
+#[doc(hidden)]
+pub async fn scan_with_strangers(session: &Session, root: &str) -> Result<Scan, InspectError> {
+    scan_as(session, root, Shown::Strangers).await
+}
+
+async fn scan_as(session: &Session, root: &str, shown: Shown) -> Result<Scan, InspectError> {
     // `/` cannot be a lock, but it can be the root of a scan.
     let failed = |error| InspectError::failed(root, error);
     if root != "/" {
@@ -203,7 +247,7 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
         match directory {
             Ok(mut directory) => {
                 waiting.append(&mut directory.below);
-                scan.locks.extend(lock_in(&path, directory));
+                scan.locks.extend(lock_in(&path, directory, shown));
             }
             Err(error) if path == root || is_silence(&error) => {
                 return Err(InspectError::failed(&path, error));
@@ -227,12 +271,18 @@ fn is_silence(error: &QueryError) -> bool {
 }
 
 /// The lock that a directory contains; `None` if it is not a lock directory.
-fn lock_in(path: &str, directory: Directory) -> Option<Inspection> {
+fn lock_in(path: &str, directory: Directory, shown: Shown) -> Option<Inspection> {
     let Directory { nodes, left, .. } = directory;
     let children: Vec<_> = nodes.iter().map(Node::child).collect();
     let modes: Vec<_> = children.iter().filter_map(Child::mode).collect();
     let recipe = match (modes.is_empty(), left.is_empty()) {
-        (true, true) => return None,
+        (true, true) if shown == Shown::Contenders => return None,
+        (true, true) => {
+            let names = children.iter().map(|it| it.name);
+            let named: Vec<_> = names.filter_map(node_name::kind).collect();
+            named.first()?;
+            standing::recipe(named)
+        }
         // Nodes that were gone when they were read count as contenders, by their names.
         (true, false) => standing::recipe(left),
         (false, _) => standing::recipe(modes),

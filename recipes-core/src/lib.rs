@@ -38,6 +38,8 @@ mod store;
 mod sync;
 mod telemetry;
 
+#[doc(hidden)]
+pub use clock::human;
 pub use driver::guard::{GuardMember, LockGuard};
 #[doc(hidden)]
 pub use driver::internals::LockInternals;
@@ -51,10 +53,14 @@ pub use error::{
     AcquireError, ConfigError, ConnectError, Error, InspectError, LostError, LostReason,
     QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
 };
+#[doc(hidden)]
+pub use inspect::front::{Front, inspect_front};
 pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, Inspection, Party, Recipe, Scan, Standing, WaitForGraph, inspect, scan,
 };
+#[doc(hidden)]
+pub use inspect::{inspect_with_strangers, scan_with_strangers};
 #[doc(hidden)]
 pub use lock::factory_root::FactoryRoot;
 pub use lock::lease_state::GuardState;
@@ -64,6 +70,8 @@ pub use lock::transaction::{Transaction, TransactionResult};
 pub use names::key::{escape_key, unescape_key};
 pub use names::node_name::LockKind;
 pub use names::owner::Owner;
+#[doc(hidden)]
+pub use names::owner::encloses;
 #[doc(hidden)]
 pub use names::path::validate as validate_path;
 #[doc(hidden)]

@@ -77,6 +77,13 @@ impl ZooKeeperBuilder {
         self
     }
 
+    /// Names the owner, in another process, that goes on only when this session is done.
+    #[doc(hidden)]
+    pub fn within(mut self, owner: &str) -> Self {
+        self.options = self.options.within(owner);
+        self
+    }
+
     /// Writes these bytes into lock nodes instead of the record of host, process and application.
     pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.options = self.options.identity(bytes);

@@ -7,6 +7,7 @@ use lock_recipes::{
     AcquireError, Error, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session,
     TimeoutReason,
 };
+use recipes_core::human;
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
@@ -19,8 +20,9 @@ fn mutex(session: &Session) -> InterProcessMutex {
 /// The text of the error of a busy lock, whose nearest contender has this node.
 fn busy(waited: Duration, node: &str) -> String {
     format!(
-        "lock \"/locks/orders\" not acquired within {waited:?}: held by another contender ({node} \
-         is ahead)"
+        "lock \"/locks/orders\" not acquired within {}: held by another contender ({node} \
+         is ahead)",
+        human(waited)
     )
 }
 
@@ -64,7 +66,7 @@ async fn timeout_of_a_set_names_the_member_that_is_busy(ensemble: TestEnsemble) 
     let set = MultiLock::new(&waiting, set).unwrap();
     let late = set.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
     let text = format!(
-        "lock \"/locks/invoices, /locks/orders, /locks/stock\" not acquired within 500ms: \
+        "lock \"/locks/invoices, /locks/orders, /locks/stock\" not acquired within 500 ms: \
          \"/locks/orders\" is held by another contender ({node} is ahead)"
     );
     assert_busy(&late, &text);
@@ -91,7 +93,7 @@ async fn acquire_of_an_owner_that_acquires_already_says_so(ensemble: TestEnsembl
     ensemble.await_children(PATH, 2).await;
     let second = lock.acquire().owner(&owner).timeout(HALF_A_SECOND);
     let second = second.await.unwrap_err();
-    let text = "lock \"/locks/orders\" not acquired within 500ms: already being acquired by the \
+    let text = "lock \"/locks/orders\" not acquired within 500 ms: already being acquired by the \
                 same owner";
     assert_busy(&second, text);
     held.release().await.unwrap();
@@ -116,13 +118,13 @@ async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsembl
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);
     let held = mutex(&holding).acquire().await.unwrap();
     let lock = mutex(&waiting);
-    let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(5)));
+    let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(20)));
     ensemble.await_children(PATH, 2).await;
     ensemble.stop().await;
     let newcomer = lock.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
     for (waited, error) in [
-        ("500ms", newcomer),
-        ("5s", waiter.await.unwrap().unwrap_err()),
+        ("500 ms", newcomer),
+        ("20 s", waiter.await.unwrap().unwrap_err()),
     ] {
         let AcquireError::TimedOut { reason, .. } = &error else {
             panic!("{error}");
@@ -130,8 +132,7 @@ async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsembl
         let text = match reason {
             TimeoutReason::StoreSilent { silence } => {
                 assert!(*silence > Duration::ZERO);
-                let silence = Duration::from_millis(silence.as_millis().try_into().unwrap());
-                format!("the store has not answered for {silence:?}")
+                format!("the store has not answered for {}", human(*silence))
             }
             // On a busy machine the session may have expired by now.
             TimeoutReason::Reconnecting => "the session is being re-established".to_owned(),

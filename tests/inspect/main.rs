@@ -8,6 +8,7 @@
 
 mod bounds;
 mod deadlocks;
+mod front;
 mod one;
 mod refused;
 mod scan;

@@ -213,12 +213,12 @@ async fn time_out_of_a_connection_says_what_each_server_did() {
     let refused = builder().connect("127.0.0.1:1").await.unwrap_err();
     assert_eq!(
         chain(&refused),
-        "no server of \"127.0.0.1:1\" answered within 300ms: 127.0.0.1:1 refuses connections"
+        "no server of \"127.0.0.1:1\" answered within 300 ms: 127.0.0.1:1 refuses connections"
     );
     // No resolver knows this domain, see RFC 6761.
     let refused = builder().connect("host.invalid,127.0.0.1:1").await;
     let text = chain(&refused.unwrap_err());
-    let start = "no server of \"host.invalid,127.0.0.1:1\" answered within 300ms: \
+    let start = "no server of \"host.invalid,127.0.0.1:1\" answered within 300 ms: \
                  host.invalid:2181 is not known by this name (";
     assert!(text.starts_with(start), "{text}");
     assert!(

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{
-    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing,
+    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing, human,
+    inspect_with_strangers,
 };
 use tokio::time::timeout;
 
 use crate::args::{BreakArguments, StoreArguments};
+use crate::commands::strangers;
 use crate::exit::{Failure, code, one_line, warn};
 use crate::output::json::{BrokenView, RevokedView, UnchangedView};
 use crate::output::print::print;
@@ -18,7 +20,7 @@ use crate::session;
 
 /// Asks the holders of a lock, or the contender of one node, to give the lock up.
 pub(crate) async fn revoke(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
-    let chosen = chosen(session, path).await?;
+    let chosen = chosen(session, path).await?.nodes;
     // A request replaces the data of a node, which may be anything if no contender made it.
     let (asked, strangers): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|it| it.mode.is_some());
     if let ([], [stranger, ..]) = (asked.as_slice(), strangers.as_slice()) {
@@ -56,7 +58,10 @@ pub(crate) async fn break_lock(
     }
     let nodes = session::nodes(store).await?;
     let limit = store.connect_timeout;
-    let changes = Changes::of(&chosen, async |it| delete(&nodes, &it.path, limit).await).await;
+    let changes = Changes::of(&chosen.nodes, async |it| {
+        delete(&nodes, &it.path, limit).await
+    })
+    .await;
     let view = BrokenView {
         path: path.clone(),
         deleted: changes.made,
@@ -134,41 +139,50 @@ async fn delete(nodes: &Arc<dyn Nodes>, path: &str, limit: Duration) -> Result<b
         )),
         Err(_) => Err(Failure::new(
             code::NO_CONNECTION,
-            format!("{unknown}: no answer within {limit:?}"),
+            format!("{unknown}: no answer within {}", human(limit)),
         )),
     }
 }
 
-/// For the path of a lock: its holders, and strangers that its contenders wait for. For the path of
-/// one node of its queue: that node, if it is a contender's or is waited for. Never empty.
-async fn chosen(session: &Session, path: &str) -> Result<Vec<Contender>, Failure> {
-    let error = match recipes_core::inspect(session, path).await {
-        Ok(lock) => {
-            let chosen = in_the_way(lock);
-            let nobody = || Failure::new(code::NO_LOCK, format!("nobody holds {path:?}"));
-            return Some(chosen).filter(|it| !it.is_empty()).ok_or_else(nobody);
-        }
+/// The nodes to change.
+struct Chosen {
+    /// Never empty.
+    nodes: Vec<Contender>,
+    /// Strangers of the directory that are left as they are.
+    strangers: Vec<Contender>,
+}
+
+/// For the path of a lock: its holders, and strangers that keep contenders waiting. For the path of
+/// one node of its queue: that node, if it is a contender's or keeps contenders waiting.
+async fn chosen(session: &Session, path: &str) -> Result<Chosen, Failure> {
+    let error = match inspect_with_strangers(session, path).await {
+        Ok(lock) => return in_the_way(&lock),
         // A node that may not be listed may still be a contender's.
         Err(error @ (InspectError::NotALock { .. } | InspectError::NotAuthorized { .. })) => error,
         Err(error) => return Err(error.into()),
     };
     let directory = path.rsplit_once('/').map(|(directory, _)| directory);
     let Some(directory) = directory.filter(|it| !it.is_empty()) else {
-        return Err(error.into());
+        return Err(strangers::explained(session, error).await);
     };
-    let lock = match (recipes_core::inspect(session, directory).await, &error) {
+    let lock = match (inspect_with_strangers(session, directory).await, &error) {
         (Ok(lock), _) => lock,
         // These errors reveal nothing about the path.
         (Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }), _)
         | (Err(InspectError::NotAuthorized { .. }), InspectError::NotAuthorized { .. }) => {
-            return Err(error.into());
+            return Err(strangers::explained(session, error).await);
         }
         (Err(error), _) => return Err(error.into()),
     };
-    let is_awaited = is_awaited(&lock, path);
-    let mut contenders = lock.contenders.into_iter();
-    match contenders.find(|it| it.participant.path == path) {
-        Some(node) if node.mode.is_some() || is_awaited => Ok(vec![node]),
+    let node = lock
+        .contenders
+        .iter()
+        .find(|it| it.participant.path == path);
+    match node {
+        Some(node) if node.mode.is_some() || keeps_waiting(&lock, node) => Ok(Chosen {
+            nodes: vec![node.clone()],
+            strangers: Vec::new(),
+        }),
         Some(_) => Err(Failure::new(
             code::NO_LOCK,
             format!("nobody contends by {path:?}, and nobody waits for it"),
@@ -184,26 +198,46 @@ fn is_awaited(lock: &Inspection, path: &str) -> bool {
     })
 }
 
-/// Holders, and nodes of no contender that a contender waits for.
-fn in_the_way(lock: Inspection) -> Vec<Contender> {
-    let is_in_the_way = |it: &&Contender| match &it.standing {
-        Standing::Holds => true,
-        Standing::WaitsFor(_) => false,
-        Standing::Stranger => is_awaited(&lock, &it.participant.path),
-    };
-    lock.contenders
-        .iter()
-        .filter(is_in_the_way)
-        .cloned()
-        .collect()
+/// Whether a contender waits for a stranger, or will: one with the name of a lock node is nobody's
+/// configuration.
+fn keeps_waiting(lock: &Inspection, stranger: &Contender) -> bool {
+    let node = &stranger.participant;
+    node.is_named_as_contenders_are() || is_awaited(lock, &node.path)
+}
+
+/// Holders, and nodes of no contender that keep contenders waiting.
+fn in_the_way(lock: &Inspection) -> Result<Chosen, Failure> {
+    let (mut nodes, mut strangers) = (Vec::new(), Vec::new());
+    for contender in &lock.contenders {
+        match &contender.standing {
+            Standing::Holds => nodes.push(contender.clone()),
+            Standing::WaitsFor(_) => {}
+            Standing::Stranger if keeps_waiting(lock, contender) => nodes.push(contender.clone()),
+            Standing::Stranger => strangers.push(contender.clone()),
+        }
+    }
+    match nodes.is_empty() {
+        true => {
+            let names = strangers.iter().map(|it| it.participant.path.as_str());
+            let others = strangers::listed(&names.collect::<Vec<_>>());
+            let message = format!("nobody holds {:?}{others}", lock.path);
+            Err(Failure::new(code::NO_LOCK, message))
+        }
+        false => Ok(Chosen { nodes, strangers }),
+    }
 }
 
 /// Lists what would be deleted, and asks for confirmation.
-fn confirmed(chosen: &[Contender]) -> Result<bool, Failure> {
-    let mut question = String::from("These are deleted, and others may get the lock at once:\n");
-    for contender in chosen {
+fn confirmed(chosen: &Chosen) -> Result<bool, Failure> {
+    let line = |contender: &Contender| {
         let path = one_line(&contender.participant.path);
-        question += &format!("  {path}  {}\n", who(contender));
+        format!("  {path}  {}\n", who(contender))
+    };
+    let mut question = String::from("These are deleted, and others may get the lock at once:\n");
+    question.extend(chosen.nodes.iter().map(line));
+    if !chosen.strangers.is_empty() {
+        question += "These belong to no contender, and stay:\n";
+        question.extend(chosen.strangers.iter().map(line));
     }
     question += "Delete them? [y/N] ";
     let asked = |error| Failure::system("ask", &error);

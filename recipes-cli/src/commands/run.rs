@@ -33,6 +33,9 @@
 //! | file | noun |
 //! |---|---|
 //! | `acquire` | connecting and waiting for the locks, within the time limit |
+//! | `whom` | for whom a run waits |
+//! | `other_recipe` | directories that have nodes of another recipe |
+//! | `nesting` | runs inside runs: the owner that is passed on |
 //! | `supervisor_handle` | the supervisor, seen from `lockctl` |
 //! | `wire` | what both sides share: names, the messages on the socket |
 //! | `supervisor` | the supervisor |
@@ -45,6 +48,8 @@
 
 mod acquire;
 mod execute;
+mod nesting;
+mod other_recipe;
 mod process_tree;
 mod schedule;
 mod signal_echo;
@@ -52,6 +57,7 @@ mod signals;
 mod supervisor;
 mod supervisor_handle;
 mod verdict;
+mod whom;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -64,13 +70,15 @@ use recipes_core::{
     SessionHealth, validate_path,
 };
 use recipes_multilock::{Member, MultiLock};
+use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
 
 use tokio::time::sleep;
 
-use crate::args::{Mode, RunArguments, StoreArguments};
+use crate::args::{self, Mode, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
 
 use acquire::TimeLimit;
+use nesting::Nesting;
 use signals::Signals;
 use supervisor_handle::SupervisorHandle;
 use verdict::{Outcome, verdict};
@@ -93,16 +101,23 @@ pub(crate) async fn run(
         Some(purpose) => LockOptions::new().purpose(purpose)?,
         None => LockOptions::new(),
     };
+    let nesting = Nesting::from_environment()?;
+    let nodes = NodeOptions::of(store, arguments, &nesting)?;
     let listen = |error| Failure::system("listen to signals", &error);
     let mut signals = Signals::listen().map_err(listen)?;
     let limit = TimeLimit::starting_now(arguments.timeout);
-    let application = application(arguments);
     let session = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        session = acquire::connect(store, &application, limit) => session?,
+        session = acquire::connect(store, nodes, limit) => session?,
     };
-    let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
+    let wanted = Wanted {
+        arguments,
+        options,
+        nesting,
+        limit,
+    };
+    let outcome = locked(&session, &wanted, &mut signals).await;
     let is_unanswered = session.health() != SessionHealth::Connected
         || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
     // Signals that came earlier have been handled.
@@ -129,11 +144,51 @@ fn check(paths: &[String]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The name of the command, which nodes give as their maker.
-fn application(arguments: &RunArguments) -> String {
-    let command = arguments.command.first().map(std::path::Path::new);
-    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
-    name.to_string_lossy().into_owned()
+/// What the session writes into its nodes.
+struct NodeOptions {
+    application: String,
+    within: Option<String>,
+    acl: Vec<Acl>,
+}
+
+impl NodeOptions {
+    fn of(
+        store: &StoreArguments,
+        arguments: &RunArguments,
+        nesting: &Nesting,
+    ) -> Result<Self, Failure> {
+        let command = arguments.command.first().map(std::path::Path::new);
+        let name = command.and_then(|it| it.file_name()).unwrap_or_default();
+        let refused = |what| Failure::new(code::USAGE, format!("--acl or LOCKCTL_ACL: {what}"));
+        let acl = args::acl(&arguments.acl).map_err(refused)?;
+        if acl.iter().any(|it| it.scheme() == "auth") && !store.authenticates() {
+            return Err(refused(
+                "a creator without credentials is nobody: give LOCKCTL_AUTH or --tls-cert".into(),
+            ));
+        }
+        Ok(Self {
+            application: format!("lockctl({})", name.to_string_lossy()),
+            within: nesting.within().map(str::to_owned),
+            acl,
+        })
+    }
+
+    fn set(&self, builder: ZooKeeperBuilder) -> ZooKeeperBuilder {
+        let builder = builder.application(&self.application);
+        let builder = builder.acl(Acls::new(&self.acl));
+        match &self.within {
+            Some(owner) => builder.within(owner),
+            None => builder,
+        }
+    }
+}
+
+/// What is to be held, and how.
+struct Wanted<'a> {
+    arguments: &'a RunArguments,
+    options: LockOptions,
+    nesting: Nesting,
+    limit: TimeLimit,
 }
 
 fn interrupted(signal: rustix::process::Signal) -> Failure {
@@ -148,24 +203,24 @@ fn signal_code(number: i32) -> u8 {
 
 async fn locked(
     session: &Session,
-    arguments: &RunArguments,
-    options: &LockOptions,
-    limit: TimeLimit,
+    wanted: &Wanted<'_>,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
+    let arguments = wanted.arguments;
     let member = match arguments.mode {
         Mode::Mutex => Member::mutex,
         Mode::Read => Member::read,
         Mode::Write => Member::write,
     };
     let members = arguments.paths.iter().map(member);
-    let lock = MultiLock::new(session, members.map(|it| it.options(options.clone())))?;
+    let members = members.map(|it| it.options(wanted.options.clone()));
+    let lock = MultiLock::new(session, members)?;
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        guard = acquire::acquire(session, &lock, limit) => guard?,
+        guard = acquire::acquire(session, &lock, wanted) => guard?,
     };
-    let outcome = command_under(&guard, arguments, signals).await;
+    let outcome = command_under(&guard, wanted, signals).await;
     let released = guard.release().await;
     let (outcome, mut lost) = outcome?;
     match released {
@@ -193,9 +248,10 @@ fn loss(lost: &LostError) -> String {
 /// Runs the command. When it returns, no process that the command has started runs any more.
 async fn command_under(
     guard: &LockGuard,
-    arguments: &RunArguments,
+    wanted: &Wanted<'_>,
     signals: &mut Signals,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
+    let arguments = wanted.arguments;
     let start = |error| Failure::system("start the command's supervisor", &error);
     let spared = process_tree::Spared::all().map_err(start)?;
     process_tree::adopt_orphans().map_err(start)?;
@@ -203,7 +259,11 @@ async fn command_under(
         on_lost: arguments.on_lost,
         own_group: !signals.have_terminal(),
     };
-    let supervisor = SupervisorHandle::start(plan, &arguments.command, &environment(guard));
+    let supervisor = SupervisorHandle::start(
+        plan,
+        &arguments.command,
+        &environment(guard, &wanted.nesting),
+    );
     let mut supervisor = supervisor.map_err(start)?;
     let (end, lost) = supervisor.attend(guard, arguments.on_revoke, signals).await;
     let is_lost_before = lost.is_some() && !supervisor.may_have_started();
@@ -218,7 +278,7 @@ async fn command_under(
 }
 
 /// The variables that describe the locks to the command. Paths have no line breaks.
-fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
+fn environment(guard: &LockGuard, nesting: &Nesting) -> [(&'static str, String); 3] {
     let members = guard.members();
     let paths: Vec<_> = members.iter().map(|it| it.path.clone()).collect();
     let tokens = members.iter().map(|it| it.fencing_token.to_string());
@@ -226,5 +286,6 @@ fn environment(guard: &LockGuard) -> [(&'static str, String); 2] {
     [
         ("LOCKCTL_PATHS", paths.join("\n")),
         ("LOCKCTL_TOKENS", tokens.join("\n")),
+        (nesting::VARIABLE, nesting.chain()),
     ]
 }

@@ -38,7 +38,7 @@ pub(crate) async fn serve(
     let refused = |error| Failure::system(&format!("listen on {}", arguments.listen), &error);
     let listener = TcpListener::bind(arguments.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let mut watcher = Watcher::new(store, arguments);
+    let watcher = Watcher::new(store, arguments);
     let names = Names::new(address.ip(), &arguments.host);
     let router = routes::router(watcher.viewers(), names);
 

@@ -5,20 +5,24 @@ use std::time::SystemTime;
 use recipes_core::{Session, WaitForGraph};
 
 use crate::args::DeadlocksArguments;
+use crate::commands::strangers;
 use crate::exit::{Failure, warn};
 use crate::output::json::{DeadlocksView, ListView, LockView, UnreadableView};
 use crate::output::print::{print, write};
 use crate::output::table;
 
 pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
-    let scan = recipes_core::scan(session, root).await?;
+    let scan = recipes_core::scan_with_strangers(session, root).await?;
     let view = ListView::from(&scan);
     warn_of(&view.unreadable);
     print(as_json, &view, || table::list(&scan.locks, now()))
 }
 
 pub(crate) async fn inspect(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
-    let lock = recipes_core::inspect(session, path).await?;
+    let lock = match recipes_core::inspect_with_strangers(session, path).await {
+        Ok(lock) => lock,
+        Err(error) => return Err(strangers::explained(session, error).await),
+    };
     print(as_json, &LockView::from(&lock), || {
         table::lock(&lock, now())
     })
@@ -29,7 +33,7 @@ pub(crate) async fn deadlocks(
     arguments: &DeadlocksArguments,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let scan = recipes_core::scan(session, &arguments.root).await?;
+    let scan = recipes_core::scan_with_strangers(session, &arguments.root).await?;
     let graph = WaitForGraph::of(&scan.locks);
     let cycles = graph.cycles();
     let view = DeadlocksView::new(&graph, &cycles, &scan);

@@ -24,10 +24,25 @@ pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
             lock.holders().count().to_string(),
             lock.waiters().count().to_string(),
             first.map_or_else(String::new, |it| age(it, now)),
-            first.map_or_else(String::new, who),
+            strangers(lock) + &first.map_or_else(String::new, who),
         ]);
     }
     table(rows)
+}
+
+/// The nodes that no lock recipe made, which contenders may wait for all the same.
+fn strangers(lock: &Inspection) -> String {
+    let contenders = lock.contenders.iter();
+    let strangers = contenders.filter(|it| it.standing == Standing::Stranger);
+    let mut strangers = strangers.map(|it| it.participant.path.as_str());
+    let Some(first) = strangers.next() else {
+        return String::new();
+    };
+    let name = one_line(first.rsplit('/').next().unwrap_or(first));
+    match strangers.count() {
+        0 => format!("(stranger {name}) "),
+        more => format!("(strangers {name} and {more} more) "),
+    }
 }
 
 pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {

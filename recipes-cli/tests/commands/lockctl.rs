@@ -27,6 +27,8 @@ pub(crate) fn set_environment(command: &mut Command, connect: &str) {
         "LOCKCTL_SESSION_TIMEOUT",
         "LOCKCTL_CONNECT_TIMEOUT",
         "LOCKCTL_LOG",
+        "LOCKCTL_ACL",
+        "LOCKCTL_OWNER",
         "LOCKCTL_TLS",
         "LOCKCTL_TLS_CA",
         "LOCKCTL_TLS_CERT",

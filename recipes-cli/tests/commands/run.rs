@@ -1,5 +1,6 @@
 //! `lockctl run` on a real server.
 
+mod acl;
 mod codes;
 mod contention;
 mod diagnosis;
@@ -7,6 +8,8 @@ mod family;
 mod job;
 mod killed;
 mod lost;
+mod nested;
+mod other_recipe;
 mod process;
 mod refused;
 mod revoked;
@@ -14,6 +17,7 @@ mod signals;
 mod spared;
 mod supervisor;
 mod unstarted;
+mod whom;
 use std::time::Duration;
 
 use recipes_core::{LockGuard, Session};

@@ -8,6 +8,7 @@ mod failures;
 mod http;
 mod lifecycle;
 mod mixed;
+mod outage;
 mod page;
 use std::process::Stdio;
 use std::time::Duration;
@@ -48,7 +49,12 @@ struct Served {
 impl Served {
     async fn start(connect: &str, arguments: &[&str]) -> Self {
         let every = format!("{}ms", EVERY.as_millis());
-        let all = [&["serve", "--every", &every], arguments].concat();
+        Self::start_every(&every, connect, arguments).await
+    }
+
+    /// With another pause between two scans.
+    async fn start_every(every: &str, connect: &str, arguments: &[&str]) -> Self {
+        let all = [&["serve", "--every", every], arguments].concat();
         let mut command = lockctl(connect, &all);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();

@@ -7,6 +7,7 @@ mod credentials;
 mod deadlock;
 mod gone;
 mod list;
+mod strangers;
 mod text_of_others;
 use recipes_core::{LockGuard, Session};
 use recipes_multilock::{Member, MultiLock};

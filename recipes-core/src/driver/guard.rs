@@ -226,10 +226,19 @@ impl LockGuard {
     /// # }
     /// ```
     pub fn revocation_requested(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let requests: Vec<_> = self
-            .leases()
-            .map(|lease| lease.revocation_requested().boxed())
-            .collect();
+        let requested = self.requested_lock();
+        async move { drop(requested.await) }
+    }
+
+    /// As [`revocation_requested`](Self::revocation_requested), with the path of the lock that is
+    /// requested.
+    #[doc(hidden)]
+    pub fn requested_lock(&self) -> impl Future<Output = String> + Send + 'static + use<> {
+        let requests = self.leases().map(|lease| {
+            let (path, requested) = (lease.path().to_owned(), lease.revocation_requested());
+            requested.map(|()| path).boxed()
+        });
+        let requests: Vec<_> = requests.collect();
         async move {
             match requests.is_empty() {
                 true => future::pending().await,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::clock::human;
 use crate::error::{LostError, ReleaseError, TimeoutReason};
 use crate::store::nodes::NodesError;
 
@@ -56,7 +57,7 @@ impl std::fmt::Display for Step {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The timeout passed. The reason says whether the lock was busy or the store did not answer.
-    #[error("lock {path:?} not acquired within {waited:?}: {}", reason.of(path))]
+    #[error("lock {path:?} not acquired within {}: {}", human(*waited), reason.of(path))]
     TimedOut {
         /// Path of the lock; of a set, all paths.
         path: String,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::clock::human;
 use crate::error::ConfigError;
 use crate::store::nodes::NodesError;
 
@@ -17,7 +18,7 @@ pub enum ConnectError {
     #[error("session options cannot be used")]
     Config(#[from] ConfigError),
     /// No server of the store opened a session in time. Nothing is left behind.
-    #[error("no server of {address:?} answered within {waited:?}")]
+    #[error("no server of {address:?} answered within {}", human(*waited))]
     TimedOut {
         /// The store, as the call named it.
         address: String,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::clock::human;
+
 /// What an acquire was waiting for when its timeout passed, as far as it is known without another
 /// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +62,7 @@ impl fmt::Display for TimeoutReason {
             }
             Self::BusyOwner { .. } => f.write_str("already being acquired by the same owner"),
             Self::StoreSilent { silence } => {
-                // A finer time tells nobody more.
-                let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
-                let silence = Duration::from_millis(millis);
-                write!(f, "the store has not answered for {silence:?}")
+                write!(f, "the store has not answered for {}", human(*silence))
             }
             Self::Reconnecting => f.write_str("the session is being re-established"),
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::inspect::graph::{Basis, Edge, Party};
 use crate::names::node_name::{self, LockKind};
+use crate::names::owner::{encloses, enclosing};
 use crate::rules::admission;
 
 /// More cycles help no operator, and each costs a walk.
@@ -73,13 +74,14 @@ impl Node<'_> {
         }
     }
 
-    /// Whether both nodes may belong to the same party, as far as is known.
+    /// Whether the party of this node may wait by the other node, as far as is known: the other is
+    /// of the same party, or of an owner that is nested in it.
     ///
     /// A party that is known by its session only is not assumed to wait for a lock in whose queue
     /// its session stands. Otherwise all threads that take turns would count as deadlocks.
-    fn is_of_the_party_of(&self, other: &Self) -> bool {
+    fn may_wait_by(&self, other: &Self) -> bool {
         match (self.owner(), other.owner()) {
-            (Some(one), Some(other)) => one == other,
+            (Some(one), Some(other)) => encloses(one, other),
             _ => self.party.session_id() == other.party.session_id() && self.lock != other.lock,
         }
     }
@@ -88,6 +90,7 @@ impl Node<'_> {
 /// How the nodes of a party that wait are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
+    /// An owner, for its own nodes and for those of owners that are nested in it.
     Owner(&'a str),
     /// A party that is known by its session only.
     Session(i64),
@@ -105,7 +108,7 @@ struct Came {
     meets_others: bool,
     /// Whether an earlier lock has led it from one session to another.
     is_outside: bool,
-    /// Whether records named the same owner at each change of the lock.
+    /// Whether records named the owner at each change of the lock.
     is_named: bool,
 }
 
@@ -135,7 +138,8 @@ fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
         }
         match node.party {
             Party::Owner { id, session_id } => {
-                for key in [Key::Owner(id), Key::OwnerIn(*session_id)] {
+                let owners = enclosing(id).map(Key::Owner);
+                for key in owners.chain([Key::OwnerIn(*session_id)]) {
                     waiting.entry(key).or_default().push(number);
                 }
             }
@@ -201,7 +205,7 @@ impl<'a> Graph<'a> {
         candidates
     }
 
-    /// Adds the nodes that wait and may belong to the party of this node.
+    /// Adds the nodes by which the party of this node may wait.
     fn reach(&self, node: &Node<'a>, reached: &mut Reached<'a>) {
         let session = node.party.session_id();
         let keys = match node.party {
@@ -215,7 +219,7 @@ impl<'a> Graph<'a> {
             let waiting = self.waiting.get(&key).into_iter().flatten();
             let of_the_party = waiting.filter(|it| {
                 let other = self.nodes.get(**it);
-                other.is_some_and(|other| node.is_of_the_party_of(other))
+                other.is_some_and(|other| node.may_wait_by(other))
             });
             reached.nodes.extend(of_the_party);
         }
@@ -253,13 +257,14 @@ impl<'a> Graph<'a> {
             // party waits.
             if matches!(here.via, Via::Edge(_)) {
                 let is_outside = here.is_outside || self.leads_outside(&here, at)?;
-                let is_named = |other: &Node<'_>| {
-                    here.is_named && node.owner().is_some() && node.owner() == other.owner()
+                let is_named = |other: &Node<'_>| match (node.owner(), other.owner()) {
+                    (Some(one), Some(other)) => here.is_named && encloses(one, other),
+                    _ => false,
                 };
                 // Threads of one session may take turns, so a cycle within one session counts only
                 // if records name one owner.
                 let is_meant = is_outside || is_named(first);
-                if is_meant && node.is_of_the_party_of(first) {
+                if is_meant && node.may_wait_by(first) {
                     return self.cycle(&came, at);
                 }
                 self.reach(node, &mut reached);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use crate::inspect::{Contender, Inspection, Standing, cycles};
+use crate::names::owner::enclosing;
 use crate::names::printable::one_line;
 
 /// Which contender waits for which, over all locks of an inspection or a [`Scan`](super::Scan).
@@ -21,6 +22,9 @@ use crate::names::printable::one_line;
 ///   [`Owner`](crate::Owner) belongs to its task. So branches of one task (`join!`, `select!`) can
 ///   close a cycle although one of them would continue, and a guard that was passed to another task
 ///   counts for the task that acquired it.
+/// - **Nested owners**, as of `lockctl run` in `lockctl run`, are taken to keep the owner that they
+///   are nested in from going on: a cycle may lead from the outer one to a nested one. An outer one
+///   that goes on all the same makes such a cycle false.
 /// - A scan reads one lock after the other, so a cycle may not have been true at any one time. A
 ///   deadlock stays: scan again.
 /// - A waiter with a timeout gives up by itself.
@@ -151,7 +155,7 @@ impl WaitForGraph {
     ///
     /// A cycle leaves out contenders between two nodes of a queue if one of the two would wait for
     /// the other anyway: one edge leads past them. The holder of each edge is the waiter of the
-    /// next one. It may be another contender of the same session if one of the two, or a contender
+    /// next one, or the owner that the waiter is nested in. It may be another contender of the same session if one of the two, or a contender
     /// between them, is known by its session only.
     #[must_use]
     pub fn cycles(&self) -> Vec<Vec<Edge>> {
@@ -160,7 +164,7 @@ impl WaitForGraph {
     }
 
     /// Returns the graph in the language of Graphviz. Edges of a cycle are red; edges that rest on
-    /// a session are dashed.
+    /// a session are dashed. Dotted ones lead from an owner to one that is nested in it.
     #[must_use]
     pub fn to_dot(&self) -> String {
         let cycles = cycles::cycles(&self.edges).into_iter();
@@ -180,6 +184,11 @@ impl WaitForGraph {
             };
             // Writing to a string does not fail, here and below.
             let _ = writeln!(dot, "  p{number} [label={}];", quoted(&label));
+        }
+        for (from, to) in nestings(&self.edges) {
+            let number = |party: &Party| parties.get(&party.to_string()).map_or(0, |it| it.0);
+            let (from, to) = (number(from), number(to));
+            let _ = writeln!(dot, "  p{from} -> p{to} [style=dotted];");
         }
         for (index, edge) in self.edges.iter().enumerate() {
             let number = |party: &Party| parties.get(&party.to_string()).map_or(0, |it| it.0);
@@ -201,6 +210,23 @@ impl WaitForGraph {
         dot.push_str("}\n");
         dot
     }
+}
+
+/// The owners of a graph that are nested in another one of it, after the nearest of those.
+fn nestings(edges: &[Edge]) -> Vec<(&Party, &Party)> {
+    let parties = edges.iter().flat_map(|it| [&it.waiter, &it.holder]);
+    let owners = parties.filter_map(|party| match party {
+        Party::Owner { id, .. } => Some((id.as_str(), party)),
+        Party::Session(_) => None,
+    });
+    let owners: BTreeMap<_, _> = owners.collect();
+    let mut nestings = Vec::new();
+    for (id, inner) in &owners {
+        let outer = enclosing(id).filter(|it| it != id);
+        let nearest = outer.filter_map(|it| owners.get(it)).last();
+        nestings.extend(nearest.map(|outer| (*outer, *inner)));
+    }
+    nestings
 }
 
 fn edges_of(lock: &Inspection) -> Vec<Edge> {

@@ -67,6 +67,14 @@ impl Participant {
         revocation::is_request(&self.data)
     }
 
+    /// Whether the node has a name as lock recipes make them. If it is no contender's all the same,
+    /// nobody deletes it, and whoever comes waits for it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_named_as_contenders_are(&self) -> bool {
+        node_name::kind(node_name::last_part(&self.path)).is_some()
+    }
+
     /// A participant from a node that was read.
     pub(crate) fn new(path: String, data: Vec<u8>, stat: &NodeStat) -> Self {
         Self {

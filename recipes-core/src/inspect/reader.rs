@@ -116,7 +116,8 @@ impl<'a> Reader<'a> {
         Ok(directory)
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<String>, QueryError> {
+    /// The names of the children of a node.
+    pub(super) async fn list(&self, path: &str) -> Result<Vec<String>, QueryError> {
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
         let list = async |epoch: Arc<Epoch>| {
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a node and the number of its children; `None` if it does not exist.
-    async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
+    pub(super) async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
         let _permit = self.permits.acquire().await.ok();
         let (data, stat) = match self.session.read(path).await {
             Err(QueryError::Failed {

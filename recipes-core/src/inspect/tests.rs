@@ -1,5 +1,7 @@
 //! Graphs and cycles of invented locks.
 
+mod nested;
+
 use std::time::UNIX_EPOCH;
 
 use super::*;
@@ -34,7 +36,7 @@ fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
         nodes: contenders.iter().map(node).collect(),
         ..Directory::default()
     };
-    lock_in(path, directory).unwrap()
+    lock_in(path, directory, Shown::Contenders).unwrap()
 }
 
 fn mutex(path: &str, contenders: &[(i64, Option<&str>)]) -> Inspection {
@@ -337,4 +339,35 @@ fn graphviz_gets_no_orders_from_owners_and_paths() {
         "{dot}"
     );
     assert_eq!(dot.lines().count(), 6, "{dot}");
+}
+
+#[test]
+fn directory_that_only_strangers_block_is_shown_where_it_is_asked_for() {
+    let directory = |name: &str| {
+        let shown = lock("/a", &[(name, 0, None), ("_c_a-lock-0000000009", 1, None)]);
+        let stranger = shown.contenders.into_iter().find(|it| it.mode.is_none());
+        let Contender {
+            participant,
+            is_readable,
+            ..
+        } = stranger.unwrap();
+        Directory {
+            nodes: vec![Node {
+                participant,
+                is_readable,
+            }],
+            ..Directory::default()
+        }
+    };
+    for (name, recipe) in [
+        ("lock-0000000001", Recipe::Mutex),
+        ("x-__WRIT__0000000001", Recipe::ReadWrite),
+    ] {
+        assert!(lock_in("/a", directory(name), Shown::Contenders).is_none());
+        let shown = lock_in("/a", directory(name), Shown::Strangers).unwrap();
+        assert_eq!((shown.recipe, shown.contenders.len()), (recipe, 1));
+        assert_eq!(shown.contenders[0].standing, Standing::Stranger);
+    }
+    let other = lock_in("/a", directory("block-0000000001"), Shown::Strangers);
+    assert_eq!(other, None);
 }

@@ -10,7 +10,7 @@ use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
 use crate::log::LOCK;
 use crate::names::node_name::LockKind;
-use crate::names::owner::OwnerLabel;
+use crate::names::owner::{OwnerChain, OwnerLabel};
 use crate::names::path;
 use crate::rules::mixed::node_of_another_recipe;
 use crate::session::options::LockOptions;
@@ -88,11 +88,16 @@ impl LockPath {
         owner: Option<OwnerLabel>,
     ) -> NewNode {
         let path = self.node_path(name);
+        let options = &self.session.core().options;
+        let owner = owner.map(|label| OwnerChain {
+            within: options.within.as_deref(),
+            label,
+        });
         let data = self
             .options
             .data
             .as_ref()
-            .unwrap_or(&self.session.core().options.data)
+            .unwrap_or(&options.data)
             .bytes(kind, owner, self.options.purpose.as_deref())
             .into();
         NewNode { path, data, mode }

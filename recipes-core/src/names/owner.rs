@@ -116,6 +116,49 @@ impl fmt::Display for OwnerLabel {
     }
 }
 
+/// The owner that the record of a node names: in a session that is nested in an owner of another
+/// process, the chain of all of them, outermost first, with slashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerChain<'a> {
+    pub(crate) within: Option<&'a str>,
+    pub(crate) label: OwnerLabel,
+}
+
+impl From<OwnerLabel> for OwnerChain<'_> {
+    fn from(label: OwnerLabel) -> Self {
+        Self {
+            within: None,
+            label,
+        }
+    }
+}
+
+/// The form in records.
+impl fmt::Display for OwnerChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.within {
+            Some(within) => write!(f, "{within}{NESTED}{}", self.label),
+            None => self.label.fmt(f),
+        }
+    }
+}
+
+/// Between an owner and one that is nested in it.
+const NESTED: char = '/';
+
+/// The owners in whose chain an owner is, outermost first and itself last.
+pub(crate) fn enclosing(owner: &str) -> impl Iterator<Item = &str> {
+    let ends = owner.match_indices(NESTED).map(|(end, _)| end);
+    let ends = ends.chain([owner.len()]);
+    ends.filter_map(|end| owner.get(..end))
+}
+
+/// Whether an owner cannot go on before another does: it is the same, or the other is nested in it.
+#[must_use]
+pub fn encloses(owner: &str, other: &str) -> bool {
+    enclosing(other).any(|it| it == owner)
+}
+
 /// The task that acquired a lock. It is recorded to warn a task that waits for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
@@ -127,5 +170,37 @@ pub(crate) enum Task {
 impl Task {
     pub(crate) fn current() -> Self {
         tokio::task::try_id().map_or_else(|| Self::Blocking(thread::current().id()), Self::Spawned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Owner, OwnerChain, OwnerLabel, encloses, enclosing};
+
+    #[test]
+    fn chain_names_the_outermost_owner_first() {
+        let owner = Owner::new();
+        let label = OwnerLabel::from(&owner);
+        assert_eq!(OwnerChain::from(label).to_string(), owner.id());
+        let within = Some("a-1/b-2");
+        let nested = OwnerChain { within, label }.to_string();
+        assert_eq!(nested, format!("a-1/b-2/{}", owner.id()));
+        let all = ["a-1", "a-1/b-2", &nested];
+        assert_eq!(enclosing(&nested).collect::<Vec<_>>(), all);
+    }
+
+    #[test]
+    fn owner_encloses_itself_and_what_is_nested_in_it_only() {
+        for (owner, other, does) in [
+            ("a-1", "a-1", true),
+            ("a-1", "a-1/b-2", true),
+            ("a-1", "a-1/b-2/c-3", true),
+            ("a-1/b-2", "a-1", false),
+            ("a-1/b-2", "a-1/b-3", false),
+            ("a-1", "a-12", false),
+            ("b-2", "a-1/b-2", false),
+        ] {
+            assert_eq!(encloses(owner, other), does, "{owner} {other}");
+        }
     }
 }

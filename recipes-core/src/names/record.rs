@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::ConfigError;
 use crate::names::key::{escape, unescape};
 use crate::names::node_name::LockKind;
-use crate::names::owner::OwnerLabel;
+use crate::names::owner::OwnerChain;
 
 const FORMAT: &str = "recipes/1";
 
@@ -45,6 +45,9 @@ pub struct Identity {
     pub since: SystemTime,
     /// The logical thread that re-enters: the [`Owner::id`](crate::Owner::id) that the lock was
     /// requested with. If none was named, an id of the requesting task, `{process}-task{number}`.
+    ///
+    /// A session that is nested in an owner of another process (`lockctl run` in `lockctl run`) has
+    /// the chain of all owners here, outermost first, with slashes.
     ///
     /// `None` in nodes that several owners use in turn
     /// ([`local_handoffs`](crate::LockOptions::local_handoffs)) and in nodes of older versions.
@@ -101,7 +104,7 @@ impl NodeData {
     pub(crate) fn bytes(
         &self,
         kind: LockKind,
-        owner: Option<OwnerLabel>,
+        owner: Option<OwnerChain<'_>>,
         purpose: Option<&str>,
     ) -> Vec<u8> {
         match self {
@@ -208,7 +211,7 @@ fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::owner::Owner;
+    use crate::names::owner::{Owner, OwnerLabel};
 
     fn identity() -> Identity {
         Identity {
@@ -276,7 +279,7 @@ mod tests {
     #[test]
     fn this_process_writes_its_pid_and_kind() {
         let owner = Owner::new();
-        let contending = Some(OwnerLabel::from(&owner));
+        let contending = Some(OwnerLabel::from(&owner).into());
         let bytes = NodeData::of_this_process().bytes(LockKind::Mutex, contending, Some("test"));
         let identity = Identity::parse(&bytes).unwrap();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! Options of sessions and locks, with the reasons for their defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -61,6 +62,8 @@ pub struct SessionOptions {
     pub(crate) session_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) data: NodeData,
+    /// The owner that the session is nested in.
+    pub(crate) within: Option<Arc<str>>,
     pub(crate) parent_mode: ParentMode,
     flaw: Option<ConfigError>,
 }
@@ -71,6 +74,7 @@ impl Default for SessionOptions {
             session_timeout: SESSION_TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
             data: NodeData::of_this_process(),
+            within: None,
             parent_mode: ParentMode::default(),
             flaw: None,
         }
@@ -103,6 +107,15 @@ impl SessionOptions {
     /// Name of the application in the record that lock nodes carry. Default: the executable's.
     pub fn application(mut self, name: &str) -> Self {
         self.data = NodeData::of(name);
+        self
+    }
+
+    /// Names the owner, in another process, that goes on only when this session is done. Records
+    /// name it ahead of the session's own owners, so that deadlocks over both are found. It lets
+    /// nobody re-enter.
+    #[doc(hidden)]
+    pub fn within(mut self, owner: &str) -> Self {
+        self.within = Some(owner.into());
         self
     }
 

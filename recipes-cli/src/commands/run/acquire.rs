@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::join;
 use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, SessionHealth};
 use recipes_multilock::MultiLock;
 use tokio::time::{Instant, sleep, timeout};
@@ -11,10 +12,12 @@ use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
 use crate::session;
 
+use super::{NodeOptions, Wanted, other_recipe, whom};
+
 /// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// After this time, a warning says that lockctl waits for the store and not for the lock.
-const SILENT_MAX: Duration = Duration::from_secs(3);
+/// After this time, a line says what lockctl waits for: the store, or whoever has the lock.
+pub(super) const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// The time that `--timeout` leaves.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +49,13 @@ impl TimeLimit {
 }
 
 /// Opens the session.
-pub(crate) async fn connect(
+pub(super) async fn connect(
     arguments: &StoreArguments,
-    application: &str,
+    nodes: NodeOptions,
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
-    let connecting = session::connect(arguments, application);
+    let connecting = session::connect_with(arguments, |it| nodes.set(it));
     let address = arguments.connect.clone().unwrap_or_default();
     let silence = async {
         sleep(SILENT_MAX).await;
@@ -71,19 +74,36 @@ pub(crate) async fn connect(
 
 /// Waits for the locks. If the time was too short, the error says whether others held them or the
 /// store did not answer.
-pub(crate) async fn acquire(
+pub(super) async fn acquire(
     session: &Session,
     lock: &MultiLock,
-    limit: TimeLimit,
+    wanted: &Wanted<'_>,
 ) -> Result<LockGuard, Failure> {
+    let limit = wanted.limit;
+    let acquire = lock.acquire().owner(wanted.nesting.owner());
     let acquired = async {
+        let looked = other_recipe::refuse_before(session, wanted);
         match limit.of_waiting(Instant::now()) {
-            Some(timeout) => lock.acquire().timeout(timeout).await,
-            None => lock.acquire().await,
+            // If the store is silent, the acquire says so.
+            Some(left) => timeout(left.max(ANSWER_MAX), looked)
+                .await
+                .unwrap_or(Ok(()))?,
+            None => looked.await?,
         }
+        Ok::<_, Failure>(match limit.of_waiting(Instant::now()) {
+            Some(timeout) => acquire.timeout(timeout).await,
+            None => acquire.await,
+        })
     };
-    match beside(first_outage(session), acquired).await {
-        Ok(guard) => Ok(guard.into()),
+    let news = async {
+        join(first_outage(session), whom::report(session, wanted)).await;
+    };
+    match beside(news, acquired).await? {
+        Ok(guard) => {
+            let guard = guard.into();
+            other_recipe::refuse_after(session, &guard, wanted).await?;
+            Ok(guard)
+        }
         Err(AcquireError::TimedOut {
             path,
             waited,

@@ -93,7 +93,7 @@ impl SupervisorHandle {
         signals: &mut Signals,
     ) -> (Option<End>, Option<LostError>) {
         let mut loss = pin!(guard.lost());
-        let mut request = pin!(guard.revocation_requested());
+        let mut request = pin!(guard.requested_lock());
         let mut is_asked = false;
         let mut lost = None;
         let mut due = None;
@@ -121,9 +121,9 @@ impl SupervisorHandle {
                     lost = Some(error);
                     self.tell(Order::Lost).await.ok();
                 }
-                () = &mut request, if !is_asked => {
+                path = &mut request, if !is_asked => {
                     is_asked = true;
-                    warn("somebody asks for the lock");
+                    warn(&format!("somebody asks for the lock {path}"));
                     if on_revoke == OnRevoke::Term {
                         self.tell(Order::Signal(Signal::TERM.as_raw())).await.ok();
                     }

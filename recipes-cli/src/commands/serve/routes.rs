@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -21,6 +22,9 @@ use crate::commands::serve::snapshot::Snapshot;
 use crate::commands::serve::watcher::{Latest, Viewers};
 
 const PAGE: &str = include_str!("page.html");
+
+/// How often the page hears something, so that it soon knows when it hears nothing.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// The placeholder in the page for the word that marks its own script and style.
 const NONCE: &str = "{nonce}";
@@ -50,7 +54,10 @@ async fn events(
     State(viewers): State<Viewers>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let told = (viewers.join(), None);
-    Sse::new(futures::stream::unfold(told, next_event)).keep_alive(KeepAlive::default())
+    let beat = KeepAlive::new()
+        .interval(BEAT)
+        .event(Event::default().event("beat").data("1"));
+    Sse::new(futures::stream::unfold(told, next_event)).keep_alive(beat)
 }
 
 /// A viewer that reads slowly gets fewer events, each with all changes since the previous one.

@@ -85,6 +85,10 @@ impl Snapshot {
         }
     }
 
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.trouble.is_some()
+    }
+
     /// The news for a viewer that has all of `last`.
     pub(crate) fn news_since<'a>(&'a self, last: Option<&'a Self>) -> News<'a> {
         let known = |path: &String| last.and_then(|it| it.locks.get(path));

@@ -1,11 +1,12 @@
 //! Scans the locks at an interval while the live page has viewers: one scan for all of them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{Scan, Session};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep};
+use recipes_core::{Scan, Session, human, scan_with_strangers};
+use tokio::sync::{Notify, OnceCell, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{ServeArguments, StoreArguments};
 use crate::commands::serve::snapshot::Snapshot;
@@ -13,6 +14,12 @@ use crate::commands::show::now;
 use crate::exit::{Failure, code, warn};
 use crate::output::json::unix_ms;
 use crate::session;
+
+/// The pause between two requests that show whether the store answers. Together with [`ANSWER_MAX`]
+/// less than the three seconds within which the page shows an outage.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+/// A store that is up answers within this time.
+const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
 /// The latest snapshot; `None` while there is no viewer.
 pub(crate) type Latest = Option<Arc<Snapshot>>;
@@ -40,8 +47,10 @@ pub(crate) struct Watcher<'a> {
     store: &'a StoreArguments,
     root: &'a str,
     every: Duration,
-    session: Option<Session>,
+    session: OnceCell<Session>,
     viewers: Viewers,
+    /// The store answers again after it has been silent.
+    answers_again: Notify,
 }
 
 impl<'a> Watcher<'a> {
@@ -52,8 +61,9 @@ impl<'a> Watcher<'a> {
             store,
             root: &arguments.root,
             every: arguments.every,
-            session: None,
+            session: OnceCell::new(),
             viewers: Viewers { latest, arrived },
+            answers_again: Notify::new(),
         }
     }
 
@@ -62,7 +72,14 @@ impl<'a> Watcher<'a> {
     }
 
     /// Scans until an error occurs that no further scan can fix.
-    pub(crate) async fn run(&mut self) -> Failure {
+    pub(crate) async fn run(&self) -> Failure {
+        tokio::select! {
+            failure = self.scan_again_and_again() => failure,
+            never = self.report_silence() => match never {},
+        }
+    }
+
+    async fn scan_again_and_again(&self) -> Failure {
         // Before the first viewer, so that a wrong connect string is reported on the command line.
         if let Err(failure) = self.connect().await {
             if is_final(&failure) {
@@ -80,18 +97,64 @@ impl<'a> Watcher<'a> {
             if let Err(failure) = self.look().await {
                 return failure;
             }
-            sleep(pause(self.every, since.elapsed())).await;
+            tokio::select! {
+                () = sleep(pause(self.every, since.elapsed())) => {}
+                () = self.answers_again.notified() => {}
+            }
         }
     }
 
+    /// Publishes that the store is silent, within three seconds. A scan notices it only when the
+    /// store's time to answer is over, and there may be a long pause before the next scan.
+    async fn report_silence(&self) -> Infallible {
+        let mut is_silent = false;
+        loop {
+            sleep(PROBE_PAUSE).await;
+            if self.viewers.latest.receiver_count() == 0 {
+                continue;
+            }
+            let silence = match self.session.get() {
+                Some(session) => silence_of(session, self.root).await,
+                // The scan is still connecting. It reports by itself when that has failed.
+                None => Some(format!(
+                    "no server of {:?} has answered yet",
+                    self.store.connect.as_deref().unwrap_or_default()
+                )),
+            };
+            if silence.is_none() && is_silent {
+                self.answers_again.notify_one();
+            }
+            is_silent = silence.is_some();
+            if let Some(text) = silence {
+                self.publish_trouble(&Failure::new(code::NO_CONNECTION, text));
+            }
+        }
+    }
+
+    /// Unless a trouble is published already, which may say more.
+    fn publish_trouble(&self, failure: &Failure) {
+        // The last viewer may have left meanwhile, and the next one must not take it for news.
+        if self.viewers.latest.receiver_count() == 0 {
+            return;
+        }
+        self.viewers.latest.send_if_modified(|latest| {
+            let is_known = latest.as_ref().is_some_and(|it| it.is_in_trouble());
+            if !is_known {
+                let next = Snapshot::in_trouble(latest.as_deref(), self.root, failure);
+                *latest = Some(Arc::new(next));
+            }
+            !is_known
+        });
+    }
+
     pub(crate) async fn close(self) {
-        if let Some(session) = self.session {
+        if let Some(session) = self.session.into_inner() {
             session.close().await;
         }
     }
 
     /// Publishes a new snapshot, or the previous one with the reason why it is not newer.
-    async fn look(&mut self) -> Result<(), Failure> {
+    async fn look(&self) -> Result<(), Failure> {
         let previous = self.viewers.latest.borrow().clone();
         let next = match self.scan().await {
             Ok(scan) => {
@@ -112,17 +175,24 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    async fn scan(&mut self) -> Result<Scan, Failure> {
-        let root = self.root;
-        Ok(recipes_core::scan(self.connect().await?, root).await?)
+    async fn scan(&self) -> Result<Scan, Failure> {
+        let session = self.connect().await?;
+        Ok(scan_with_strangers(session, self.root).await?)
     }
 
-    async fn connect(&mut self) -> Result<&Session, Failure> {
-        let session = match self.session.take() {
-            Some(session) => session,
-            None => session::connect(self.store, "lockctl").await?,
-        };
-        Ok(self.session.insert(session))
+    async fn connect(&self) -> Result<&Session, Failure> {
+        let connecting = || session::connect(self.store);
+        self.session.get_or_try_init(connecting).await
+    }
+}
+
+/// What is wrong with a store that does not answer; a refusal is an answer.
+async fn silence_of(session: &Session, root: &str) -> Option<String> {
+    let in_vain = || format!("no answer within {}", human(ANSWER_MAX));
+    match timeout(ANSWER_MAX, session.read(root)).await {
+        Ok(Err(error)) if error.is_transient() => Some(in_vain()),
+        Ok(_) => None,
+        Err(_) => Some(in_vain()),
     }
 }
 

@@ -101,7 +101,7 @@ async fn lock_that_is_not_free_in_time_is_told_and_nothing_runs() {
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let family = Family::new();
-    for (timeout, waited) in [("0s", "within 0ns"), ("3s", "within 3s")] {
+    for (timeout, waited) in [("0s", "within 0 s"), ("3s", "within 3 s")] {
         let arguments = [LONG, "--timeout", timeout, PATH];
         let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
         assert_eq!(ran.status.code(), Some(75));
@@ -135,7 +135,7 @@ async fn time_limit_is_for_connecting_too() {
     let family = Family::new();
     let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
     assert_eq!(ran.status.code(), Some(69));
-    assert!(said(&ran).contains("within 700ms"), "{ran:?}");
+    assert!(said(&ran).contains("within 700 ms"), "{ran:?}");
 }
 
 /// A script that takes 75 for "another process does the work" would do nothing, and no other would.
@@ -197,7 +197,7 @@ async fn missing_chroot_has_a_code_and_the_help_names_all() {
 async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     // No server listens there, and no request is sent.
     let connect = "127.0.0.1:1";
-    let refused: [&[&str]; 8] = [
+    let refused: [&[&str]; 13] = [
         &["run", "no-slash", "--", "true"],
         &["run", "/a//b", "--", "true"],
         &["run", "/a", "/a", "--", "true"],
@@ -206,6 +206,11 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         &["run", "--timeout", "soon", "/a", "--", "true"],
         &["run", "--mode", "both", "/a", "--", "true"],
         &["dance"],
+        &["run", "--log", "debgu", "/a", "--", "true"],
+        &["run", "--log", "lock_recipe=debug", "/a", "--", "true"],
+        &["run", "--acl", "everyone", "/a", "--", "true"],
+        &["run", "--acl", "world:anyone:cdrwx", "/a", "--", "true"],
+        &["run", "--acl", "creator", "/a", "--", "true"],
     ];
     for arguments in refused {
         let ran = output(lockctl(connect, arguments)).await;
@@ -217,6 +222,50 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     let ran = output(without).await;
     assert_eq!(ran.status.code(), Some(64));
     assert!(said(&ran).contains("LOCKCTL_CONNECT"));
+    for (variable, value, expected) in [
+        (
+            "LOCKCTL_LOG",
+            "debgu",
+            "\"debgu\" is neither a level nor a target",
+        ),
+        ("LOCKCTL_OWNER", "not a run", "unset it"),
+        ("LOCKCTL_ACL", "digest:ops:secret:r", "not a password"),
+        ("LOCKCTL_ACL", "creator", "without credentials"),
+    ] {
+        let mut command = lockctl(connect, &["run", "/a", "--", "true"]);
+        command.env(variable, value);
+        let ran = output(command).await;
+        assert_eq!(ran.status.code(), Some(64), "{variable}: {ran:?}");
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(said.contains(expected), "{variable}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+/// As a terminal of any width would have it: no line ends before the next word would not fit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn help_is_wrapped_once() {
+    for task in ["run", "deadlocks"] {
+        for width in [60, 80, 100] {
+            let mut command = lockctl("", &[task, "--help"]);
+            command.env("COLUMNS", width.to_string());
+            let help = String::from_utf8(output(command).await.stdout).unwrap();
+            let (_, rest) = match task {
+                "run" => help.split_once("Ctrl-C reaches"),
+                _ => help.split_once("Exit codes:"),
+            }
+            .unwrap();
+            let lines: Vec<_> = rest.lines().skip(1).collect();
+            assert!(lines.iter().any(|it| !it.is_empty()), "{help}");
+            for pair in lines.windows(2) {
+                let word = pair[1].split(' ').next().unwrap();
+                let is_needed = pair[0].len() + 1 + word.len() > width;
+                let ends_paragraph = pair[0].is_empty() || word.is_empty();
+                assert!(is_needed || ends_paragraph, "{width}: {pair:?}");
+                assert!(pair[0].len() <= width, "{width}: {pair:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,9 +20,15 @@ fn spawned(mut command: Command) -> (Child, Lines<BufReader<ChildStderr>>) {
     (run, said)
 }
 
+/// The next line that is not about whom it waits for, which depends on the time.
 async fn next(said: &mut Lines<BufReader<ChildStderr>>) -> Option<String> {
-    let line = timeout(PATIENCE, said.next_line()).await;
-    line.expect("nothing is said").unwrap()
+    loop {
+        let line = timeout(PATIENCE, said.next_line()).await;
+        let line = line.expect("nothing is said").unwrap();
+        if !matches!(&line, Some(it) if it.starts_with("lockctl: waiting for ")) {
+            return line;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::family::Family;
+use super::family::{Family, gone, named};
 use super::process::{ended, pid, signal};
-use super::start;
+use super::{LONG, PATH, server, start};
 
 /// A supervisor, and the socket for its orders.
 struct Alone {
@@ -63,6 +63,23 @@ fn hand_over(socket: &UnixStream, input: &File) {
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let hello = [IoSlice::new(b"!")];
     sendmsg(socket, &hello, &mut control, SendFlags::empty()).unwrap();
+}
+
+/// The kernel cuts names after fifteen bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn supervisor_has_a_name_for_ps_that_its_command_does_not_get() {
+    let ensemble = start().await;
+    let family = Family::new();
+    let mut run = family.command(&server(&ensemble).connect_string(), &[LONG, PATH]);
+    let mut run = run.spawn().unwrap();
+    let members = family.members(&ensemble).await;
+    let name = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    let shell = named(&members, "shell");
+    let names = [pid(&run), shell.parent(), shell.pid].map(name);
+    assert_eq!(names, ["lockctl\n", "lockctl-supervi\n", "sh\n"]);
+    signal(pid(&run), Signal::KILL);
+    ended(&mut run).await;
+    gone(&ensemble, &members).await;
 }
 
 fn unending() -> Value {

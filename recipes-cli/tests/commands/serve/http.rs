@@ -32,14 +32,19 @@ impl Events {
 
     /// The next event; `None` when the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let mut line = String::new();
+        let (mut line, mut is_beat) = (String::new(), false);
         loop {
             line.clear();
             let read = timeout(PATIENCE, self.0.read_line(&mut line)).await;
             if read.expect("no event").unwrap_or(0) == 0 {
                 return None;
             }
+            // A beat says only that the connection is alive.
+            is_beat |= line.starts_with("event: beat");
             if let Some(data) = line.strip_prefix("data: ") {
+                if std::mem::take(&mut is_beat) {
+                    continue;
+                }
                 return Some(serde_json::from_str(data).unwrap());
             }
         }

@@ -345,3 +345,33 @@ async fn hostile_names_are_shown_as_text_and_run_nothing() {
     browser.has(made, json!([0, 1, "undefined"])).await;
     browser.close().await;
 }
+
+/// They would show the text of one node in the place of another's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn direction_marks_are_shown_and_not_obeyed() {
+    let ensemble = start().await;
+    let marks = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e";
+    let shown = r"a\u202eb\u2066c\u200fd\u061ce";
+    let session = application(&ensemble, marks).await;
+    let path = format!("/locks/{marks}");
+    let _held = with_purpose(&session, &path, marks)
+        .acquire()
+        .await
+        .unwrap();
+    let (_served, mut browser) = serve(&ensemble).await;
+    let shown_path = format!("/locks/{shown}");
+    browser.shows(PATHS, json!([shown_path])).await;
+    browser.click(&button(&shown_path)).await;
+    browser.shows(&format!("{QUEUES}.length"), json!(1)).await;
+    let holder = format!("{shown} ");
+    let begins = format!(
+        "{}.startsWith({})",
+        cell(&shown_path, HOLDER),
+        json!(holder)
+    );
+    browser.has(&begins, json!(true)).await;
+    let is_marked = "/[\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]/\
+        .test(document.body.innerText + [...document.querySelectorAll('[title]')].map(it => it.title))";
+    browser.has(is_marked, json!(false)).await;
+    browser.close().await;
+}

@@ -175,10 +175,13 @@ async fn what_a_command_holds_a_lock_for_is_shown_while_it_runs() {
         let listed = json(&ensemble, &["ls", path]).await;
         assert_eq!(listed["locks"], json!([lock]));
         assert_eq!(lock["contenders"][0]["identity"]["purpose"], json!(purpose));
+        let application = &lock["contenders"][0]["identity"]["application"];
+        assert_eq!(application, &json!("lockctl(cat)"));
         for task in ["ls", "inspect"] {
             let text = printed(&ensemble, &[task, path]).await;
             let line = text.lines().find(|it| it.contains(&who)).unwrap();
             assert!(line.contains(shown), "{text}");
+            assert!(line.contains("lockctl(cat) "), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
         }
         drop(command.stdin.take());

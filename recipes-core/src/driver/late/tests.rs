@@ -68,7 +68,7 @@ async fn store_that_never_answers_is_the_reason() {
     let stage = Stage::new().await;
     let locks = vec![internals(&stage, "/a", 0)];
     let error = failed(locks, None, 2 * SECOND, async || ()).await;
-    let text = "lock \"/a\" not acquired within 2s: the store has not answered for 2s";
+    let text = "lock \"/a\" not acquired within 2 s: the store has not answered for 2 s";
     assert_eq!(error.to_string(), text);
     assert!(error.is_transient() && !error.is_busy(), "{error:?}");
     assert!(error.source().is_none(), "no request has failed");
@@ -90,7 +90,7 @@ async fn last_error_of_a_silent_store_is_the_source() {
         }
     };
     let error = failed(locks, None, 1_500 * MILLI, fail_all).await;
-    let text = "lock \"/a\" not acquired within 1.5s: the store has not answered for 1.5s";
+    let text = "lock \"/a\" not acquired within 1.5 s: the store has not answered for 1.5 s";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.source().unwrap().to_string(), unknown().to_string());
 }
@@ -104,7 +104,7 @@ async fn session_that_ended_is_the_reason() {
         stage.nodes.connection_is(expired);
     };
     let error = failed(locks, None, 2 * SECOND, end).await;
-    let text = "lock \"/a\" not acquired within 2s: the session is being re-established";
+    let text = "lock \"/a\" not acquired within 2 s: the session is being re-established";
     assert_eq!(error.to_string(), text);
     assert!(error.is_transient() && !error.is_busy(), "{error:?}");
 }
@@ -136,7 +136,7 @@ async fn heartbeat_without_an_answer_is_the_reason_even_for_one_that_knows_a_con
         assert_eq!(asked, ["sync"]);
     };
     let error = failed(locks, None, 5 * SECOND, freeze).await;
-    let text = "lock \"/a\" not acquired within 5s: the store has not answered for 5s";
+    let text = "lock \"/a\" not acquired within 5 s: the store has not answered for 5 s";
     assert_eq!(error.to_string(), text);
 }
 
@@ -149,8 +149,9 @@ async fn contender_ahead_is_the_reason_while_heartbeats_are_answered() {
         stage.beat_for(4 * SECOND).await;
     };
     let error = failed(locks, None, 5 * SECOND, beat).await;
-    let text =
-        format!("lock \"/a\" not acquired within 5s: held by another contender ({OTHER} is ahead)");
+    let text = format!(
+        "lock \"/a\" not acquired within 5 s: held by another contender ({OTHER} is ahead)"
+    );
     assert_eq!(error.to_string(), text);
 }
 
@@ -195,7 +196,7 @@ async fn another_acquire_of_the_owner_is_the_reason() {
     }
     let set = vec![a, b];
     let error = failed(set, Some(&owner), MILLI * 500, async || ()).await;
-    let text = "lock \"/a, /b\" not acquired within 500ms: \"/a\" is already being acquired by the \
+    let text = "lock \"/a, /b\" not acquired within 500 ms: \"/a\" is already being acquired by the \
                 same owner";
     assert_eq!(error.to_string(), text);
 }
@@ -209,7 +210,7 @@ async fn contender_of_the_attempt_that_has_the_turn_is_the_reason_for_who_waits_
     assert!(poll!(first.as_mut()).is_pending());
     let within = MILLI * 500;
     let error = failed(vec![lock.clone()], None, within, async || ()).await;
-    let text = "lock \"/a\" not acquired within 500ms: held by another contender";
+    let text = "lock \"/a\" not acquired within 500 ms: held by another contender";
     assert_eq!(error.to_string(), text);
     answer_as_busy(&stage).await;
     assert!(poll!(first.as_mut()).is_pending());
