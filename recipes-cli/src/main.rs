@@ -20,9 +20,15 @@ use args::{Arguments, StoreArguments, Task};
 use commands::run;
 use commands::{revoke, serve, show};
 use exit::{Failure, code};
-use output::{log, print};
+use output::{log, messages, print};
 
 fn main() -> ExitCode {
+    let code = role();
+    messages::flush();
+    code
+}
+
+fn role() -> ExitCode {
     #[cfg(target_os = "linux")]
     if let Some(code) = other_part() {
         return code;

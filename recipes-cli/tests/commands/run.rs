@@ -13,6 +13,7 @@ mod revoked;
 mod signals;
 mod spared;
 mod supervisor;
+mod unread;
 mod unstarted;
 use std::time::Duration;
 
