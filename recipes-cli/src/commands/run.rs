@@ -1,14 +1,19 @@
 //! Running a command while locks are held.
 //!
-//! Three processes run, all of one executable:
+//! Three processes run, all of one executable, and four in a terminal:
 //!
 //! ```text
-//! lockctl             has the session and the locks; passes signals on
+//! lockctl             in the job of a shell: starts the keeper, passes signals on
+//!   │ socket: signals down
+//! lockctl-keep        outside the job: has the session and the locks
 //!   │ socket: orders and deadlines down, the end up
 //! lockctl-supervise   ends the command, and all that it has started, by the deadline
 //!   │
 //! lockctl-exec        asks the kernel to be killed with the supervisor, and becomes the command
 //! ```
+//!
+//! Without a terminal, `lockctl` itself has the session and the locks. Below, *keeper* is the process
+//! that has them. Supervisor and command are in the job, if there is one.
 //!
 //! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
 //! the machine, and each heartbeat that the store answers moves the deadline on. So the command
@@ -16,35 +21,48 @@
 //!
 //! | | the command and its descendants |
 //! |---|---|
-//! | `lockctl` is killed | killed when the socket closes |
-//! | `lockctl` is halted | ended by the last deadline that the supervisor got |
-//! | the supervisor is halted | killed with it by `lockctl`, just after the loss |
-//! | the supervisor is killed | the command by the kernel, the others by `lockctl`, before it releases |
+//! | the keeper is killed | killed when the socket closes |
+//! | the keeper is halted | ended by the last deadline that the supervisor got |
+//! | the job is halted by Ctrl-Z | what does not halt goes on: the keeper keeps the lock |
+//! | `lockctl` is killed in a terminal | killed by the keeper, which releases the lock after it |
+//! | the supervisor is halted | killed with it by the keeper, just after the loss |
+//! | the supervisor is killed | the command by the kernel, the others by the keeper, before it releases |
 //! | both are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
 //!
-//! Descendants are found in `/proc`. Supervisor and `lockctl` are *subreapers*, so a process that
+//! The command runs in a cgroup of its own where the keeper may make one. Descendants are also found
+//! in `/proc`. Supervisor and keeper are *subreapers*, so a process that
 //! leaves its process group, its session or its parent stays below them. A process with the
-//! privileges of another user can be found but not killed; a warning names it. A program that
+//! privileges of another user can be found there but not killed; a warning names it. A program that
 //! becomes `lockctl` may have children, which are left alone. But if the supervisor is killed, what
 //! they have started meanwhile and left behind is taken for the command's, because it has the same
 //! parent then.
 //!
 //! | file | noun |
 //! |---|---|
+//! | `front` | what a shell starts, in a terminal |
+//! | `keeper` | the job, seen from the keeper |
 //! | `acquire` | connecting and waiting for the locks, within the time limit |
-//! | `supervisor_handle` | the supervisor, seen from `lockctl` |
-//! | `wire` | what both sides share: names, the messages on the socket |
+//! | `supervisor_handle` | the supervisor, seen from the keeper |
+//! | `wire` | what the processes share: names, the messages on the socket |
+//! | `deadline_file` | the latest deadline, in memory that keeper and supervisor share |
 //! | `supervisor` | the supervisor |
 //! | `execute` | how a process becomes the command |
 //! | `schedule` | when to do what; pure |
-//! | `process_tree` | the descendants of this process |
+//! | `process_tree` | what the command has started, and its end |
+//! | `process_table` | what `/proc` shows |
+//! | `cgroup` | a control group for the command |
 //! | `signals` | signals that are passed on |
 //! | `signal_echo` | whether the command has already got a signal; pure |
 //! | `verdict` | from the outcome to the exit code; pure |
 
 mod acquire;
+mod cgroup;
+mod deadline_file;
 mod execute;
+mod front;
+mod keeper;
+mod process_table;
 mod process_tree;
 mod schedule;
 mod signal_echo;
@@ -55,6 +73,7 @@ mod verdict;
 mod wire;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -66,35 +85,55 @@ use recipes_core::{
 use recipes_multilock::{Member, MultiLock};
 
 use tokio::time::sleep;
+use tracing::debug;
 
 use crate::args::{Mode, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
 
 use acquire::TimeLimit;
+use cgroup::Cgroup;
+use process_table::Spared;
+use process_tree::ProcessTree;
 use signals::Signals;
 use supervisor_handle::SupervisorHandle;
 use verdict::{Outcome, verdict};
 use wire::Plan;
 
 pub(crate) use execute::main as become_command;
+pub(crate) use keeper::Job;
 pub(crate) use supervisor::main as supervise;
-pub(crate) use wire::{COMMAND, SUPERVISOR};
+pub(crate) use wire::{COMMAND, KEEPER, SUPERVISOR};
 
+/// The target of what `run` logs.
+const LOG: &str = "lockctl::run";
 /// How long closing the session may take on a store that has not answered.
 const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
-/// Waits for the locks, runs the command, and returns its exit code.
+/// Runs the command under its locks, and returns its exit code. In a terminal, another process has
+/// the locks.
 pub(crate) async fn run(
     store: &StoreArguments,
     arguments: &RunArguments,
 ) -> Result<ExitCode, Failure> {
     check(&arguments.paths)?;
+    if signals::have_terminal() {
+        return front::run().await;
+    }
+    let listen = |error| Failure::system("listen to signals", &error);
+    keep(store, arguments, Signals::listen().map_err(listen)?, None).await
+}
+
+/// Waits for the locks, runs the command in the job, if there is one, and returns its exit code.
+pub(crate) async fn keep(
+    store: &StoreArguments,
+    arguments: &RunArguments,
+    mut signals: Signals,
+    job: Option<&Job>,
+) -> Result<ExitCode, Failure> {
     let options = match &arguments.purpose {
         Some(purpose) => LockOptions::new().purpose(purpose)?,
         None => LockOptions::new(),
     };
-    let listen = |error| Failure::system("listen to signals", &error);
-    let mut signals = Signals::listen().map_err(listen)?;
     let limit = TimeLimit::starting_now(arguments.timeout);
     let application = application(arguments);
     let session = tokio::select! {
@@ -102,7 +141,8 @@ pub(crate) async fn run(
         signal = signals.next() => return Err(interrupted(signal)),
         session = acquire::connect(store, &application, limit) => session?,
     };
-    let outcome = locked(&session, arguments, &options, limit, &mut signals).await;
+    let lock = lock(&session, arguments, &options)?;
+    let outcome = locked(&session, &lock, arguments, limit, (&mut signals, job)).await;
     let is_unanswered = session.health() != SessionHealth::Connected
         || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
     // Signals that came earlier have been handled.
@@ -146,26 +186,43 @@ fn signal_code(number: i32) -> u8 {
     code::SIGNAL.saturating_add(u8::try_from(number).unwrap_or_default())
 }
 
-async fn locked(
+fn lock(
     session: &Session,
     arguments: &RunArguments,
     options: &LockOptions,
-    limit: TimeLimit,
-    signals: &mut Signals,
-) -> Result<ExitCode, Failure> {
+) -> Result<MultiLock, ConfigError> {
     let member = match arguments.mode {
         Mode::Mutex => Member::mutex,
         Mode::Read => Member::read,
         Mode::Write => Member::write,
     };
     let members = arguments.paths.iter().map(member);
-    let lock = MultiLock::new(session, members.map(|it| it.options(options.clone())))?;
+    MultiLock::new(session, members.map(|it| it.options(options.clone())))
+}
+
+async fn locked(
+    session: &Session,
+    lock: &MultiLock,
+    arguments: &RunArguments,
+    limit: TimeLimit,
+    (signals, job): (&mut Signals, Option<&Job>),
+) -> Result<ExitCode, Failure> {
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        guard = acquire::acquire(session, &lock, limit) => guard?,
+        guard = acquire::acquire(session, lock, limit) => guard?,
     };
-    let outcome = command_under(&guard, arguments, signals).await;
+    let resumed = async {
+        if let Some(job) = job {
+            job.resumed().await;
+        }
+    };
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        () = resumed => command_under(&guard, arguments, signals, job).await,
+        lost = guard.lost() => Ok((Outcome::NotStarted, Some(lost))),
+    };
     let released = guard.release().await;
     let (outcome, mut lost) = outcome?;
     match released {
@@ -195,26 +252,59 @@ async fn command_under(
     guard: &LockGuard,
     arguments: &RunArguments,
     signals: &mut Signals,
+    job: Option<&Job>,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
     let start = |error| Failure::system("start the command's supervisor", &error);
-    let spared = process_tree::Spared::all().map_err(start)?;
+    let spared = Spared::all().map_err(start)?;
     process_tree::adopt_orphans().map_err(start)?;
+    let cgroup = cgroup();
+    let name = cgroup.as_ref().and_then(Cgroup::name);
     let plan = Plan {
         on_lost: arguments.on_lost,
-        own_group: !signals.have_terminal(),
+        own_group: job.is_none(),
+        cgroup: name.map(str::to_owned),
     };
-    let supervisor = SupervisorHandle::start(plan, &arguments.command, &environment(guard));
-    let mut supervisor = supervisor.map_err(start)?;
+    let supervisor = SupervisorHandle::start(plan, job, &arguments.command, &environment(guard));
+    let tree = ProcessTree::new(spared, cgroup);
+    let outcome = match supervisor {
+        Ok(supervisor) => supervised(supervisor, &tree, guard, arguments, signals).await,
+        Err(error) => Err(error),
+    };
+    tree.remove();
+    outcome.map_err(start)
+}
+
+/// The command's cgroup, if one can be made.
+fn cgroup() -> Option<Cgroup> {
+    match Cgroup::make() {
+        Ok(cgroup) => {
+            let folder = cgroup.name().unwrap_or_default();
+            debug!(target: LOG, folder, "the command is ended by its cgroup");
+            Some(cgroup)
+        }
+        Err(error) => {
+            debug!(target: LOG, %error, "no cgroup: the command is ended by looks through /proc");
+            None
+        }
+    }
+}
+
+async fn supervised(
+    mut supervisor: SupervisorHandle,
+    tree: &ProcessTree,
+    guard: &LockGuard,
+    arguments: &RunArguments,
+    signals: &mut Signals,
+) -> io::Result<(Outcome, Option<LostError>)> {
     let (end, lost) = supervisor.attend(guard, arguments.on_revoke, signals).await;
     let is_lost_before = lost.is_some() && !supervisor.may_have_started();
-    let status = supervisor.ended();
+    let status = supervisor.ended(end.is_some()).await;
     // A report means that nothing is left. If the supervisor was killed, its processes are ours
     // now.
     if end.is_none() {
-        process_tree::end_all(&spared).await;
+        tree.end_all().await;
     }
-    let outcome = Outcome::of(end, is_lost_before, status.map_err(start)?);
-    Ok((outcome, lost))
+    Ok((Outcome::of(end, is_lost_before, status?), lost))
 }
 
 /// The variables that describe the locks to the command. Paths have no line breaks.
