@@ -251,8 +251,8 @@ const DEADLOCKS_HELP: &str = "Exit codes: 0 whether there is a deadlock or not, 
 
 #[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\
-Ctrl-C reaches the command once. Ctrl-Z halts lockctl too: after half the session timeout the lock \
-is lost, and the command is killed when the job goes on.
+Ctrl-C reaches the command once. Ctrl-Z keeps the lock: a process outside the job holds it until \
+the job goes on.
 
 The command finds LOCKCTL_PATHS and LOCKCTL_TOKENS in its environment, one a line in the same \
 order. A store that refuses tokens lower than it has seen is safe from whoever is late, whatever \

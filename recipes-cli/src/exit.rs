@@ -2,12 +2,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use recipes_core::{
     AcquireError, ConfigError, ConnectError, InspectError, NodesError, RevokeError,
 };
+
+use crate::output::messages;
 
 /// Paths and answers may contain anything.
 pub(crate) use recipes_core::one_line;
@@ -78,10 +80,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Prints a warning to standard error.
+/// Prints a warning to standard error, and does not wait for it.
 pub(crate) fn warn(message: &str) {
-    // If stderr cannot be written, there is no other place to report that.
-    drop(writeln!(io::stderr(), "lockctl: {}", one_line(message)));
+    messages::send(format!("lockctl: {}\n", one_line(message)).into_bytes());
 }
 
 pub(crate) fn chain(error: &dyn Error) -> String {

@@ -1,8 +1,9 @@
 //! `lockctl`: runs commands under locks, and shows and repairs the locks of a store.
 //!
-//! The executable has three roles. As `lockctl` it is started by people. `run` starts it twice
-//! more, under other names: once as the supervisor of the command, once to become the command. `run`
-//! relies on Linux to find all processes that a command has started, and exists only there.
+//! The executable has four roles. As `lockctl` it is started by people. `run` starts it up to three
+//! times more, under other names: in a terminal to keep the locks, as the supervisor of the command,
+//! and to become the command. `run` relies on Linux to find all processes that a command has started,
+//! and exists only there.
 
 mod args;
 mod commands;
@@ -10,6 +11,8 @@ mod exit;
 mod output;
 mod session;
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -20,11 +23,17 @@ use args::{Arguments, StoreArguments, Task};
 use commands::run;
 use commands::{revoke, serve, show};
 use exit::{Failure, code};
-use output::{log, print};
+use output::{log, messages, print};
 
 fn main() -> ExitCode {
+    let code = role();
+    messages::flush();
+    code
+}
+
+fn role() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(code) = other_part() {
+    if let Some(code) = other_role() {
         return code;
     }
     let arguments = match Arguments::try_parse() {
@@ -37,12 +46,16 @@ fn main() -> ExitCode {
             };
         }
     };
+    in_runtime(carry_out(arguments))
+}
+
+fn in_runtime(task: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
     // One thread: the kernel ends the command's supervisor together with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(carry_out(arguments)),
+        Ok(runtime) => runtime.block_on(task),
         Err(error) => Err(Failure::system("start", &error)),
     };
     outcome.unwrap_or_else(|failure| failure.report())
@@ -50,10 +63,14 @@ fn main() -> ExitCode {
 
 /// The result of the role, if `run` started this process in another one.
 #[cfg(target_os = "linux")]
-fn other_part() -> Option<ExitCode> {
+fn other_role() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     match name.to_str()? {
+        name @ run::KEEPER => {
+            show_in_ps(name);
+            Some(in_runtime(keep(arguments)))
+        }
         name @ run::SUPERVISOR => {
             show_in_ps(name);
             Some(run::supervise(arguments))
@@ -68,6 +85,26 @@ fn other_part() -> Option<ExitCode> {
 fn show_in_ps(name: &str) {
     // Where it is refused, the work is the same.
     drop(std::fs::write("/proc/self/comm", name));
+}
+
+/// Does what `run` asks for, outside the job of `lockctl`. The arguments are the job's process group
+/// and those of `lockctl`.
+#[cfg(target_os = "linux")]
+async fn keep(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Failure> {
+    let group = arguments.next().unwrap_or_default();
+    let own = std::iter::once(OsString::from("lockctl"));
+    // `lockctl` has accepted them.
+    let refused = |error: clap::Error| Failure::new(code::USAGE, error.to_string());
+    let arguments = Arguments::try_parse_from(own.chain(arguments)).map_err(refused)?;
+    if let Some(targets) = arguments.log {
+        log::start(targets);
+    }
+    let Task::Run(run) = arguments.command else {
+        return Err(Failure::new(code::USAGE, "only `run` keeps locks"));
+    };
+    let failed = |error| Failure::system("keep the locks", &error);
+    let (job, signals) = run::Job::keep(&group).map_err(failed)?;
+    run::keep(&arguments.store, &run, signals, Some(&job)).await
 }
 
 async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {

@@ -1,14 +1,19 @@
 //! Running a command while locks are held.
 //!
-//! Three processes run, all of one executable:
+//! Three processes run, all of one executable, and four in a terminal:
 //!
 //! ```text
-//! lockctl             has the session and the locks; passes signals on
+//! lockctl             in the job of a shell: starts the keeper, passes signals on
+//!   │ socket: signals down
+//! lockctl-keep        outside the job: has the session and the locks
 //!   │ socket: orders and deadlines down, the end up
 //! lockctl-supervise   ends the command, and all that it has started, by the deadline
 //!   │
 //! lockctl-exec        asks the kernel to be killed with the supervisor, and becomes the command
 //! ```
+//!
+//! Without a terminal, `lockctl` itself has the session and the locks. Below, *keeper* is the process
+//! that has them. Supervisor and command are in the job, if there is one.
 //!
 //! The supervisor depends on no other process to act in time. It has the deadline, on the clock of
 //! the machine, and each heartbeat that the store answers moves the deadline on. So the command
@@ -16,40 +21,53 @@
 //!
 //! | | the command and its descendants |
 //! |---|---|
-//! | `lockctl` is killed | killed when the socket closes |
-//! | `lockctl` is halted | ended by the last deadline that the supervisor got |
-//! | the supervisor is halted | killed with it by `lockctl`, just after the loss |
-//! | the supervisor is killed | the command by the kernel, the others by `lockctl`, before it releases |
+//! | the keeper is killed | killed when the socket closes |
+//! | the keeper is halted | ended by the last deadline that the supervisor got |
+//! | the job is halted by Ctrl-Z | what does not halt goes on: the keeper keeps the lock |
+//! | `lockctl` is killed in a terminal | killed by the keeper, which releases the lock after it |
+//! | the supervisor is halted | killed with it by the keeper, just after the loss |
+//! | the supervisor is killed | the command by the kernel, the others by the keeper, before it releases |
 //! | both are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
 //!
-//! Descendants are found in `/proc`. Supervisor and `lockctl` are *subreapers*, so a process that
+//! The command runs in a cgroup of its own where the keeper may make one. Descendants are also found
+//! in `/proc`. Supervisor and keeper are *subreapers*, so a process that
 //! leaves its process group, its session or its parent stays below them. A process with the
-//! privileges of another user can be found but not killed; a warning names it. A program that
+//! privileges of another user can be found there but not killed; a warning names it. A program that
 //! becomes `lockctl` may have children, which are left alone. But if the supervisor is killed, what
 //! they have started meanwhile and left behind is taken for the command's, because it has the same
 //! parent then.
 //!
 //! | file | noun |
 //! |---|---|
+//! | `front` | what a shell starts, in a terminal |
+//! | `keeper` | the job, seen from the keeper |
 //! | `acquire` | connecting and waiting for the locks, within the time limit |
 //! | `whom` | for whom a run waits |
 //! | `other_recipe` | directories that have nodes of another recipe |
 //! | `nesting` | runs inside runs: the owner that is passed on |
-//! | `supervisor_handle` | the supervisor, seen from `lockctl` |
-//! | `wire` | what both sides share: names, the messages on the socket |
+//! | `supervisor_handle` | the supervisor, seen from the keeper |
+//! | `wire` | what the processes share: names, the messages on the socket |
+//! | `deadline_file` | the latest deadline, in memory that keeper and supervisor share |
 //! | `supervisor` | the supervisor |
 //! | `execute` | how a process becomes the command |
 //! | `schedule` | when to do what; pure |
-//! | `process_tree` | the descendants of this process |
+//! | `process_tree` | what the command has started, and its end |
+//! | `process_table` | what `/proc` shows |
+//! | `cgroup` | a control group for the command |
 //! | `signals` | signals that are passed on |
 //! | `signal_echo` | whether the command has already got a signal; pure |
 //! | `verdict` | from the outcome to the exit code; pure |
 
 mod acquire;
+mod cgroup;
+mod deadline_file;
 mod execute;
+mod front;
+mod keeper;
 mod nesting;
 mod other_recipe;
+mod process_table;
 mod process_tree;
 mod schedule;
 mod signal_echo;
@@ -61,6 +79,7 @@ mod whom;
 mod wire;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -73,38 +92,58 @@ use recipes_multilock::{Member, MultiLock};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
 
 use tokio::time::sleep;
+use tracing::debug;
 
 use crate::args::{self, Mode, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
 
 use acquire::TimeLimit;
+use cgroup::Cgroup;
 use nesting::Nesting;
+use process_table::Spared;
+use process_tree::ProcessTree;
 use signals::Signals;
 use supervisor_handle::SupervisorHandle;
 use verdict::{Outcome, verdict};
 use wire::Plan;
 
 pub(crate) use execute::main as become_command;
+pub(crate) use keeper::Job;
 pub(crate) use supervisor::main as supervise;
-pub(crate) use wire::{COMMAND, SUPERVISOR};
+pub(crate) use wire::{COMMAND, KEEPER, SUPERVISOR};
 
+/// The target of what `run` logs.
+const LOG: &str = "lockctl::run";
 /// How long closing the session may take on a store that has not answered.
 const CLOSE_UNANSWERED_MAX: Duration = Duration::from_secs(1);
 
-/// Waits for the locks, runs the command, and returns its exit code.
+/// Runs the command under its locks, and returns its exit code. In a terminal, another process has
+/// the locks.
 pub(crate) async fn run(
     store: &StoreArguments,
     arguments: &RunArguments,
 ) -> Result<ExitCode, Failure> {
     check(&arguments.paths)?;
+    if signals::have_terminal() {
+        return front::run().await;
+    }
+    let listen = |error| Failure::system("listen to signals", &error);
+    keep(store, arguments, Signals::listen().map_err(listen)?, None).await
+}
+
+/// Waits for the locks, runs the command in the job, if there is one, and returns its exit code.
+pub(crate) async fn keep(
+    store: &StoreArguments,
+    arguments: &RunArguments,
+    mut signals: Signals,
+    job: Option<&Job>,
+) -> Result<ExitCode, Failure> {
     let options = match &arguments.purpose {
         Some(purpose) => LockOptions::new().purpose(purpose)?,
         None => LockOptions::new(),
     };
     let nesting = Nesting::from_environment()?;
     let nodes = NodeOptions::of(store, arguments, &nesting)?;
-    let listen = |error| Failure::system("listen to signals", &error);
-    let mut signals = Signals::listen().map_err(listen)?;
     let limit = TimeLimit::starting_now(arguments.timeout);
     let session = tokio::select! {
         biased;
@@ -117,7 +156,8 @@ pub(crate) async fn run(
         nesting,
         limit,
     };
-    let outcome = locked(&session, &wanted, &mut signals).await;
+    let lock = lock(&session, &wanted)?;
+    let outcome = locked(&session, &lock, &wanted, &mut signals, job).await;
     let is_unanswered = session.health() != SessionHealth::Connected
         || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
     // Signals that came earlier have been handled.
@@ -201,11 +241,7 @@ fn signal_code(number: i32) -> u8 {
     code::SIGNAL.saturating_add(u8::try_from(number).unwrap_or_default())
 }
 
-async fn locked(
-    session: &Session,
-    wanted: &Wanted<'_>,
-    signals: &mut Signals,
-) -> Result<ExitCode, Failure> {
+fn lock(session: &Session, wanted: &Wanted<'_>) -> Result<MultiLock, ConfigError> {
     let arguments = wanted.arguments;
     let member = match arguments.mode {
         Mode::Mutex => Member::mutex,
@@ -214,13 +250,32 @@ async fn locked(
     };
     let members = arguments.paths.iter().map(member);
     let members = members.map(|it| it.options(wanted.options.clone()));
-    let lock = MultiLock::new(session, members)?;
+    MultiLock::new(session, members)
+}
+
+async fn locked(
+    session: &Session,
+    lock: &MultiLock,
+    wanted: &Wanted<'_>,
+    signals: &mut Signals,
+    job: Option<&Job>,
+) -> Result<ExitCode, Failure> {
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Err(interrupted(signal)),
-        guard = acquire::acquire(session, &lock, wanted) => guard?,
+        guard = acquire::acquire(session, lock, wanted) => guard?,
     };
-    let outcome = command_under(&guard, wanted, signals).await;
+    let resumed = async {
+        if let Some(job) = job {
+            job.resumed().await;
+        }
+    };
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(interrupted(signal)),
+        () = resumed => command_under(&guard, wanted, signals, job).await,
+        lost = guard.lost() => Ok((Outcome::NotStarted, Some(lost))),
+    };
     let released = guard.release().await;
     let (outcome, mut lost) = outcome?;
     match released {
@@ -250,31 +305,61 @@ async fn command_under(
     guard: &LockGuard,
     wanted: &Wanted<'_>,
     signals: &mut Signals,
+    job: Option<&Job>,
 ) -> Result<(Outcome, Option<LostError>), Failure> {
     let arguments = wanted.arguments;
     let start = |error| Failure::system("start the command's supervisor", &error);
-    let spared = process_tree::Spared::all().map_err(start)?;
+    let spared = Spared::all().map_err(start)?;
     process_tree::adopt_orphans().map_err(start)?;
+    let cgroup = cgroup();
+    let name = cgroup.as_ref().and_then(Cgroup::name);
     let plan = Plan {
         on_lost: arguments.on_lost,
-        own_group: !signals.have_terminal(),
+        own_group: job.is_none(),
+        cgroup: name.map(str::to_owned),
     };
-    let supervisor = SupervisorHandle::start(
-        plan,
-        &arguments.command,
-        &environment(guard, &wanted.nesting),
-    );
-    let mut supervisor = supervisor.map_err(start)?;
+    let environment = environment(guard, &wanted.nesting);
+    let supervisor = SupervisorHandle::start(plan, job, &arguments.command, &environment);
+    let tree = ProcessTree::new(spared, cgroup);
+    let outcome = match supervisor {
+        Ok(supervisor) => supervised(supervisor, &tree, guard, arguments, signals).await,
+        Err(error) => Err(error),
+    };
+    tree.remove();
+    outcome.map_err(start)
+}
+
+/// The command's cgroup, if one can be made.
+fn cgroup() -> Option<Cgroup> {
+    match Cgroup::make() {
+        Ok(cgroup) => {
+            let folder = cgroup.name().unwrap_or_default();
+            debug!(target: LOG, folder, "the command is ended by its cgroup");
+            Some(cgroup)
+        }
+        Err(error) => {
+            debug!(target: LOG, %error, "no cgroup: the command is ended by looks through /proc");
+            None
+        }
+    }
+}
+
+async fn supervised(
+    mut supervisor: SupervisorHandle,
+    tree: &ProcessTree,
+    guard: &LockGuard,
+    arguments: &RunArguments,
+    signals: &mut Signals,
+) -> io::Result<(Outcome, Option<LostError>)> {
     let (end, lost) = supervisor.attend(guard, arguments.on_revoke, signals).await;
     let is_lost_before = lost.is_some() && !supervisor.may_have_started();
-    let status = supervisor.ended();
+    let status = supervisor.ended(end.is_some()).await;
     // A report means that nothing is left. If the supervisor was killed, its processes are ours
     // now.
     if end.is_none() {
-        process_tree::end_all(&spared).await;
+        tree.end_all().await;
     }
-    let outcome = Outcome::of(end, is_lost_before, status.map_err(start)?);
-    Ok((outcome, lost))
+    Ok((Outcome::of(end, is_lost_before, status?), lost))
 }
 
 /// The variables that describe the locks to the command. Paths have no line breaks.

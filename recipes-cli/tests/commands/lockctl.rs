@@ -11,9 +11,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command line; killed when its process is dropped.
 pub(crate) fn lockctl(connect: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new("env");
+    // Without the terminal that these tests may have. `setsid` becomes the next program, because a
+    // process that was just started leads no group.
+    let mut command = Command::new("setsid");
     // A process that ignores signals, as under `nohup`, passes that on to its children.
-    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]);
+    command.args(["env", "--default-signal", env!("CARGO_BIN_EXE_lockctl")]);
     set_environment(&mut command, connect);
     command.args(arguments);
     command.stdin(Stdio::null()).kill_on_drop(true);

@@ -7,14 +7,17 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+use super::cgroup::Cgroup;
 use crate::exit::{Failure, warn};
+use crate::output::messages;
 
 /// As in shells: the command cannot be run.
 const NOT_RUN: u8 = 126;
 /// As in shells: there is no such command.
 const NOT_FOUND: u8 = 127;
 
-/// Becomes the command, which the kernel kills when its supervisor ends.
+/// Becomes the command, which the kernel kills when its supervisor ends. The arguments are the
+/// supervisor's process, the folder of a cgroup or nothing, and the command.
 ///
 /// That setting stays with the process when it becomes another program, except for one that runs as
 /// another user.
@@ -27,6 +30,14 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = getppid().map(|it| it.as_raw_nonzero().to_string());
     if parent.as_deref() != supervisor.to_str() {
         return ExitCode::from(NOT_RUN);
+    }
+    let cgroup = arguments.next().unwrap_or_default();
+    if let Some(folder) = cgroup.to_str().filter(|it| !it.is_empty()) {
+        // Its children are born there. Without it, looks through /proc must do.
+        if let Err(error) = Cgroup::at(folder).enter() {
+            warn(&format!("the command is not in a cgroup: {error}"));
+            messages::flush();
+        }
     }
     let program = arguments.next().unwrap_or_default();
     let error = Command::new(&program).args(arguments).exec();

@@ -1,15 +1,25 @@
-//! The processes below this one, as `/proc` shows them.
+//! The processes below this one: those that the command has started.
+//!
+//! They are found in `/proc`, and in the command's cgroup if it has one. A process that forks and
+//! ends at once slips through a look at `/proc`: its child is not yet listed when the list is made,
+//! and it is gone itself when its file is read. But as a *subreaper* this process gets each such
+//! child as its own, in the same moment in which the parent ends, and the kernel tells a process
+//! without fault whether it has children. So the end of all is certain, however often a look misses
+//! one. Where there are children that cannot or must not be killed, repeated looks tell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
+    set_child_subreaper, wait, waitid,
 };
 
+use super::cgroup::Cgroup;
+use super::process_table::{Spared, running_below_this};
 use crate::exit::warn;
 
 /// The first pause between checks whether a process that is not our child has ended. The kernel
@@ -17,6 +27,12 @@ use crate::exit::warn;
 const POLL_MIN: Duration = Duration::from_millis(2);
 /// The longest pause between checks. Each check reads all of `/proc`.
 const POLL_MAX: Duration = Duration::from_millis(100);
+/// So many looks in a row must find the same children, of which none can be killed: processes of
+/// other users, children of before, or zombies that a debugger has.
+const EMPTY_LOOKS: u32 = 5;
+/// Looks for new children between two looks at all of `/proc`. Each takes some 20 us, so that even a
+/// child that lives for 100 us is met.
+const CHILD_LOOKS: u32 = 50;
 
 const UNSEEN: &str = "cannot see which processes run";
 
@@ -25,159 +41,134 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// A process, as `/proc` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    pid: i32,
-    parent: i32,
-    is_running: bool,
-    /// Ticks from the start of the machine to the start of the process.
-    started: u64,
-}
-
-impl Entry {
-    /// Identifies the process, even if a later one has its number.
-    fn identity(&self) -> Identity {
-        (self.pid, self.started)
-    }
-
-    /// Parses `pid (name) state parent ...`. The name may contain anything.
-    fn parse(stat: &str) -> Option<Self> {
-        let (pid, _) = stat.split_once(" (")?;
-        let (_, rest) = stat.rsplit_once(") ")?;
-        let mut words = rest.split(' ');
-        let state = words.next()?;
-        let parent = words.next()?.parse().ok()?;
-        let threads: u32 = words.nth(15)?.parse().ok()?;
-        Some(Self {
-            pid: pid.parse().ok()?,
-            parent,
-            // Zombies and dead processes do not run. But a first thread may have ended before
-            // others.
-            is_running: threads > 1 || !matches!(state, "Z" | "X" | "x"),
-            started: words.nth(1)?.parse().ok()?,
-        })
-    }
-}
-
-type Identity = (i32, u64);
-
-/// Processes below this one that it must leave alone, with all that they start.
-///
-/// A program that becomes `lockctl` may have children, such as the one that a shell's
-/// `2> >(logger)` started.
+/// What the command has started.
 #[derive(Debug, Default)]
-pub(crate) struct Spared(BTreeSet<Identity>);
-
-impl Spared {
-    /// All processes below this one at present.
-    pub(crate) fn all() -> io::Result<Self> {
-        let own = getpid().as_raw_nonzero().get();
-        let entries = entries()?;
-        let found = below(own, &entries, &Self::default());
-        Ok(Self(found.iter().map(|it| it.identity()).collect()))
-    }
+pub(crate) struct ProcessTree {
+    spared: Spared,
+    cgroup: Option<Cgroup>,
 }
 
-/// All processes that can be seen. It fails if one that exists may be missing.
-fn entries() -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for folder in fs::read_dir("/proc")? {
-        let name = folder?.file_name();
-        let is_process = |name: &&str| name.bytes().all(|it| it.is_ascii_digit());
-        let Some(name) = name.to_str().filter(is_process) else {
-            continue;
+/// What one round of kills has found.
+enum Round {
+    /// Something that ends now, or soon.
+    Some,
+    /// Nothing that can be killed.
+    None,
+    Unseen(io::Error),
+}
+
+impl ProcessTree {
+    pub(crate) fn new(spared: Spared, cgroup: Option<Cgroup>) -> Self {
+        Self { spared, cgroup }
+    }
+
+    /// Processes that run. One that another has started in this moment may be missing.
+    fn running(&self) -> io::Result<HashSet<Pid>> {
+        let below = running_below_this(&self.spared)?.into_iter();
+        Ok(below.chain(self.in_cgroup()?).collect())
+    }
+
+    fn in_cgroup(&self) -> io::Result<Vec<Pid>> {
+        self.cgroup
+            .as_ref()
+            .map_or(Ok(Vec::new()), Cgroup::processes)
+    }
+
+    /// Removes what stays of an ended tree.
+    pub(crate) fn remove(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+    }
+
+    /// Whether anything runs. Reaps what does not.
+    pub(crate) fn may_be_left() -> bool {
+        while reap().is_some() {}
+        has_children()
+    }
+
+    /// Sends a signal to all, and warns about each that it cannot reach.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let number = signal.as_raw();
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(error) => return warn(&format!("{UNSEEN}: {error}; signal {number} is not sent")),
         };
-        match fs::read(format!("/proc/{name}/stat")) {
-            Ok(stat) => entries.push(Entry::parse(&String::from_utf8_lossy(&stat)).ok_or_else(
-                || io::Error::new(ErrorKind::InvalidData, format!("/proc/{name}/stat is odd")),
-            )?),
-            // The process has ended meanwhile. Or /proc hides processes of other users, which could
-            // not be signalled either.
-            Err(error) if is_gone(&error) || error.kind() == ErrorKind::PermissionDenied => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(entries)
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    let gone = [Errno::NOENT, Errno::SRCH].map(Errno::raw_os_error);
-    error.raw_os_error().is_some_and(|it| gone.contains(&it))
-}
-
-fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry> {
-    let mut children: BTreeMap<i32, Vec<&Entry>> = BTreeMap::new();
-    for entry in entries {
-        children.entry(entry.parent).or_default().push(entry);
-    }
-    let mut found = Vec::new();
-    let mut seen = BTreeSet::from([root]);
-    let mut parents = vec![root];
-    // Each process is visited once.
-    while let Some(parent) = parents.pop() {
-        for entry in children.get(&parent).into_iter().flatten().copied() {
-            if !spared.0.contains(&entry.identity()) && seen.insert(entry.pid) {
-                parents.push(entry.pid);
-                found.push(entry);
+        for pid in running {
+            // Any other error means that the process has ended.
+            if kill_process(pid, signal) == Err(Errno::PERM) {
+                let pid = pid.as_raw_nonzero();
+                warn(&format!(
+                    "process {pid} is another user's: signal {number} does not reach it"
+                ));
             }
         }
     }
-    found
-}
 
-fn descendants(spared: &Spared) -> io::Result<Vec<Pid>> {
-    let own = getpid().as_raw_nonzero().get();
-    let entries = entries()?;
-    let found = below(own, &entries, spared).into_iter();
-    let running = found.filter(|it| it.is_running);
-    Ok(running.filter_map(|it| Pid::from_raw(it.pid)).collect())
-}
-
-/// Whether there may be a running descendant.
-pub(crate) fn may_have_descendants() -> bool {
-    descendants(&Spared::default()).map_or(true, |it| !it.is_empty())
-}
-
-/// Sends a signal to all descendants, and warns about each that it cannot reach.
-pub(crate) fn signal_all(signal: Signal) {
-    let number = signal.as_raw();
-    let descendants = match descendants(&Spared::default()) {
-        Ok(descendants) => descendants,
-        Err(error) => return warn(&format!("{UNSEEN}: {error}; signal {number} is not sent")),
-    };
-    for pid in descendants {
-        // Any other error means that the process has ended.
-        if kill_process(pid, signal) == Err(Errno::PERM) {
-            let pid = pid.as_raw_nonzero();
-            warn(&format!(
-                "process {pid} is another user's: signal {number} does not reach it"
-            ));
+    /// Kills all, and what they start meanwhile. Returns when none of them runs, with the children
+    /// of this process among them.
+    pub(crate) async fn end_all(&self) -> Vec<(Pid, WaitStatus)> {
+        let mut ended = Vec::new();
+        let mut strangers = HashSet::new();
+        let mut is_unseen = false;
+        let mut last_children = None;
+        let mut empty_looks = 0;
+        let mut pause = POLL_MIN;
+        // The loop ends with the last of them: a killed process starts no more.
+        loop {
+            let round = self.kill_all(&mut strangers);
+            ended.extend(self.kill_new_children());
+            if !has_children() && !self.is_populated() {
+                return ended;
+            }
+            let children = children();
+            let is_empty = match round {
+                Round::Some => false,
+                // Links of a chain come and go. What is there all the time, a look has seen.
+                Round::None if children.is_some() => children == last_children,
+                Round::None => !strangers.is_empty() || !self.spared.is_empty(),
+                Round::Unseen(error) => {
+                    if !std::mem::replace(&mut is_unseen, true) {
+                        warn(&format!("{UNSEEN}: {error}; the lock is kept meanwhile"));
+                    }
+                    false
+                }
+            };
+            last_children = children;
+            empty_looks = if is_empty { empty_looks + 1 } else { 0 };
+            if empty_looks >= EMPTY_LOOKS && !self.is_populated() {
+                return ended;
+            }
+            tokio::time::sleep(pause).await;
+            pause = match is_empty {
+                true => POLL_MIN,
+                false => longer(pause),
+            };
         }
     }
-}
 
-/// Kills all descendants, and those that they start meanwhile. Returns when none of them runs, with
-/// the children of this process among them.
-pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
-    let mut ended = Vec::new();
-    let mut strangers = BTreeSet::new();
-    let mut is_unseen = false;
-    let mut pause = POLL_MIN;
-    // The loop ends with the last of them: a killed process starts no more.
-    loop {
+    fn is_populated(&self) -> bool {
+        let populated = self.cgroup.as_ref().map(Cgroup::is_populated);
+        populated.is_some_and(|it| it.unwrap_or(true))
+    }
+
+    /// Kills all that one look finds.
+    fn kill_all(&self, strangers: &mut HashSet<Pid>) -> Round {
+        match self.try_kill_all(strangers) {
+            Ok(true) => Round::Some,
+            Ok(false) => Round::None,
+            Err(error) => Round::Unseen(error),
+        }
+    }
+
+    fn try_kill_all(&self, strangers: &mut HashSet<Pid>) -> io::Result<bool> {
+        // The kernel lets nobody fork meanwhile, and asks whose the processes are of nobody.
+        self.cgroup.as_ref().map_or(Ok(()), Cgroup::kill)?;
         let mut is_one_left = false;
-        let descendants = descendants(spared).unwrap_or_else(|error| {
-            if !std::mem::replace(&mut is_unseen, true) {
-                warn(&format!("{UNSEEN}: {error}; the lock is kept meanwhile"));
-            }
-            is_one_left = true;
-            Vec::new()
-        });
-        for pid in descendants {
+        for pid in self.running()? {
             match kill_process(pid, Signal::KILL) {
-                Err(Errno::PERM) => {
-                    if strangers.insert(pid.as_raw_nonzero()) {
+                Err(Errno::PERM) if !self.in_cgroup()?.contains(&pid) => {
+                    if strangers.insert(pid) {
                         let pid = pid.as_raw_nonzero();
                         warn(&format!("process {pid} is another user's and goes on"));
                     }
@@ -185,13 +176,51 @@ pub(crate) async fn end_all(spared: &Spared) -> Vec<(Pid, WaitStatus)> {
                 Ok(()) | Err(_) => is_one_left = true,
             }
         }
-        ended.extend(std::iter::from_fn(reap));
-        if !is_one_left {
-            return ended;
-        }
-        tokio::time::sleep(pause).await;
-        pause = longer(pause);
+        Ok(is_one_left)
     }
+
+    /// Kills children as they come, until no new ones come. Returns those that have ended.
+    fn kill_new_children(&self) -> Vec<(Pid, WaitStatus)> {
+        let mut ended = Vec::new();
+        let mut killed = HashSet::new();
+        let mut quiet_looks = 0;
+        for _ in 0..CHILD_LOOKS {
+            let mut is_new = false;
+            for pid in children().into_iter().flatten() {
+                if !self.spared.has_pid(pid) && killed.insert(pid) {
+                    is_new |= kill_process(pid, Signal::KILL).is_ok();
+                }
+            }
+            // Afterwards its number may be another's.
+            for (pid, status) in std::iter::from_fn(reap) {
+                killed.remove(&pid);
+                ended.push((pid, status));
+            }
+            quiet_looks = if is_new { 0 } else { quiet_looks + 1 };
+            if quiet_looks == EMPTY_LOOKS || !has_children() {
+                break;
+            }
+        }
+        ended
+    }
+}
+
+/// Whether this process has children, be they zombies. The kernel looks at all of them at once, so
+/// that none can be missed.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+}
+
+/// Children of this process, as quickly as they can be listed. Some that come or go may be missing.
+/// `None` if the kernel does not list them.
+fn children() -> Option<HashSet<Pid>> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let lists = threads.map(|it| fs::read_to_string(it?.path().join("children")));
+    let lists: Vec<_> = lists.collect::<Result<_, _>>().ok()?;
+    let pids = lists.iter().flat_map(|it| it.split_whitespace());
+    let pids = pids.filter_map(|it| Pid::from_raw(it.parse().ok()?));
+    Some(pids.collect()).filter(|_| !lists.is_empty())
 }
 
 /// A process that waits for a device or a file system may take minutes to end.
@@ -206,78 +235,7 @@ pub(crate) fn reap() -> Option<(Pid, WaitStatus)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, POLL_MAX, POLL_MIN, Spared, below, longer};
-
-    fn entry(pid: i32, parent: i32, is_running: bool) -> Entry {
-        Entry {
-            pid,
-            parent,
-            is_running,
-            started: 50,
-        }
-    }
-
-    fn pids(found: &[&Entry]) -> Vec<i32> {
-        let mut pids: Vec<_> = found.iter().map(|it| it.pid).collect();
-        pids.sort_unstable();
-        pids
-    }
-
-    #[test]
-    fn names_of_processes_may_have_anything_in_them() {
-        let rest = "12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 50 9";
-        let stat = format!("12 (a) Z 1 (b)) S 7 {rest}");
-        assert_eq!(Entry::parse(&stat), Some(entry(12, 7, true)));
-        let stat = format!("9 (x) Z 1 {rest}");
-        assert_eq!(Entry::parse(&stat), Some(entry(9, 1, false)));
-        // Its first thread has ended, but two others have not.
-        let stat = stat.replace(" 20 0 1 0 50 9", " 20 0 3 0 50 9");
-        assert_eq!(Entry::parse(&stat), Some(entry(9, 1, true)));
-        for broken in [
-            "",
-            "12",
-            "12 (x",
-            "12 (x) S",
-            "x (x) S 1",
-            "1 (x) S y",
-            "9 (x) S 1 9",
-        ] {
-            assert_eq!(Entry::parse(broken), None, "{broken}");
-        }
-    }
-
-    #[test]
-    fn descendants_of_a_zombie_are_found() {
-        let all = [
-            entry(1, 0, true),
-            entry(10, 1, true),
-            entry(11, 10, false),
-            entry(12, 11, true),
-            entry(13, 12, true),
-            entry(20, 1, true),
-        ];
-        assert_eq!(pids(&below(10, &all, &Spared::default())), [11, 12, 13]);
-    }
-
-    #[test]
-    fn spared_processes_are_left_alone_with_theirs_and_later_ones_of_their_number_are_not() {
-        let all = [
-            entry(10, 1, true),
-            entry(11, 10, true),
-            entry(12, 11, true),
-            entry(13, 10, true),
-            entry(14, 13, true),
-        ];
-        let spared = Spared([(11, 50), (13, 49)].into());
-        assert_eq!(pids(&below(10, &all, &spared)), [13, 14]);
-    }
-
-    #[test]
-    fn processes_that_were_read_at_different_moments_end_the_search() {
-        // A process number was reused between two reads.
-        let all = [entry(10, 11, true), entry(11, 10, true)];
-        assert_eq!(pids(&below(10, &all, &Spared::default())), [11]);
-    }
+    use super::{POLL_MAX, POLL_MIN, longer};
 
     #[test]
     fn processes_that_take_their_time_are_asked_for_less_and_less_often() {

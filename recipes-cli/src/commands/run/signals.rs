@@ -7,14 +7,23 @@ use std::task::Poll;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// The signals that request a process to end.
 pub(crate) const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
+/// Whether a terminal controls this process. If so, the command stays in its process group, which
+/// is a job of a shell. Then it may read from the terminal, and Ctrl-C and Ctrl-Z reach all of it.
+pub(crate) fn have_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    have_terminal: bool,
+    /// Those of the job that this process keeps locks for, if any. Then its own signals are not
+    /// meant for the command.
+    of_job: Option<mpsc::Receiver<Signal>>,
 }
 
 impl Signals {
@@ -31,23 +40,27 @@ impl Signals {
                 streams.push((passed_on, signal(kind)?));
             }
         }
-        let have_terminal = File::open("/dev/tty").is_ok();
-        Ok(Self {
-            streams,
-            have_terminal,
-        })
+        let of_job = None;
+        Ok(Self { streams, of_job })
     }
 
-    /// Whether a terminal controls this process. If so, the command stays in its process group,
-    /// which is a job of a shell. Then it may read from the terminal, and Ctrl-C and Ctrl-Z reach
-    /// all of it.
-    pub(crate) fn have_terminal(&self) -> bool {
-        self.have_terminal
+    /// Stops these signals from ending this process, and passes on those of its job.
+    pub(crate) fn of_job(of_job: mpsc::Receiver<Signal>) -> io::Result<Self> {
+        let own = Self::listen()?;
+        let of_job = Some(of_job);
+        Ok(Self { of_job, ..own })
     }
 
     /// The next signal. Dropping the future loses no signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
+            if let Some(of_job) = &mut self.of_job {
+                return match of_job.poll_recv(cx) {
+                    Poll::Ready(Some(signal)) => Poll::Ready(signal),
+                    // The last one has said that the job has ended.
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                };
+            }
             for (signal, stream) in &mut self.streams {
                 if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
                     return Poll::Ready(*signal);

@@ -9,14 +9,17 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use rustix::process::{Pid, Signal, WaitStatus, getpid};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, set_parent_process_death_signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::process_tree::{self, Spared};
+use super::cgroup::Cgroup;
+use super::deadline_file::DeadlineFile;
+use super::process_table::Spared;
+use super::process_tree::{self, ProcessTree};
 use super::signal_echo::SignalEcho;
 use super::signals::{Signals, is_typed};
 use super::wire::{self, COMMAND, EXECUTABLE, End, Moment, Order, Plan, at};
@@ -45,14 +48,20 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     process_tree::adopt_orphans()?;
+    // It may be halted with its job when the process with the session is killed. Then only it is
+    // left to end the command.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
     let signals = Signals::listen()?;
     let children = signal(SignalKind::child())?;
     let socket: OwnedFd = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let socket = StdUnixStream::from(socket);
-    let input = wire::take(&socket)?;
+    let (input, deadline) = wire::take(&socket)?;
     socket.set_nonblocking(true)?;
     let (orders, mut reports) = UnixStream::from_std(socket)?.into_split();
+    let cgroup = plan.cgroup.as_deref().map(Cgroup::at);
     let mut supervisor = Supervisor {
+        tree: ProcessTree::new(Spared::default(), cgroup),
+        deadline: deadline.map(DeadlineFile::from),
         plan,
         children,
         signals,
@@ -75,17 +84,18 @@ async fn supervise(plan: Plan, command: Vec<OsString>) -> io::Result<()> {
     // Signals until now were not for a command. The runtime notices signals between two polls.
     tokio::task::yield_now().await;
     while supervisor.signals.next().now_or_never().is_some() {}
-    let leader = start(plan, command, input)?;
+    let leader = start(&supervisor.plan, command, input)?;
     let end = supervisor.until_ended(leader).await;
     // An error means that there is no process left to report to.
     drop(reports.write_all(&wire::line(&end)?).await);
     Ok(())
 }
 
-fn start(plan: Plan, command: Vec<OsString>, input: OwnedFd) -> io::Result<Pid> {
+fn start(plan: &Plan, command: Vec<OsString>, input: OwnedFd) -> io::Result<Pid> {
     let mut process = Command::new(EXECUTABLE);
     process.arg0(COMMAND);
     process.arg(getpid().as_raw_nonzero().to_string());
+    process.arg(plan.cgroup.as_deref().unwrap_or_default());
     process.args(command).stdin(Stdio::from(input));
     if plan.own_group {
         process.process_group(0);
@@ -97,6 +107,9 @@ type Orders = Lines<BufReader<OwnedReadHalf>>;
 
 struct Supervisor {
     plan: Plan,
+    tree: ProcessTree,
+    /// Where later deadlines than those of the orders may be found.
+    deadline: Option<DeadlineFile>,
     children: unix::Signal,
     /// In a job of a shell they reach the whole group, and are meant for the command.
     signals: Signals,
@@ -133,7 +146,8 @@ impl Supervisor {
         if !self.is_killed {
             self.end_rest().await;
         }
-        let ended = process_tree::end_all(&Spared::default()).await;
+        let ended = self.tree.end_all().await;
+        self.tree.remove();
         let status = status.or_else(|| status_of(leader, ended.into_iter()));
         End {
             code: status.and_then(WaitStatus::exit_status),
@@ -144,19 +158,18 @@ impl Supervisor {
 
     /// Gives the processes that the command has left behind some time to end by themselves.
     async fn end_rest(&mut self) {
-        if !process_tree::may_have_descendants() {
+        if !ProcessTree::may_be_left() {
             return;
         }
-        ask();
+        self.ask();
         let killed_at = Instant::now() + REST_GRACE;
         // By then the last of them is a child of this process, so its end is an event.
-        while !self.is_killed && process_tree::may_have_descendants() {
+        while !self.is_killed && ProcessTree::may_be_left() {
             tokio::select! {
                 biased;
                 event = self.next_event() => self.act(event),
                 () = sleep_until(killed_at) => return,
             }
-            while process_tree::reap().is_some() {}
         }
     }
 
@@ -177,19 +190,39 @@ impl Supervisor {
     fn act(&mut self, event: Event) {
         match event {
             Event::Order(order) => self.heed(order),
-            Event::KillAt => self.is_killed = true,
+            Event::KillAt => {
+                self.read_deadline();
+                self.is_killed |= is_due(self.kill_at);
+            }
             Event::AskAt => {
-                self.is_asked = true;
-                ask();
+                self.read_deadline();
+                if is_due(self.ask_at) {
+                    self.is_asked = true;
+                    self.ask();
+                }
             }
             Event::ChildEnded => {}
             Event::Signal(signal) => self.echo.note_seen(signal, Instant::now()),
             Event::EchoDue => {
                 if let Some(signal) = self.echo.decide(Instant::now()) {
-                    process_tree::signal_all(signal);
+                    self.tree.signal_all(signal);
                 }
             }
         }
+    }
+
+    /// Takes over the deadline that counts. Orders may be older, if this process was halted.
+    fn read_deadline(&mut self) {
+        if let Some((ask_at, kill_at)) = self.deadline.as_ref().and_then(DeadlineFile::read) {
+            self.ask_at = ask_at.map(Moment::instant);
+            self.kill_at = kill_at.map(Moment::instant);
+        }
+    }
+
+    /// Requests the command and its descendants to end, even those that are halted.
+    fn ask(&self) {
+        self.tree.signal_all(Signal::TERM);
+        self.tree.signal_all(Signal::CONT);
     }
 
     fn heed(&mut self, order: Option<Order>) {
@@ -197,6 +230,7 @@ impl Supervisor {
             Some(Order::Schedule { ask_at, kill_at }) => {
                 self.ask_at = ask_at.map(Moment::instant);
                 self.kill_at = kill_at.map(Moment::instant);
+                self.read_deadline();
             }
             Some(Order::Signal(number)) => {
                 let shares_group = !self.plan.own_group;
@@ -204,7 +238,7 @@ impl Supervisor {
                     Some(signal) if shares_group && is_typed(signal) => {
                         self.echo.note_ordered(signal, Instant::now());
                     }
-                    Some(signal) => process_tree::signal_all(signal),
+                    Some(signal) => self.tree.signal_all(signal),
                     None => {}
                 }
             }
@@ -218,10 +252,8 @@ impl Supervisor {
     }
 }
 
-/// Requests the command and its descendants to end, even those that are halted.
-fn ask() {
-    process_tree::signal_all(Signal::TERM);
-    process_tree::signal_all(Signal::CONT);
+fn is_due(moment: Option<Instant>) -> bool {
+    moment.is_some_and(|it| it <= Instant::now())
 }
 
 fn status_of(leader: Pid, ended: impl Iterator<Item = (Pid, WaitStatus)>) -> Option<WaitStatus> {

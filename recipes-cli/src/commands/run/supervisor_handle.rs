@@ -16,6 +16,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::deadline_file::DeadlineFile;
+use super::keeper::{JOB_ENDED, Job};
 use super::schedule::{Schedule, report_by};
 use super::signals::Signals;
 use super::wire::{self, EXECUTABLE, End, Order, Plan, SUPERVISOR, at};
@@ -29,6 +31,9 @@ const LOOKS_PER_LEASE: u32 = 16;
 const LOOK_MIN: Duration = Duration::from_millis(5);
 /// An order that takes longer is not read: the supervisor is halted and its socket is full.
 const ORDER_MAX: Duration = Duration::from_millis(50);
+/// A supervisor that has reported gets this time to end: so many checks, with pauses between them.
+const LAST_CHECKS: u32 = 100;
+const LAST_CHECK: Duration = Duration::from_millis(2);
 /// How long to sleep when nothing is due. Any length would do.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -38,20 +43,26 @@ pub(crate) struct SupervisorHandle {
     process: Child,
     plan: Plan,
     orders: OwnedWriteHalf,
+    deadline: DeadlineFile,
     reports: Lines<BufReader<OwnedReadHalf>>,
     told: Option<Instant>,
     lease: Duration,
 }
 
 impl SupervisorHandle {
+    /// Starts it: in the job that this process keeps locks for, if any, and with its streams.
     pub(crate) fn start(
         plan: Plan,
+        job: Option<&Job>,
         command: &[OsString],
         environment: &[(&'static str, String)],
     ) -> io::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair()?;
+        let deadline = DeadlineFile::create()?;
+        let own_input = io::stdin();
+        let input = job.map_or(own_input.as_fd(), |it| it.input.as_fd());
         // Sent before the spawn, because it would fail on a supervisor that has already ended.
-        wire::hand_over(&ours, io::stdin().as_fd())?;
+        wire::hand_over(&ours, &[input, deadline.as_fd()])?;
         let mut supervisor = Command::new(EXECUTABLE);
         supervisor
             .arg0(SUPERVISOR)
@@ -66,6 +77,10 @@ impl SupervisorHandle {
             // Signals to our process group must not reach it.
             supervisor.process_group(0);
         }
+        if let Some(job) = job {
+            supervisor.process_group(job.group.as_raw_nonzero().get());
+            supervisor.stderr(job.errors.try_clone()?);
+        }
         let process = supervisor.spawn()?;
         // It still has their socket, whose end must be noticed.
         drop(supervisor);
@@ -75,6 +90,7 @@ impl SupervisorHandle {
             process,
             plan,
             orders,
+            deadline,
             reports: BufReader::new(reports).lines(),
             told: None,
             lease: Duration::ZERO,
@@ -129,6 +145,11 @@ impl SupervisorHandle {
                     }
                 }
                 signal = signals.next() => {
+                    if signal == JOB_ENDED {
+                        // The supervisor may be halted with its job.
+                        self.process.kill().ok();
+                        return (None, lost);
+                    }
                     self.tell(Order::Signal(signal.as_raw())).await.ok();
                 }
                 () = at(due) => {
@@ -151,8 +172,11 @@ impl SupervisorHandle {
             // Only the store knows the session timeout that it has granted. The longest time
             // left comes near to half of it, from below.
             self.lease = self.lease.max(left);
-            let schedule = Schedule::of(self.plan.on_lost, until, self.lease);
-            self.tell(schedule.into()).await?;
+            let order = Order::from(Schedule::of(self.plan.on_lost, until, self.lease));
+            if let Order::Schedule { ask_at, kill_at } = order {
+                self.deadline.write(ask_at, kill_at)?;
+            }
+            self.tell(order).await?;
             self.told = Some(until);
         }
         Ok((left / LOOKS_PER_LEASE).max(LOOK_MIN))
@@ -169,8 +193,8 @@ impl SupervisorHandle {
     }
 
     /// Closes the socket, which ends all processes that are left, and waits for the supervisor to
-    /// end.
-    pub(crate) fn ended(self) -> io::Result<ExitStatus> {
+    /// end. `None` if it has reported that nothing is left, and takes its time to end.
+    pub(crate) async fn ended(self, has_reported: bool) -> io::Result<Option<ExitStatus>> {
         let Self {
             mut process,
             orders,
@@ -178,6 +202,16 @@ impl SupervisorHandle {
             ..
         } = self;
         drop((orders, reports));
-        process.wait()
+        if !has_reported {
+            return process.wait().map(Some);
+        }
+        // It may print its last messages, which is no reason to keep the lock.
+        for _ in 0..LAST_CHECKS {
+            if let Some(status) = process.try_wait()? {
+                return Ok(Some(status));
+            }
+            sleep(LAST_CHECK).await;
+        }
+        Ok(None)
     }
 }

@@ -24,11 +24,15 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Takes the supervisor's report, whether the lock was lost before it could start anything, and
     /// how the supervisor itself has ended.
-    pub(crate) fn of(report: Option<End>, is_lost_before: bool, supervisor: ExitStatus) -> Self {
+    pub(crate) fn of(
+        report: Option<End>,
+        is_lost_before: bool,
+        supervisor: Option<ExitStatus>,
+    ) -> Self {
         let is_asked = |signal: &i32| PASSED_ON.iter().any(|it| it.as_raw() == *signal);
         // The supervisor dies of such a signal only until it is ready to start anything.
-        let asked = supervisor.signal().filter(is_asked);
-        match (report, supervisor.code()) {
+        let asked = supervisor.and_then(|it| it.signal()).filter(is_asked);
+        match (report, supervisor.and_then(|it| it.code())) {
             (Some(end), _) => Self::Ended(end),
             (None, Some(0)) => Self::NotStarted,
             (None, Some(code)) => Self::Failed(u8::try_from(code).unwrap_or(code::INTERNAL)),
@@ -82,7 +86,7 @@ mod tests {
     use super::{Outcome, verdict};
 
     fn said(report: Option<End>, wait_status: i32, lost: bool) -> (u8, String) {
-        let outcome = Outcome::of(report, false, ExitStatus::from_raw(wait_status));
+        let outcome = Outcome::of(report, false, Some(ExitStatus::from_raw(wait_status)));
         let (code, message) = verdict(&outcome, lost.then(|| "gone".to_owned()));
         (code, message.unwrap_or_default())
     }
@@ -115,7 +119,7 @@ mod tests {
         assert_eq!(said(None, 0, true), lost);
         let silent = "the store does not answer; the command was not started";
         assert_eq!(said(None, 0, false), expected(76, silent));
-        let killed = Outcome::of(None, true, ExitStatus::from_raw(9));
+        let killed = Outcome::of(None, true, Some(ExitStatus::from_raw(9)));
         assert_eq!(killed, Outcome::NotStarted);
     }
 

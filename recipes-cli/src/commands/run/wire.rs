@@ -1,8 +1,8 @@
-//! What `lockctl` and the supervisor share: the names of the roles, and the messages between the
-//! two, which are lines of JSON on a pair of sockets.
+//! What the processes of `run` share: the names of the roles, and the messages between two of them,
+//! which are lines of JSON on a pair of sockets.
 //!
-//! The supervisor has one of the sockets as its standard input. The command's standard input comes
-//! over it first, as a descriptor.
+//! A process that is started has one of the sockets as its standard input. The descriptors that it
+//! needs come over it first, the command's standard input foremost.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -24,17 +24,22 @@ use crate::exit::code;
 
 /// This executable, even if its file was replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
+/// The name under which the executable is started to keep the locks of a job in a terminal.
+pub(crate) const KEEPER: &str = "lockctl-keep";
 /// The name under which the executable is started as a supervisor.
 pub(crate) const SUPERVISOR: &str = "lockctl-supervise";
 /// The name under which the executable is started to become the command.
 pub(crate) const COMMAND: &str = "lockctl-exec";
 
 /// The arguments of the supervisor.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) on_lost: OnLost,
     /// Whether the command leads a process group of its own.
     pub(crate) own_group: bool,
+    /// The folder of the command's cgroup, if it has one.
+    #[serde(default)]
+    pub(crate) cgroup: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +74,14 @@ impl Moment {
         let ahead = nanoseconds(instant.saturating_duration_since(now.0));
         let ago = nanoseconds(now.0.saturating_duration_since(instant));
         Self(now.1.saturating_add(ahead).saturating_sub(ago))
+    }
+
+    pub(crate) fn nanoseconds(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn at_nanoseconds(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
     }
 
     pub(crate) fn instant(self) -> Instant {
@@ -124,16 +137,15 @@ pub(crate) async fn at(moment: Option<Instant>) {
     }
 }
 
-/// A byte that accompanies the descriptor, because a message must have one.
+/// A byte that accompanies the descriptors, because a message must have one.
 const HELLO: u8 = b'!';
 
-/// Sends a descriptor to the process with the other socket.
-pub(crate) fn hand_over(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let descriptors = [descriptor];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends descriptors, two at most, to the process with the other socket.
+pub(crate) fn hand_over(socket: impl AsFd, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("no space for a descriptor"));
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("no space for the descriptors"));
     }
     sendmsg(
         socket,
@@ -144,9 +156,10 @@ pub(crate) fn hand_over(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Re
     Ok(())
 }
 
-/// Receives the descriptor, which is closed when another program is executed.
-pub(crate) fn take(socket: impl AsFd) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Receives the descriptors: standard input, and another if one was sent. They are closed when
+/// another program is executed.
+pub(crate) fn take(socket: impl AsFd) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut hello = [0];
     recvmsg(
@@ -155,12 +168,15 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<OwnedFd> {
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
     )?;
-    let descriptors = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(sent) = message {
+            descriptors.extend(sent);
+        }
+    }
+    let mut descriptors = descriptors.into_iter();
     let missing = || io::Error::other("no standard input came");
-    descriptors.last().ok_or_else(missing)
+    Ok((descriptors.next().ok_or_else(missing)?, descriptors.next()))
 }
 
 pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {

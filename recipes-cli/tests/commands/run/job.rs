@@ -1,131 +1,21 @@
 //! `lockctl run` as a job of an interactive shell.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
-
-use recipes_testing::TestEnsemble;
-use rustix::process::{Pid, Signal};
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use futures::future::join_all;
+use recipes_core::LockGuard;
+use recipes_multilock::{Member, MultiLock};
+use recipes_testing::{Direction, FaultProxy, TestEnsemble};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
-use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout};
 
-use super::family::{Family, SCRIPT, alive, gone, is_halted};
+use super::family::{SCRIPT, alive, gone, is_halted};
 use super::process::signal;
-use super::{LONG, PATH, SHORT, mutex, next_in_line, server, start, token};
-use crate::lockctl::set_environment;
+use super::terminal::Terminal;
+use super::{LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start, token};
+use crate::lockctl::PATIENCE;
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_Z: &str = "\u{1a}";
-
-struct Terminal {
-    /// The terminal's other end, for the keyboard.
-    keys: File,
-    /// Everything that was printed.
-    screen: Arc<Mutex<String>>,
-    shell: Child,
-    family: Family,
-}
-
-impl Terminal {
-    async fn open(ensemble: &TestEnsemble) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let keys = openpt(flags).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let line: OwnedFd = ioctl_tiocgptpeer(&keys, flags).unwrap();
-        let family = Family::new();
-        let mut shell = Command::new("env");
-        // A shell cannot take back that a signal is ignored.
-        shell.args(["--default-signal", "setsid", "--ctty"]);
-        shell.args(["bash", "--norc", "--noprofile", "-i"]);
-        set_environment(&mut shell, &server(ensemble).connect_string());
-        shell
-            .env("lockctl", env!("CARGO_BIN_EXE_lockctl"))
-            .current_dir(family.path("."))
-            .stdin(Stdio::from(line.try_clone().unwrap()))
-            .stdout(Stdio::from(line.try_clone().unwrap()))
-            .stderr(Stdio::from(line))
-            .kill_on_drop(true);
-        let keys = File::from(keys);
-        let terminal = Self {
-            screen: drawn(keys.try_clone().unwrap()),
-            keys,
-            shell: shell.spawn().unwrap(),
-            family,
-        };
-        terminal.prompt(ensemble).await;
-        terminal
-    }
-
-    fn type_in(&self, keys: &str) {
-        (&self.keys).write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn start(&self, option: &str, script: &str) {
-        std::fs::write(self.family.path("script"), script).unwrap();
-        self.type_in(&format!("$lockctl run {option} {PATH} -- sh ./script\n"));
-    }
-
-    /// Starts `lockctl run` of a script. Returns when the script has created the file `ready`.
-    async fn run(&self, ensemble: &TestEnsemble, script: &str) {
-        self.start(LONG, script);
-        self.written(ensemble, "ready", |_| true).await;
-    }
-
-    /// Waits until the shell reads the input, and no job of it does.
-    async fn prompt(&self, ensemble: &TestEnsemble) {
-        let shell = i32::try_from(self.shell.id().unwrap()).unwrap();
-        let is_asking = async || (tcgetpgrp(&self.keys).ok() == Pid::from_raw(shell)).then_some(());
-        ensemble.until("a prompt", is_asking).await;
-    }
-
-    /// The exit code of the job that was in the foreground.
-    async fn code(&self, ensemble: &TestEnsemble) -> i32 {
-        self.prompt(ensemble).await;
-        self.type_in("echo $? > code.new; mv code.new code\n");
-        let code = self.written(ensemble, "code", |_| true).await;
-        std::fs::remove_file(self.family.path("code")).unwrap();
-        code.trim().parse().unwrap()
-    }
-
-    /// Waits until a file has the expected content.
-    async fn written(
-        &self,
-        ensemble: &TestEnsemble,
-        name: &str,
-        is_it: impl Fn(&str) -> bool,
-    ) -> String {
-        let file = async || {
-            let text = std::fs::read_to_string(self.family.path(name)).ok()?;
-            is_it(&text).then_some(text)
-        };
-        ensemble.until(name, file).await
-    }
-}
-
-/// Prints the screen if a test fails.
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        println!("{}", self.screen.lock().unwrap());
-    }
-}
-
-/// Reads a terminal to its end.
-fn drawn(mut output: File) -> Arc<Mutex<String>> {
-    let screen = Arc::new(Mutex::new(String::new()));
-    let drawn = Arc::clone(&screen);
-    std::thread::spawn(move || {
-        let mut bytes = [0; 1024];
-        while let Ok(count) = output.read(&mut bytes) {
-            let text = String::from_utf8_lossy(&bytes[..count]);
-            drawn.lock().unwrap().push_str(&text);
-        }
-    });
-    screen
-}
 
 /// Records each signal when it comes.
 const HEEDFUL: &str = r#"
@@ -211,18 +101,188 @@ async fn job_that_goes_on_soon_after_ctrl_z_keeps_its_lock() {
     ensemble.await_children(PATH, 0).await;
 }
 
+/// Commands that Ctrl-Z halts, and such as it does not reach, with what starts them.
+const STARTERS: [(&str, &str); 4] = [
+    ("plain", ""),
+    ("timeout", "timeout 1000"),
+    ("setsid", "setsid -w"),
+    ("stubborn", "env --ignore-signal=TSTP"),
+];
+
+/// Its lock is not given on, whether the command goes on or not.
+async fn halted_for_long(ensemble: &TestEnsemble, name: &str, starter: &str) {
+    let path = format!("/locks/{name}");
+    let connect = server(ensemble).connect_string();
+    let terminal = Terminal::open_for(ensemble, &connect, &path).await;
+    let script =
+        r#"echo "sh $$" > family; until [ -e go ]; do sleep 0.05; date > date; done; exit 3"#;
+    terminal.start_by(starter, SHORT, script);
+    terminal.written(ensemble, "date", |_| true).await;
+    let members = terminal.family.written();
+    let command = members[0].pid;
+    let session = ensemble.session().await;
+    let lock = MultiLock::new(&session, [Member::mutex(&path)]).unwrap();
+    let mut next = tokio::spawn(async move { LockGuard::from(lock.acquire().await.unwrap()) });
+    ensemble.await_children(&path, 2).await;
+    terminal.type_in(CTRL_Z);
+    assert_eq!(terminal.code(ensemble).await, 128 + 20, "{name}");
+    let is_reached = async || (is_halted(command) == (name == "plain")).then_some(());
+    ensemble.until(name, is_reached).await;
+    // Longer than two session timeouts.
+    let granted = timeout(SOON, &mut next).await;
+    assert!(
+        granted.is_err(),
+        "{name} is halted and another has its lock"
+    );
+    assert_eq!(alive(&members).len(), 1, "{name}");
+    assert_eq!(is_halted(command), name == "plain");
+    std::fs::write(terminal.family.path("go"), "").unwrap();
+    terminal.type_in("fg\n");
+    let granted = timeout(PATIENCE, next).await.expect("no grant").unwrap();
+    assert!(alive(&members).is_empty(), "{name}");
+    assert_eq!(terminal.code(ensemble).await, 3, "{name}");
+    drop(granted);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn job_that_ctrl_z_halts_for_long_loses_its_lock_and_is_killed_when_it_goes_on() {
+async fn job_that_ctrl_z_halts_for_long_keeps_its_lock_whatever_runs_on() {
+    let ensemble = start().await;
+    let trials = STARTERS.map(|(name, starter)| halted_for_long(&ensemble, name, starter));
+    join_all(trials).await;
+}
+
+/// The keeper is cut off from the store. It ends what Ctrl-Z has not halted, and what it has.
+async fn halted_and_cut_off(ensemble: &TestEnsemble, name: &str, starter: &str) {
+    let path = format!("/locks/{name}");
+    let proxy = FaultProxy::start(&server(ensemble).connect_string())
+        .await
+        .unwrap();
+    let terminal = Terminal::open_for(ensemble, &proxy.connect_string(), &path).await;
+    terminal.start_by(starter, SHORT, SCRIPT);
+    let members = terminal.family.members(ensemble).await;
+    let session = ensemble.session().await;
+    let lock = MultiLock::new(&session, [Member::mutex(&path)]).unwrap();
+    let next = tokio::spawn(async move { LockGuard::from(lock.acquire().await.unwrap()) });
+    ensemble.await_children(&path, 2).await;
+    terminal.type_in(CTRL_Z);
+    terminal.prompt(ensemble).await;
+    proxy.black_hole(Direction::ToServer);
+    proxy.black_hole(Direction::FromServer);
+    let granted = timeout(PATIENCE, next).await.expect("no grant").unwrap();
+    let left = alive(&members);
+    assert!(left.is_empty(), "{name}: granted while these run: {left:?}");
+    terminal.type_in("fg\n");
+    assert_eq!(terminal.code(ensemble).await, 76, "{name}");
+    granted.verify().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_on_after_ctrl_z_is_ended_before_the_next_one_has_the_lock() {
+    let ensemble = start().await;
+    let trials = STARTERS.map(|(name, starter)| halted_and_cut_off(&ensemble, name, starter));
+    join_all(trials).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_of_a_job_that_was_halted_while_it_waited_starts_when_it_goes_on() {
+    let ensemble = start().await;
+    let terminal = Terminal::open(&ensemble).await;
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    terminal.start(SHORT, "echo ran > ran; exit 3");
+    ensemble.await_children(PATH, 2).await;
+    terminal.type_in(CTRL_Z);
+    assert_eq!(terminal.code(&ensemble).await, 128 + 20);
+    held.release().await.unwrap();
+    let nodes = ensemble.await_children(PATH, 1).await;
+    // It has the lock, for longer than the session timeout.
+    let since = Instant::now();
+    let kept = async || {
+        assert_eq!(ensemble.children(PATH).await, nodes);
+        (since.elapsed() > SOON).then_some(())
+    };
+    ensemble.until("some time", kept).await;
+    assert_eq!(terminal.family.read("ran"), "");
+    terminal.type_in("fg\n");
+    assert_eq!(terminal.code(&ensemble).await, 3);
+    assert_eq!(terminal.family.read("ran"), "ran\n");
+}
+
+/// A job whose processes are killed while Ctrl-Z has halted it. Some of it runs on.
+async fn killed(
+    ensemble: &TestEnsemble,
+    name: &str,
+    victim: impl Fn(&Terminal) -> i32,
+) -> Terminal {
+    let path = format!("/locks/{name}");
+    let connect = server(ensemble).connect_string();
+    let terminal = Terminal::open_for(ensemble, &connect, &path).await;
+    terminal.start_by("setsid -w", LONG, SCRIPT);
+    let members = terminal.family.members(ensemble).await;
+    let victim = victim(&terminal);
+    terminal.type_in(CTRL_Z);
+    terminal.prompt(ensemble).await;
+    assert_eq!(alive(&members).len(), members.len());
+    let since = Instant::now();
+    let process = Pid::from_raw(victim.abs()).unwrap();
+    let sent = match victim > 0 {
+        true => kill_process(process, Signal::KILL),
+        false => kill_process_group(process, Signal::KILL),
+    };
+    sent.unwrap();
+    gone(ensemble, &members).await;
+    assert!(since.elapsed() < SOON, "not before the deadline");
+    terminal
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_halted_job_goes_on_when_lockctl_is_killed_and_then_the_lock_is_released() {
+    let ensemble = start().await;
+    let job = |terminal: &Terminal| tcgetpgrp(&terminal.keys).unwrap().as_raw_nonzero().get();
+    let _terminal = killed(&ensemble, "lockctl", job).await;
+    ensemble.await_children("/locks/lockctl", 0).await;
+    // As `kill -9 %1` does, the supervisor included.
+    let group = |terminal: &Terminal| -job(terminal);
+    let _terminal = killed(&ensemble, "group", group).await;
+    ensemble.await_children("/locks/group", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_halted_job_goes_on_when_its_keeper_is_killed() {
+    let ensemble = start().await;
+    let of_job =
+        |terminal: &Terminal| keeper(tcgetpgrp(&terminal.keys).unwrap().as_raw_nonzero().get());
+    let terminal = killed(&ensemble, "keeper", of_job).await;
+    // It is still held: the session is far from its timeout.
+    assert_eq!(ensemble.children("/locks/keeper").await.len(), 1);
+    terminal.type_in("fg\n");
+    assert_eq!(terminal.code(&ensemble).await, 70);
+}
+
+/// The only child of `lockctl` in a terminal.
+fn keeper(lockctl: i32) -> i32 {
+    let children = format!("/proc/{lockctl}/task/{lockctl}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    children.trim().parse().unwrap()
+}
+
+/// As a frozen container is. No process can act in time, so only the token protects.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_that_is_halted_with_its_keeper_loses_its_lock_and_is_killed_when_it_goes_on() {
     let ensemble = start().await;
     let terminal = Terminal::open(&ensemble).await;
     terminal.start(SHORT, SCRIPT);
     let members = terminal.family.members(&ensemble).await;
+    let job = tcgetpgrp(&terminal.keys).unwrap().as_raw_nonzero().get();
+    let keeper = keeper(job);
     let (_session, next) = next_in_line(&ensemble).await;
     terminal.type_in(CTRL_Z);
+    signal(keeper, Signal::STOP);
     let granted = next.await.unwrap();
     assert_eq!(alive(&members).len(), members.len());
     assert!(token(&granted) > terminal.family.token(), "the token tells");
     terminal.prompt(&ensemble).await;
+    signal(keeper, Signal::CONT);
     terminal.type_in("fg\n");
     gone(&ensemble, &members).await;
     assert_eq!(terminal.code(&ensemble).await, 76);

@@ -20,7 +20,7 @@ use super::{LONG, PATH, next_in_line, server, start};
 use crate::lockctl::{PATIENCE, said};
 
 /// A system call with its first arguments.
-struct Call {
+pub(super) struct Call {
     number: i64,
     arguments: [Option<u64>; 2],
 }
@@ -35,7 +35,7 @@ fn duplication_of_input() -> Call {
 }
 
 /// Requests a process to end, which is refused as if it were another user's.
-fn termination() -> Call {
+pub(super) fn termination() -> Call {
     Call {
         number: if cfg!(target_arch = "x86_64") {
             62
@@ -47,7 +47,7 @@ fn termination() -> Call {
 }
 
 /// Starts a command for which the kernel refuses a call, also in the processes that it starts.
-fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
+pub(super) fn start_refused(mut command: Command, call: &Call, with: Errno) -> Child {
     let arguments = call.arguments.iter().zip(0..);
     let conditions = arguments.filter_map(|(value, place)| {
         let equal = SeccompCmpOp::Eq;

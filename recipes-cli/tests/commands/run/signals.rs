@@ -94,10 +94,10 @@ async fn signals_that_are_not_typed_reach_a_job_in_the_foreground() {
         let family = Family::new();
         let script = format!("trap 'exit 9' {name}; : > ready; while :; do sleep 0.05; done");
         let run = family.run(&connect, &[LONG, PATH], &script);
+        // Without the program before them, which would leave the terminal.
         let words = run.as_std().get_args().map(|it| it.to_str().unwrap());
         let words: Vec<_> = words.map(|it| format!("\"{it}\"")).collect();
-        let program = run.as_std().get_program().to_str().unwrap();
-        let job = format!("echo $$ > pid; exec {program} {}", words.join(" "));
+        let job = format!("echo $$ > pid; exec {}", words.join(" "));
         // It gives the command a terminal of its own.
         let mut terminal = Command::new("script");
         terminal.args(["--quiet", "--return", "--command", &job, "/dev/null"]);
