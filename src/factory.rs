@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConfigError, DistributedLock, FactoryRoot, LockOptions, Session, escape_key};
+use recipes_core::internal::FactoryRoot;
+use recipes_core::{ConfigError, DistributedLock, LockOptions, Session, escape_key};
 use recipes_multilock::{Member, MultiLock};
 use recipes_mutex::InterProcessMutex;
 use recipes_rwlock::InterProcessReadWriteLock;

@@ -12,7 +12,7 @@ use recipes_core::{
 use crate::output::messages;
 
 /// Paths and answers may contain anything.
-pub(crate) use recipes_core::one_line;
+pub(crate) use recipes_core::internal::one_line;
 
 /// Exit codes, as in `sysexits.h` where it has one.
 pub(crate) mod code {

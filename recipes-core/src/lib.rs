@@ -25,8 +25,7 @@ mod driver;
 mod error;
 mod inspect;
 mod lock;
-#[doc(hidden)]
-pub mod log;
+mod log;
 mod names;
 #[cfg(all(test, feature = "shuttle"))]
 mod races;
@@ -38,31 +37,17 @@ mod store;
 mod sync;
 mod telemetry;
 
-#[doc(hidden)]
-pub use clock::human;
 pub use driver::guard::{GuardMember, LockGuard};
-#[doc(hidden)]
-pub use driver::internals::LockInternals;
 pub use driver::locks::DistributedLock;
-#[doc(hidden)]
-pub use driver::locks::{Locks, sealed};
-#[doc(hidden)]
-pub use driver::one_or_more::OneOrMore;
 pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
     AcquireError, ConfigError, ConnectError, Error, InspectError, LostError, LostReason,
     QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
 };
-#[doc(hidden)]
-pub use inspect::front::{Front, inspect_front};
 pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, Inspection, Party, Recipe, Scan, Standing, WaitForGraph, inspect, scan,
 };
-#[doc(hidden)]
-pub use inspect::{inspect_with_strangers, scan_with_strangers};
-#[doc(hidden)]
-pub use lock::factory_root::FactoryRoot;
 pub use lock::lease_state::GuardState;
 pub use lock::release::ReleaseOutcome;
 pub use lock::session::Session;
@@ -70,12 +55,6 @@ pub use lock::transaction::{Transaction, TransactionResult};
 pub use names::key::{escape_key, unescape_key};
 pub use names::node_name::LockKind;
 pub use names::owner::Owner;
-#[doc(hidden)]
-pub use names::owner::encloses;
-#[doc(hidden)]
-pub use names::path::validate as validate_path;
-#[doc(hidden)]
-pub use names::printable::{is_text, one_line};
 pub use names::record::Identity;
 pub use names::token::FencingToken;
 pub use session::health::{HealthWatcher, SessionHealth};
@@ -88,3 +67,24 @@ pub use store::nodes::{
 pub use store::nodes::{NodeStat, NodesError};
 #[doc(hidden)]
 pub use store::{Store, Traits};
+
+/// What the recipes, the facade and the command line need. It is not for users, and changes without
+/// notice.
+#[doc(hidden)]
+pub mod internal {
+    pub mod log {
+        //! Targets of log events.
+        pub use crate::log::{LOCK, STORE};
+    }
+
+    pub use crate::clock::human;
+    pub use crate::driver::internals::LockInternals;
+    pub use crate::driver::locks::{Locks, sealed};
+    pub use crate::driver::one_or_more::OneOrMore;
+    pub use crate::inspect::front::{Front, inspect_front};
+    pub use crate::inspect::{inspect_with_strangers, scan_with_strangers};
+    pub use crate::lock::factory_root::FactoryRoot;
+    pub use crate::names::owner::encloses;
+    pub use crate::names::path::validate as validate_path;
+    pub use crate::names::printable::{is_text, one_line};
+}

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use recipes_core::sealed::Sealed;
-use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockInternals, Locks, Session, TryAcquire,
-};
+use recipes_core::internal::sealed::Sealed;
+use recipes_core::internal::{LockInternals, Locks};
+use recipes_core::{Acquire, ConfigError, DistributedLock, Session, TryAcquire};
 
 use crate::member::Member;
 

@@ -1,6 +1,7 @@
 //! The members of a set.
 
-use recipes_core::{ConfigError, LockInternals, LockKind, LockOptions, Session};
+use recipes_core::internal::LockInternals;
+use recipes_core::{ConfigError, LockKind, LockOptions, Session};
 
 /// One lock of a [`MultiLock`](crate::MultiLock): a path and how it is held.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use recipes_core::sealed::Sealed;
+use recipes_core::internal::sealed::Sealed;
+use recipes_core::internal::{LockInternals, Locks};
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockInternals, LockKind, LockOptions, Locks,
-    Participant, QueryError, Session, TryAcquire,
+    Acquire, ConfigError, DistributedLock, LockKind, LockOptions, Participant, QueryError, Session,
+    TryAcquire,
 };
 
 use crate::guard::MutexGuard;

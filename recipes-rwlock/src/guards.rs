@@ -1,7 +1,7 @@
 //! Guards of readers and writers.
 
 use recipes_core::AcquireError;
-use recipes_core::log::LOCK;
+use recipes_core::internal::log::LOCK;
 use thiserror::Error;
 use tracing::warn;
 

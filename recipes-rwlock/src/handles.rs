@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use recipes_core::sealed::Sealed;
-use recipes_core::{DistributedLock, LockInternals, Locks};
+use recipes_core::DistributedLock;
+use recipes_core::internal::sealed::Sealed;
+use recipes_core::internal::{LockInternals, Locks};
 
 macro_rules! half {
     ($(#[$docs:meta])* $name:ident) => {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use recipes_core::internal::{LockInternals, Locks};
 use recipes_core::{
-    Acquire, ConfigError, LockInternals, LockKind, LockOptions, Locks, Participant, QueryError,
-    Session, TryAcquire,
+    Acquire, ConfigError, LockKind, LockOptions, Participant, QueryError, Session, TryAcquire,
 };
 
 use crate::guards::{ReadGuard, WriteGuard};

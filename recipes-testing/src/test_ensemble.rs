@@ -16,7 +16,7 @@ use crate::server::ZooKeeperServer;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often to poll a real server for what no watch reports.
 const ASK_AGAIN: Duration = Duration::from_millis(5);

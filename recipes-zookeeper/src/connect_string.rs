@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use recipes_core::{ConfigError, validate_path};
+use recipes_core::ConfigError;
+use recipes_core::internal::validate_path;
 
 /// The port of a server that is given without one.
 const PORT: u16 = 2181;

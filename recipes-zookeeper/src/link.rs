@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use recipes_core::log::STORE;
+use recipes_core::internal::log::STORE;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 use zookeeper_client::{Client, Connector, Error, SessionInfo, SessionState, StateWatcher};

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Once};
 use std::{io, thread};
 
-use recipes_core::log::STORE;
+use recipes_core::internal::log::STORE;
 use tracing::{debug, info};
 
 use crate::connect_string::Server;

@@ -7,7 +7,7 @@ use lock_recipes::{
     AcquireError, Error, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session,
     TimeoutReason,
 };
-use recipes_core::human;
+use recipes_core::internal::human;
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";

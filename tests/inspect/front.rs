@@ -5,7 +5,7 @@ use lock_recipes::{
     InterProcessMutex, InterProcessReadWriteLock, Owner, Recipe, Session, Standing, WaitForGraph,
     ZooKeeper, scan,
 };
-use recipes_core::{inspect_front, inspect_with_strangers, scan_with_strangers};
+use recipes_core::internal::{inspect_front, inspect_with_strangers, scan_with_strangers};
 use recipes_testing::{Operation, TestEnsemble, on_every_ensemble};
 
 use crate::enqueue;

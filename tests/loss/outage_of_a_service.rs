@@ -16,6 +16,8 @@ use crate::connection_news::logging;
 
 /// Workers with a lock each, and two more that share the lock of the first.
 const LOCKS: usize = 50;
+/// Jobs that last longer than the outage, with a lock each.
+const LONG_JOBS: usize = 5;
 const OUTAGE: Duration = Duration::from_secs(20);
 const JOB: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_secs(2);
@@ -66,6 +68,14 @@ async fn job(lock: &InterProcessMutex, tally: &Tally) {
     }
 }
 
+/// A job that is at work when the outage begins, and is interrupted by it.
+async fn long_job(lock: InterProcessMutex, tally: &Tally) {
+    let guard = lock.acquire().await.unwrap();
+    let lost = guard.lost().await;
+    warn!(target: "service", %lost, "long job interrupted");
+    Tally::add(&tally.interrupted);
+}
+
 async fn becomes(session: &Session, is: impl Fn(SessionHealth) -> bool) {
     let mut watcher = session.watch_health();
     while !is(session.health()) {
@@ -97,6 +107,11 @@ async fn outage_under_a_service_explains_itself_on_a_real_server() {
         }
     });
     let workers = join_all(workers);
+    let long_jobs = (0..LONG_JOBS).map(|number| {
+        let lock = factory.mutex(&format!("long {number}")).unwrap();
+        long_job(lock, &tally)
+    });
+    let long_jobs = join_all(long_jobs);
     // A job that holds the first lock for longer than the others wait.
     let busy_before = async {
         let first = factory.mutex("order 0").unwrap();
@@ -125,7 +140,7 @@ async fn outage_under_a_service_explains_itself_on_a_real_server() {
         stop.store(true, Ordering::SeqCst);
         (busy, during)
     };
-    let ((busy, during), _) = tokio::join!(outage, workers);
+    let ((busy, during), ..) = tokio::join!(outage, workers, long_jobs);
     let text = log.text();
     println!(
         "{} finished, {} interrupted, {} busy ({busy} before the outage), {} without the store",
@@ -144,9 +159,11 @@ async fn outage_under_a_service_explains_itself_on_a_real_server() {
         "{during}"
     );
     assert!(during.contains("lost_in_ms="), "{during}");
-    // What was lost: as many as were interrupted, each by its name.
-    let lost = count(&text, "lock_recipes::lock: lock lost");
-    assert!(lost >= 1 && lost <= LOCKS, "{lost} lost\n{during}");
+    // What was lost, each lock by its name.
+    for number in 0..LONG_JOBS {
+        let lost = format!("lock_recipes::lock: lock lost lock=/locks/orders/long%20{number} ");
+        assert_eq!(count(&during, &lost), 1, "{during}");
+    }
     // What failed because the store was down, and nothing that only looks like contention.
     assert!(count(&during, "store is down") >= LOCKS, "{during}");
     for line in during.lines().filter(|line| line.contains("store is down")) {

@@ -6,11 +6,12 @@ use recipes_zookeeper::SESSION_TIMEOUT_MAX;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// What logs in this command, and what zookeeper-client calls itself.
-const LOG_TARGETS: [&str; 5] = [
+const LOG_TARGETS: [&str; 6] = [
     "lock_recipes::lock",
     "lock_recipes::session",
     "lock_recipes::cleanup",
     "lock_recipes::store",
+    "lockctl::run",
     "zookeeper_client",
 ];
 

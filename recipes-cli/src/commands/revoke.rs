@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use recipes_core::internal::{human, inspect_with_strangers};
 use recipes_core::{
-    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing, human,
-    inspect_with_strangers,
+    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing,
 };
 use tokio::time::timeout;
 

@@ -84,9 +84,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use recipes_core::internal::validate_path;
 use recipes_core::{
     ConfigError, LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session,
-    SessionHealth, validate_path,
+    SessionHealth,
 };
 use recipes_multilock::{Member, MultiLock};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};

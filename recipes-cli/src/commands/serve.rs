@@ -30,7 +30,7 @@ pub(crate) async fn serve(
     as_json: bool,
 ) -> Result<(), Failure> {
     if arguments.root != "/" {
-        recipes_core::validate_path(&arguments.root)?;
+        recipes_core::internal::validate_path(&arguments.root)?;
     }
     let heed = |kind| signal(kind).map_err(|error| Failure::system("heed signals", &error));
     let mut interrupt = heed(SignalKind::interrupt())?;

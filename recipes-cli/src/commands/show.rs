@@ -12,14 +12,14 @@ use crate::output::print::{print, write};
 use crate::output::table;
 
 pub(crate) async fn list(session: &Session, root: &str, as_json: bool) -> Result<(), Failure> {
-    let scan = recipes_core::scan_with_strangers(session, root).await?;
+    let scan = recipes_core::internal::scan_with_strangers(session, root).await?;
     let view = ListView::from(&scan);
     warn_of(&view.unreadable);
     print(as_json, &view, || table::list(&scan.locks, now()))
 }
 
 pub(crate) async fn inspect(session: &Session, path: &str, as_json: bool) -> Result<(), Failure> {
-    let lock = match recipes_core::inspect_with_strangers(session, path).await {
+    let lock = match recipes_core::internal::inspect_with_strangers(session, path).await {
         Ok(lock) => lock,
         Err(error) => return Err(strangers::explained(session, error).await),
     };
@@ -33,7 +33,7 @@ pub(crate) async fn deadlocks(
     arguments: &DeadlocksArguments,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let scan = recipes_core::scan_with_strangers(session, &arguments.root).await?;
+    let scan = recipes_core::internal::scan_with_strangers(session, &arguments.root).await?;
     let graph = WaitForGraph::of(&scan.locks);
     let cycles = graph.cycles();
     let view = DeadlocksView::new(&graph, &cycles, &scan);

@@ -1,6 +1,7 @@
 //! Nodes in lock directories that no lock recipe made, named where nothing else is to be shown.
 
-use recipes_core::{InspectError, Session, inspect_front};
+use recipes_core::internal::inspect_front;
+use recipes_core::{InspectError, Session};
 
 use crate::exit::Failure;
 

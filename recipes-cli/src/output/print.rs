@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
 
-use recipes_core::is_text;
+use recipes_core::internal::is_text;
 use serde::Serialize;
 
 use crate::exit::Failure;

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::clock::human;
-
 /// Why a session or a lock cannot be set up as requested. This is found before any request is sent.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -99,9 +97,7 @@ pub enum ConfigError {
     },
     /// The session timeout is longer than the store can express. It may grant much less.
     #[error(
-        "session timeout of {} is longer than the {} that the store can grant",
-        human(*timeout),
-        human(*timeout_max)
+        "session timeout of {timeout:?} is longer than the {timeout_max:?} that the store can grant"
     )]
     SessionTimeoutTooLong {
         /// As given.

@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(inner.within(), Some(&*outer.chain()));
         let chain = format!("{}/{}", outer.owner().id(), inner.owner().id());
         assert_eq!(inner.chain(), chain);
-        assert!(recipes_core::encloses(&outer.chain(), &chain));
+        assert!(recipes_core::internal::encloses(&outer.chain(), &chain));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! so that it does not wait in vain, and again when it holds: of two runs that start at the same
 //! time, the one that made its node later sees the other's.
 
-use recipes_core::{Front, InspectError, LockGuard, Recipe, Session, inspect_front};
+use recipes_core::internal::{Front, inspect_front};
+use recipes_core::{InspectError, LockGuard, Recipe, Session};
 
 use super::Wanted;
 use crate::args::Mode;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use recipes_core::{Front, LockKind, Session, Standing, encloses, inspect_front};
+use recipes_core::internal::{Front, encloses, inspect_front};
+use recipes_core::{LockKind, Session, Standing};
 use tokio::time::sleep;
 
 use super::Wanted;

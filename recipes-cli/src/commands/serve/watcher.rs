@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{Scan, Session, human, scan_with_strangers};
+use recipes_core::internal::{human, scan_with_strangers};
+use recipes_core::{Scan, Session};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, sleep, timeout};
 

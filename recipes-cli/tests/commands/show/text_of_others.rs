@@ -1,6 +1,6 @@
 //! Text of other programs in names and data of nodes, as it is printed.
 
-use recipes_core::is_text;
+use recipes_core::internal::is_text;
 use recipes_multilock::Member;
 use recipes_zookeeper::ZooKeeper;
 use serde_json::json;

@@ -3,6 +3,7 @@ use std::error::Error as _;
 use futures::{FutureExt, poll};
 
 use super::*;
+use crate::clock::human;
 use crate::driver::acquire_all::{Refusal, acquire_all};
 use crate::driver::deadline::Deadline;
 use crate::names::node_name::LockKind;
@@ -170,7 +171,7 @@ async fn contender_of_a_member_is_the_reason_without_time_to_wait() {
     };
     let error = failed(set, None, Duration::ZERO, b_is_busy).await;
     let text = format!(
-        "lock \"/a, /b\" not acquired within 0ns: \"/b\" is held by another contender \
+        "lock \"/a, /b\" not acquired within 0 s: \"/b\" is held by another contender \
          ({OTHER} is ahead)"
     );
     assert_eq!(error.to_string(), text);
@@ -189,7 +190,8 @@ async fn another_acquire_of_the_owner_is_the_reason() {
     for within in [MILLI * 500, Duration::ZERO] {
         let error = failed(vec![a.clone()], Some(&owner), within, async || ()).await;
         let text = format!(
-            "lock \"/a\" not acquired within {within:?}: already being acquired by the same owner"
+            "lock \"/a\" not acquired within {}: already being acquired by the same owner",
+            human(within)
         );
         assert_eq!(error.to_string(), text);
         assert!(error.is_busy() && !error.is_transient(), "{error:?}");
