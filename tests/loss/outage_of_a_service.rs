@@ -87,6 +87,30 @@ fn count(text: &str, part: &str) -> usize {
     text.lines().filter(|line| line.contains(part)).count()
 }
 
+/// The log of the time without a server, and of the time after it.
+fn assert_explained(during: &str, after: &str) {
+    // When it began, with what is at stake.
+    assert_eq!(
+        count(during, "lock_recipes::session: connection lost"),
+        1,
+        "{during}"
+    );
+    assert!(during.contains("lost_in_ms="), "{during}");
+    // What was lost, each lock by its name.
+    for number in 0..LONG_JOBS {
+        let lost = format!("lock_recipes::lock: lock lost lock=/locks/orders/long%20{number} ");
+        assert_eq!(count(during, &lost), 1, "{during}");
+    }
+    // What failed because the store was down, and nothing that only looks like contention.
+    assert!(count(during, "store is down") >= LOCKS, "{during}");
+    for line in during.lines().filter(|line| line.contains("store is down")) {
+        assert!(!line.contains("held by"), "{line}");
+    }
+    // When it ended.
+    let back = count(after, "connection is back") + count(after, "store session open");
+    assert!(back >= 1, "{after}");
+}
+
 /// On one thread, which logs to the test.
 #[tokio::test]
 async fn outage_under_a_service_explains_itself_on_a_real_server() {
@@ -152,26 +176,7 @@ async fn outage_under_a_service_explains_itself_on_a_real_server() {
 
     // No finished job is reported as failed.
     assert_eq!(tally.undone.load(Ordering::SeqCst), 0, "{during}");
-    // When it began, with what is at stake.
-    assert_eq!(
-        count(&during, "lock_recipes::session: connection lost"),
-        1,
-        "{during}"
-    );
-    assert!(during.contains("lost_in_ms="), "{during}");
-    // What was lost, each lock by its name.
-    for number in 0..LONG_JOBS {
-        let lost = format!("lock_recipes::lock: lock lost lock=/locks/orders/long%20{number} ");
-        assert_eq!(count(&during, &lost), 1, "{during}");
-    }
-    // What failed because the store was down, and nothing that only looks like contention.
-    assert!(count(&during, "store is down") >= LOCKS, "{during}");
-    for line in during.lines().filter(|line| line.contains("store is down")) {
-        assert!(!line.contains("held by"), "{line}");
-    }
-    // When it ended.
     let after = &text[text.find(&during).unwrap() + during.len()..];
-    let back = count(after, "connection is back") + count(after, "store session open");
-    assert!(back >= 1, "{after}");
+    assert_explained(&during, after);
     session.close().await;
 }
