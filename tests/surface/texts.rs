@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use lock_recipes::testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
     MultiLock, Owner, Session,
 };
+use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 

@@ -13,8 +13,8 @@
 //! | way | when |
 //! |---|---|
 //! | its own request, sent at once | its guard or its attempt is dropped; it is the only awaited release |
-//! | a shared transaction ([`batch`]) | its set is released, or another awaited release has no answer yet |
-//! | pursued, after a search where it is not known by name or its session is over ([`sweep`]) | an earlier request has no answer, or none could be sent |
+//! | a shared transaction (`batch`) | its set is released, or another awaited release has no answer yet |
+//! | pursued, after a search where it is not known by name or its session is over (`sweep`) | an earlier request has no answer, or none could be sent |
 //!
 //! Write transactions are the store's bottleneck, so awaited releases share them.
 
