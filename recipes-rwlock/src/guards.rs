@@ -85,6 +85,13 @@ pub struct DowngradeError {
     pub source: AcquireError,
 }
 
+/// Drops the write guard, which releases the lock.
+impl From<DowngradeError> for recipes_core::Error {
+    fn from(error: DowngradeError) -> Self {
+        error.source.into()
+    }
+}
+
 impl From<DowngradeError> for WriteGuard {
     fn from(error: DowngradeError) -> Self {
         *error.guard

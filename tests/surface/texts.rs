@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
-    MultiLock, Owner, Session,
+    DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions,
+    Member, MultiLock, NodesError, Owner, Session, TransactionError,
 };
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
@@ -239,5 +239,33 @@ async fn guard_of_any_lock_has_its_path_and_one_lock_its_token() {
         let own = held.members().remove(0).fencing_token;
         assert_eq!(held.fencing_token(), is_one.then_some(own), "{held:?}");
         held.release().await.unwrap();
+    }
+}
+
+/// A service with `?` everywhere has no other way to name it.
+#[tokio::test(start_paused = true)]
+async fn downgrade_that_fails_is_any_error_and_releases_the_lock_in_memory() {
+    async fn reload(lock: &InterProcessReadWriteLock) -> Result<(), Error> {
+        let writer = lock.write().await?;
+        let _reader = writer.downgrade().await?;
+        Ok(())
+    }
+    let memory = MemoryEnsemble::new();
+    let lock = InterProcessReadWriteLock::new(&memory.session(), PATH).unwrap();
+    lock.write().await.unwrap().release().await.unwrap();
+    // Refuses the reader's node next to the writer's.
+    memory.deny(PATH, Operation::Multi);
+    let refused = reload(&lock).await.unwrap_err();
+    memory.allow_all();
+    assert!(matches!(refused, Error::Acquire(_)), "{refused:?}");
+    TestEnsemble::Memory(memory).await_children(PATH, 0).await;
+}
+
+#[test]
+fn transaction_without_an_answer_is_transient_whatever_ended_it() {
+    for source in [NodesError::SessionEnded, NodesError::NoNode] {
+        let path = PATH.to_owned();
+        let unknown = Error::from(TransactionError::Unknown { path, source });
+        assert!(unknown.is_transient() && !unknown.is_busy(), "{unknown:?}");
     }
 }

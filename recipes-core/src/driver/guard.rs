@@ -308,6 +308,9 @@ impl LockGuard {
     /// Releases the lock, or only leaves the hold while other guards of it live. Never called
     /// twice: what is not done when it returns is done in the background.
     ///
+    /// In an outage it waits for the lease's deadline, half a session timeout at most. A worker that
+    /// has other work drops the guard, or this future.
+    ///
     /// # Guarantees
     /// `Ok` means that the lock was held until the call, as far as this process can know, so what
     /// was done under it stands. [`ReleaseOutcome`] says whether the lock is free already; for a

@@ -79,14 +79,14 @@ impl Error {
         match self {
             Self::Acquire(error) => error.is_transient(),
             Self::Query(error) => error.is_transient(),
-            Self::Connect(ConnectError::TimedOut { .. }) => true,
+            Self::Connect(ConnectError::TimedOut { .. })
+            | Self::Transaction(TransactionError::Unknown { .. }) => true,
             Self::Connect(ConnectError::Refused { source, .. })
             | Self::Release(ReleaseError::Refused { source, .. })
             | Self::Verify(VerifyError::Unknown { source, .. })
             | Self::Transaction(
                 TransactionError::Refused { source, .. }
-                | TransactionError::Rejected { source, .. }
-                | TransactionError::Unknown { source, .. },
+                | TransactionError::Rejected { source, .. },
             )
             | Self::Revoke(
                 RevokeError::Failed { source, .. } | RevokeError::Unknown { source, .. },

@@ -41,10 +41,11 @@ pub enum TransactionError {
         #[source]
         source: NodesError,
     },
-    /// The connection or the lock was lost before the answer. Either all operations were carried
-    /// out or none; read to find out.
+    /// The connection or the lock was lost before the answer. Either all operations are carried
+    /// out or none, perhaps only when the connection is back. To find out, drop the guard, acquire
+    /// the lock again, then read.
     #[error(
-        "outcome of a transaction under {path:?} unknown: all of it or nothing was done; read to find out"
+        "outcome of a transaction under {path:?} unknown: all of it or nothing is done; acquire the lock again, then read"
     )]
     Unknown {
         /// Path of the lock.
