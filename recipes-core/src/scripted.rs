@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream, StreamExt};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::attempt::wait_loop;
@@ -78,7 +78,6 @@ pub(crate) struct Scripted {
     timeout: Option<Duration>,
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
-    refuses: Arc<Notify>,
     asleep: Arc<Mutex<Duration>>,
     /// How many times the client was notified of another connection.
     pub(crate) reconnections: Mutex<u32>,
@@ -92,7 +91,6 @@ impl Scripted {
             timeout,
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
-            refuses: Arc::default(),
             asleep: Arc::default(),
             reconnections: Mutex::default(),
             asleep_while_sending: Mutex::default(),
@@ -132,11 +130,6 @@ impl Scripted {
 
     pub(crate) fn connection_is(&self, connection: Connection) {
         self.connection.send_replace(connection);
-    }
-
-    /// The servers do not go on with the session.
-    pub(crate) fn refuse(&self) {
-        self.refuses.notify_one();
     }
 
     /// Breaks the connection and makes another.
@@ -196,10 +189,6 @@ impl Nodes for Scripted {
 
     fn reconnected(&self) {
         *lock(&self.reconnections) += 1;
-    }
-
-    fn refused(&self) -> BoxFuture<'static, ()> {
-        Arc::clone(&self.refuses).notified_owned().boxed()
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {

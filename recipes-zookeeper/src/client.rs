@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::{self, BoxFuture};
+use futures::future;
 use futures::stream::{self, BoxStream, StreamExt};
 use futures::{FutureExt, TryFutureExt};
 use recipes_core::{
@@ -17,7 +17,6 @@ use crate::acl::AclSource;
 use crate::answers::{
     connection, listing, multi_error, node_stat, node_watch, op_done, present, refusal,
 };
-use crate::link::Link;
 use crate::no_delay::NoDelay;
 use crate::size::RequestLimit;
 
@@ -33,22 +32,18 @@ pub(crate) struct NodeOptions {
 pub(crate) struct ClientNodes {
     client: Client,
     options: NodeOptions,
-    /// How to reach the servers, and what switches off delays. `None` if they are not known.
-    servers: Option<(Arc<Link>, NoDelay)>,
+    /// `None` if the servers are not known.
+    no_delay: Option<NoDelay>,
     /// Servers before 3.6 refuse it, and close the connection too.
     refuses_multi_read: AtomicBool,
 }
 
 impl ClientNodes {
-    pub(crate) fn new(
-        client: Client,
-        options: NodeOptions,
-        servers: Option<(Arc<Link>, NoDelay)>,
-    ) -> Self {
+    pub(crate) fn new(client: Client, options: NodeOptions, no_delay: Option<NoDelay>) -> Self {
         Self {
             client,
             options,
-            servers,
+            no_delay,
             refuses_multi_read: AtomicBool::new(false),
         }
     }
@@ -79,18 +74,9 @@ impl Nodes for ClientNodes {
     }
 
     fn reconnected(&self) {
-        if let Some((_, no_delay)) = &self.servers {
+        if let Some(no_delay) = &self.no_delay {
             no_delay.apply();
         }
-    }
-
-    fn refused(&self) -> BoxFuture<'static, ()> {
-        let Some((link, _)) = &self.servers else {
-            return future::pending().boxed();
-        };
-        let (link, session) = (Arc::clone(link), self.client.session().clone());
-        let state = self.client.state_watcher();
-        async move { link.refused(session, state).await }.boxed()
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {

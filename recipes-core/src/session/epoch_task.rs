@@ -95,7 +95,6 @@ impl EpochTask {
     /// Runs until the session ends.
     pub(crate) async fn run(&mut self) -> Over {
         let mut connection = self.nodes.connection();
-        let mut refused = self.nodes.refused();
         loop {
             if let Some(forgot) = self.epoch.forgot() {
                 return Over::Forgot(forgot);
@@ -110,8 +109,6 @@ impl EpochTask {
                     Some(Connection::Ended(reason)) => return Over::Session(reason),
                     None => return Over::Session(EndReason::Closed),
                 },
-                // Nothing depends on a session that is not in use.
-                () = &mut refused, if self.is_in_use => return Over::Session(EndReason::Expired),
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
                 answer = heartbeat(&mut self.heartbeat) => self.answered(answer),

@@ -162,10 +162,6 @@ impl Nodes for Witness {
         self.nodes.reconnected();
     }
 
-    fn refused(&self) -> BoxFuture<'static, ()> {
-        self.nodes.refused()
-    }
-
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         self.write(
             || self.nodes.create(node),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use thiserror::Error;
 
@@ -80,13 +80,6 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
 
     /// Must be called once for each connection after the first.
     fn reconnected(&self) {}
-
-    /// Completes when the store has refused to go on with the session, but
-    /// [`connection`](Self::connection) may not report that for a while. It may send requests while
-    /// it is polled and there is no connection.
-    fn refused(&self) -> BoxFuture<'static, ()> {
-        future::pending().boxed()
-    }
 
     /// Creates one node.
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created>;

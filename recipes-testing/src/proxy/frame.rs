@@ -19,9 +19,6 @@ pub enum Direction {
 pub enum Opcode {
     /// The first frame of each direction: a session is opened or resumed.
     Connect,
-    /// The same, by a client that has seen no transaction of the session. It asks whether the server
-    /// knows the session, while the client that uses it cannot connect.
-    Inquire,
     /// Create a node of any mode: `create`, `create2`, `createContainer`, `createTTL`.
     Create,
     /// Delete a node.
@@ -86,7 +83,7 @@ pub struct Frame {
     pub paths: Vec<String>,
     /// Whether it sets a watch, or answers such a request.
     pub watch: bool,
-    /// The client's number of the request, `None` for [`Opcode::Connect`] and [`Opcode::Inquire`].
+    /// The client's number of the request, `None` for [`Opcode::Connect`].
     pub xid: Option<i32>,
     /// The last transaction that the server had seen. Only in replies and notifications.
     pub zxid: Option<i64>,

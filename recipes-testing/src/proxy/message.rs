@@ -42,8 +42,7 @@ impl Message {
 /// The state of one connection that is needed to decode later frames.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// The kind of the first frame.
-    greeted: Option<Opcode>,
+    greeted: bool,
     answered: bool,
     /// Requests without a reply, by their number.
     asked: HashMap<i32, Message>,
@@ -51,17 +50,12 @@ pub(super) struct Conversation {
 
 impl Conversation {
     pub(super) fn message(&mut self, direction: Direction, body: &[u8]) -> Message {
-        match (direction, self.greeted) {
-            (Direction::ToServer, None) => {
-                let opcode = greeting(Jute::new(body)).unwrap_or(Opcode::Connect);
-                self.greeted = Some(opcode);
-                return Message::new(opcode);
-            }
-            (Direction::FromServer, greeted) if !self.answered => {
-                self.answered = true;
-                return Message::new(greeted.unwrap_or(Opcode::Connect));
-            }
-            _ => {}
+        let greeted = match direction {
+            Direction::ToServer => &mut self.greeted,
+            Direction::FromServer => &mut self.answered,
+        };
+        if !std::mem::replace(greeted, true) {
+            return Message::new(Opcode::Connect);
         }
         let message = match direction {
             Direction::ToServer => self.request(Jute::new(body)),
@@ -95,16 +89,6 @@ impl Conversation {
         message.error = Some(error);
         Some(message)
     }
-}
-
-/// `ConnectRequest`.
-fn greeting(mut body: Jute<'_>) -> Option<Opcode> {
-    let (_version, last_zxid, _timeout) = (body.int()?, body.long()?, body.int()?);
-    let session = body.long()?;
-    Some(match (session, last_zxid) {
-        (1.. | ..=-1, 0) => Opcode::Inquire,
-        _ => Opcode::Connect,
-    })
 }
 
 fn notification(body: &mut Jute<'_>) -> Message {

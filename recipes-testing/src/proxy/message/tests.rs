@@ -70,23 +70,6 @@ fn connected() -> Conversation {
     conversation
 }
 
-#[test]
-fn question_for_a_session_is_no_connection_of_it() {
-    let greet = |last_zxid, session| {
-        let mut conversation = Conversation::default();
-        let body = Writer::default().int(0).long(last_zxid).int(4000);
-        let body = body.long(session).0;
-        let [asked, told] = [Direction::ToServer, Direction::FromServer]
-            .map(|direction| conversation.message(direction, &body).opcode);
-        assert_eq!(asked, told);
-        asked
-    };
-    assert_eq!(greet(0, 0), Opcode::Connect);
-    assert_eq!(greet(7, 77), Opcode::Connect);
-    assert_eq!(greet(0, 77), Opcode::Inquire);
-    assert_eq!(greet(0, -77), Opcode::Inquire);
-}
-
 fn reply(xid: i32) -> Vec<u8> {
     Writer::default().int(xid).long(77).int(-101).0
 }

@@ -33,21 +33,6 @@ async fn nodes_of_a_lock_take_turns_if_one_may_not_be_read() {
     assert!(is_suspended(&unreadable));
 }
 
-/// The client may go on trying to connect until the session is over by its own clock.
-#[tokio::test(start_paused = true)]
-async fn holder_is_told_when_the_servers_refuse_its_session_while_it_is_disconnected() {
-    let stage = Stage::new().await;
-    let (lease, _event) = watched(&stage, 1).await;
-    stage.nodes.connection_is(Connection::Disconnected);
-    settle().await;
-    assert!(matches!(lease.state(), GuardState::Suspended { .. }));
-    stage.nodes.refuse();
-    settle().await;
-    assert_eq!(is_lost(&lease), Some(LostReason::SessionExpired));
-    let link = stage.epoch.link();
-    assert_eq!(link, Link::Ended(LostReason::SessionExpired));
-}
-
 #[tokio::test(start_paused = true)]
 async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen() {
     let stage = Stage::new().await;
