@@ -10,13 +10,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getppid};
+use rustix::process::{Pid, Signal, getppid, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::process_table::is_halted;
+use super::process_table::{has_shell, is_halted};
 use super::signals::Signals;
 use super::wire::{self, Order};
 
@@ -26,6 +26,9 @@ pub(super) const JOB_ENDED: Signal = Signal::KILL;
 const SIGNALS_MAX: usize = 100;
 /// How soon a command starts in a job that was resumed.
 const RESUMED_CHECK: Duration = Duration::from_millis(50);
+
+/// How soon a halted job goes on that no shell can resume.
+const SHELL_CHECK: Duration = Duration::from_millis(500);
 
 /// The job for which this process keeps locks.
 #[derive(Debug)]
@@ -53,6 +56,9 @@ impl Job {
         let (to_us, signals) = mpsc::channel(SIGNALS_MAX);
         tokio::spawn(listen(UnixStream::from_std(socket)?, to_us));
         let front = getppid();
+        if let Some(front) = front {
+            tokio::spawn(resume_abandoned(front, group));
+        }
         let job = Self {
             group,
             front,
@@ -67,6 +73,29 @@ impl Job {
         while self.front.is_some_and(is_halted) {
             sleep(RESUMED_CHECK).await;
         }
+    }
+}
+
+/// Does for the job what the kernel does for one without this process, which makes it look as if a
+/// shell could resume it: without a shell Ctrl-Z halts nothing, and a halted job whose shell has ended
+/// gets SIGHUP and goes on. Otherwise it would hold its lock for ever.
+async fn resume_abandoned(front: Pid, group: Pid) {
+    // If the processes cannot be seen, nothing is known.
+    let mut had_shell = has_shell(group).unwrap_or(true);
+    loop {
+        sleep(SHELL_CHECK).await;
+        if !is_halted(front) {
+            continue;
+        }
+        if has_shell(group).unwrap_or(true) {
+            had_shell = true;
+            continue;
+        }
+        // An error means that the job has ended.
+        if had_shell {
+            kill_process_group(group, Signal::HUP).ok();
+        }
+        kill_process_group(group, Signal::CONT).ok();
     }
 }
 

@@ -138,6 +138,36 @@ pub(crate) fn is_halted(pid: Pid) -> bool {
     stat.is_ok_and(|it| state(&it).unwrap_or(false))
 }
 
+/// Whether a shell can resume a job: a process of the group has a parent in another group of the
+/// same session. This process does not count, though the kernel counts it.
+pub(crate) fn has_shell(group: Pid) -> io::Result<bool> {
+    let own = getpid().as_raw_nonzero().get();
+    let group = group.as_raw_nonzero().get();
+    let mut places = BTreeMap::new();
+    for Entry { pid, parent, .. } in entries()? {
+        // One that has ended meanwhile resumes nothing.
+        if let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) {
+            if let Some(place) = place(&String::from_utf8_lossy(&stat)) {
+                places.insert(pid, (parent, place));
+            }
+        }
+    }
+    let is_resumable = |(parent, (_, session)): &(i32, (i32, i32))| {
+        let of_parent = places.get(parent).map(|(_, place)| *place);
+        *parent != own
+            && of_parent.is_some_and(|(other, in_session)| other != group && in_session == *session)
+    };
+    let members = places.values().filter(|(_, (of, _))| *of == group);
+    Ok(members.clone().any(is_resumable))
+}
+
+/// Process group and session in `pid (name) state parent group session ...`.
+fn place(stat: &str) -> Option<(i32, i32)> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut words = rest.split(' ').skip(2);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Entry, Spared, below};

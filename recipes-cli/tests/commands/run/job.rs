@@ -259,6 +259,18 @@ async fn nothing_of_a_halted_job_goes_on_when_its_keeper_is_killed() {
     assert_eq!(terminal.code(&ensemble).await, 70);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn halted_job_whose_shell_is_killed_ends_and_its_lock_is_released() {
+    let ensemble = start().await;
+    let mut terminal = Terminal::open(&ensemble).await;
+    terminal.start(LONG, "exec sleep 1000");
+    ensemble.await_children(PATH, 1).await;
+    terminal.type_in(CTRL_Z);
+    terminal.prompt(&ensemble).await;
+    terminal.kill_shell();
+    ensemble.await_children(PATH, 0).await;
+}
+
 /// The only child of `lockctl` in a terminal.
 fn keeper(lockctl: i32) -> i32 {
     let children = format!("/proc/{lockctl}/task/{lockctl}/children");

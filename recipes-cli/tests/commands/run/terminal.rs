@@ -28,6 +28,11 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
+    /// Ends the shell without a chance to look after its jobs.
+    pub(super) fn kill_shell(&mut self) {
+        self.shell.start_kill().unwrap();
+    }
+
     pub(super) async fn open(ensemble: &TestEnsemble) -> Self {
         Self::open_for(ensemble, &server(ensemble).connect_string(), PATH).await
     }
