@@ -53,6 +53,7 @@ pub(crate) enum Asked {
     Read(String, Answer<Read>),
     Stat(String, Answer<Option<NodeStat>>),
     Watch(String, Answer<Watched>),
+    OthersSee(Vec<String>, Answer<Vec<bool>>),
     Sync(Answer<()>),
     Multi(Vec<NodeOp>, Answer<Vec<NodeOpDone>, MultiError>),
 }
@@ -66,6 +67,7 @@ impl fmt::Debug for Asked {
             Self::Read(path, _) => write!(f, "read {path}"),
             Self::Stat(path, _) => write!(f, "stat {path}"),
             Self::Watch(path, _) => write!(f, "watch {path}"),
+            Self::OthersSee(paths, _) => write!(f, "others see {paths:?}"),
             Self::Sync(_) => write!(f, "sync"),
             Self::Multi(operations, _) => write!(f, "multi of {}", operations.len()),
         }
@@ -213,6 +215,10 @@ impl Nodes for Scripted {
 
     fn watch(&self, path: &str) -> Reply<'_, Watched> {
         self.ask(|answer| Asked::Watch(path.to_owned(), answer))
+    }
+
+    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
+        self.ask(|answer| Asked::OthersSee(paths, answer))
     }
 
     fn sync(&self, _: &str) -> Reply<'_, ()> {

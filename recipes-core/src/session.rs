@@ -9,6 +9,7 @@
 //! | `epoch` | one session of the store, and what hangs on it |
 //! | `epoch_task` | the epoch's heartbeats, and looks at own nodes |
 //! | `link` | whether the epoch is connected |
+//! | `inquiry` | asks about own nodes while it is not |
 //! | `check_schedule` | when to look at which node |
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
 //! | `connections` | numbers for the connections of an epoch |
@@ -25,6 +26,7 @@ pub(crate) mod core;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
 pub(crate) mod health;
+pub(crate) mod inquiry;
 pub(crate) mod leftovers;
 pub(crate) mod link;
 pub(crate) mod options;

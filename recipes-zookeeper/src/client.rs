@@ -17,6 +17,7 @@ use crate::acl::AclSource;
 use crate::answers::{
     connection, listing, multi_error, node_stat, node_watch, op_done, present, refusal,
 };
+use crate::link::Link;
 use crate::no_delay::NoDelay;
 use crate::size::RequestLimit;
 
@@ -32,18 +33,22 @@ pub(crate) struct NodeOptions {
 pub(crate) struct ClientNodes {
     client: Client,
     options: NodeOptions,
-    /// `None` if the servers are not known.
-    no_delay: Option<NoDelay>,
+    /// How to reach the servers, and what switches off delays. `None` if they are not known.
+    servers: Option<(Arc<Link>, NoDelay)>,
     /// Servers before 3.6 refuse it, and close the connection too.
     refuses_multi_read: AtomicBool,
 }
 
 impl ClientNodes {
-    pub(crate) fn new(client: Client, options: NodeOptions, no_delay: Option<NoDelay>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        options: NodeOptions,
+        servers: Option<(Arc<Link>, NoDelay)>,
+    ) -> Self {
         Self {
             client,
             options,
-            no_delay,
+            servers,
             refuses_multi_read: AtomicBool::new(false),
         }
     }
@@ -74,7 +79,7 @@ impl Nodes for ClientNodes {
     }
 
     fn reconnected(&self) {
-        if let Some(no_delay) = &self.no_delay {
+        if let Some((_, no_delay)) = &self.servers {
             no_delay.apply();
         }
     }
@@ -155,6 +160,14 @@ impl Nodes for ClientNodes {
             .get_and_watch_data(path)
             .map_ok(|(data, stat, watcher)| (data, node_stat(&stat), node_watch(watcher)));
         watched.map(present).boxed()
+    }
+
+    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
+        let Some((link, _)) = &self.servers else {
+            return future::pending().boxed();
+        };
+        let (link, session) = (Arc::clone(link), self.session());
+        async move { link.others_see(session, &paths).await }.boxed()
     }
 
     fn sync(&self, path: &str) -> Reply<'_, ()> {

@@ -52,7 +52,7 @@ pub const TRAITS: Traits = Traits {
 /// ```
 #[derive(Debug)]
 pub struct ZooKeeper {
-    link: Link,
+    link: Arc<Link>,
     nodes: NodeOptions,
     no_delay: NoDelay,
 }
@@ -91,7 +91,7 @@ impl ZooKeeper {
     pub(crate) fn new(link: Link, nodes: NodeOptions) -> Self {
         Self {
             no_delay: NoDelay::new(link.connect_string.servers()),
-            link,
+            link: Arc::new(link),
             nodes,
         }
     }
@@ -108,8 +108,8 @@ impl Store for ZooKeeper {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = self.link.open().map_ok(|client| {
             self.no_delay.apply();
-            let (options, no_delay) = (self.nodes.clone(), Some(self.no_delay.clone()));
-            Arc::new(ClientNodes::new(client, options, no_delay)) as Arc<dyn Nodes>
+            let servers = (Arc::clone(&self.link), self.no_delay.clone());
+            Arc::new(ClientNodes::new(client, self.nodes.clone(), Some(servers))) as Arc<dyn Nodes>
         });
         opened.map_err(refusal_of_session).boxed()
     }

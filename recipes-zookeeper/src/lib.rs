@@ -10,6 +10,7 @@
 //! | `connect_string` | the servers and the chroot that it names |
 //! | `diagnosis` | why no server opened a session |
 //! | `link` | how connections to the servers are made |
+//! | `others` | what other sessions see of nodes, while this one is not connected |
 //! | `client` | the requests of one ZooKeeper session |
 //! | `answers` | what the client's answers and errors mean for a lock |
 //! | `size` | how large a request may be |
@@ -24,6 +25,7 @@ mod diagnosis;
 mod ensemble;
 mod link;
 mod no_delay;
+mod others;
 mod size;
 
 #[doc(hidden)]

@@ -31,7 +31,7 @@ impl Link {
             .collect()
     }
 
-    fn connector(&self) -> Connector {
+    pub(crate) fn connector(&self) -> Connector {
         let mut connector = Client::connector().with_session_timeout(self.session_timeout);
         for (scheme, auth) in &self.transport.auth {
             connector = connector.with_auth(scheme, auth);
@@ -43,7 +43,11 @@ impl Link {
         connector
     }
 
-    async fn connect(&self, connector: Connector, servers: &str) -> Result<Client, Error> {
+    pub(crate) async fn connect(
+        &self,
+        connector: Connector,
+        servers: &str,
+    ) -> Result<Client, Error> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.transport.tls {
             return connector

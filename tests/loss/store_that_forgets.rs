@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, LockOptions, Session, SessionHealth};
+use lock_recipes::{
+    AcquireError, InterProcessMutex, LockOptions, LostReason, Session, SessionHealth,
+};
 use recipes_testing::MemoryEnsemble;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,6 +59,22 @@ async fn session_that_has_seen_higher_numbers_is_granted_nothing_and_says_why() 
         "a node is left"
     );
     session.close().await;
+}
+
+/// Its client is let in by no server and tries for a long time. The store has forgotten the lock,
+/// and grants it to the next one at once.
+#[tokio::test(start_paused = true)]
+async fn holder_is_told_long_before_its_deadline() {
+    let memory = MemoryEnsemble::new();
+    let session = seasoned(&memory).await;
+    let held = lock(&session).acquire().await.unwrap();
+    let since = Instant::now();
+    memory.wipe();
+    let lost = held.lost().await;
+    assert_eq!(lost.reason, LostReason::NodeRemoved);
+    let after = since.elapsed();
+    assert!(after <= Duration::from_secs(1), "{after:?} of 12 s");
+    assert_eq!(session.health(), SessionHealth::Disconnected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use crate::log::SESSION;
 use crate::rules::evidence::{BEATS, Proof};
 use crate::session::check_schedule::{CheckSchedule, Refusals};
 use crate::session::epoch::{Arrival, Epoch, Forgot, Link};
+use crate::session::inquiry::{Inquiry, Seen, answer};
 use crate::session::link::LinkSender;
 use crate::session::own_watch::OwnWatch;
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
@@ -70,6 +71,7 @@ pub(crate) struct EpochTask {
     /// The leases of `own_watches`. `None` if the lease was released and its node is going away.
     followed: BTreeMap<u64, Option<WatchPermit>>,
     budget: WatchBudget,
+    inquiry: Inquiry,
 }
 
 impl EpochTask {
@@ -89,6 +91,7 @@ impl EpochTask {
             own_watches: FuturesUnordered::new(),
             followed: BTreeMap::new(),
             budget,
+            inquiry: Inquiry::default(),
         }
     }
 
@@ -105,13 +108,14 @@ impl EpochTask {
                 biased;
                 change = connection.next() => match change {
                     Some(Connection::Connected) => self.reconnected(),
-                    Some(Connection::Disconnected) => self.link.disconnected(),
+                    Some(Connection::Disconnected) => self.disconnected(),
                     Some(Connection::Ended(reason)) => return Over::Session(reason),
                     None => return Over::Session(EndReason::Closed),
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
-                answer = heartbeat(&mut self.heartbeat) => self.answered(answer),
+                answer = answer(&mut self.heartbeat) => self.answered(answer),
+                seen = self.inquiry.answer() => self.seen_by_others(seen),
                 () = epoch.wake_task.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
@@ -155,7 +159,9 @@ impl EpochTask {
         let look_due_at = self.looks.next_at().filter(|at| *at > now);
         // Soon enough to schedule a lease that arrives from now on before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
-        let others = [loss_at, look_due_at, heartbeat_at].into_iter().flatten();
+        let ask_at = self.inquiry.ask(now, &self.epoch, &*self.nodes);
+        let others = [loss_at, look_due_at, heartbeat_at, ask_at];
+        let others = others.into_iter().flatten();
         others.fold(look_at, Instant::min)
     }
 
@@ -188,7 +194,24 @@ impl EpochTask {
         }
     }
 
+    fn disconnected(&mut self) {
+        self.link.disconnected();
+        if let Some(timeout) = self.nodes.session_timeout() {
+            self.inquiry.disconnected(timeout);
+        }
+    }
+
+    /// Ends the leases whose nodes the store does not have any more.
+    fn seen_by_others(&mut self, seen: Seen) {
+        for (id, is_seen) in seen {
+            if !is_seen {
+                self.epoch.observe(id, None, None);
+            }
+        }
+    }
+
     fn reconnected(&mut self) {
+        self.inquiry = Inquiry::default();
         self.nodes.reconnected();
         self.link.connected();
         let now = Instant::now();
@@ -374,15 +397,6 @@ async fn next<T>(futures: &mut FuturesUnordered<BoxFuture<'static, T>>) -> T {
         Some(output) => output,
         None => std::future::pending().await,
     }
-}
-
-async fn heartbeat<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
-    let Some(future) = running.as_mut() else {
-        return std::future::pending().await;
-    };
-    let output = future.await;
-    *running = None;
-    output
 }
 
 #[cfg(test)]

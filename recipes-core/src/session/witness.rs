@@ -198,6 +198,11 @@ impl Nodes for Witness {
         })
     }
 
+    /// Nothing is noted: other sessions have sent the requests.
+    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
+        self.nodes.others_see(paths)
+    }
+
     fn sync(&self, path: &str) -> Reply<'_, ()> {
         let sent = self.ledger.clock.now();
         let ledger = &self.ledger;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use futures::stream::BoxStream;
 use thiserror::Error;
 
@@ -105,6 +105,14 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Data and stat of a node, and a watch on its deletion and data. `None` and no watch if it
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
+
+    /// Whether other sessions see these nodes now, for a session that has no connection: asked of
+    /// the store over a session of its own. An answer is as fresh as a committed transaction. It
+    /// proves nothing about this session, and never completes if the store cannot be asked so.
+    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
+        drop(paths);
+        future::pending().boxed()
+    }
 
     /// Passes through a server that takes itself for the leader, and proves no more than that. A
     /// deposed leader that has not noticed answers too.

@@ -62,7 +62,7 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     // The server itself ends it if it has had as many transactions by then as the session has seen.
     let is_told = matches!(
         lost.reason,
-        LostReason::DeadlinePassed | LostReason::SessionExpired
+        LostReason::NodeRemoved | LostReason::SessionExpired
     );
     assert!(is_told, "{lost}");
     assert!(!held.is_valid());
@@ -87,6 +87,68 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     await_queue(&operator, 0).await;
 }
 
+/// Such a server closes the connections of a client that has seen more, and the client goes on
+/// trying. Meanwhile others are granted the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_on_a_server_that_forgot_everything_is_notified_long_before_its_deadline() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    advance(&server).await;
+    let session = connect(&server.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+
+    forget_everything(&server).await;
+    let back = Instant::now();
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
+    // At its deadline there would be another reason.
+    assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
+    println!("notified {:?} after the server was back", back.elapsed());
+}
+
+/// The question whether its node exists does a session no harm that is only slow to connect: not to
+/// its timeout, and not to the connection that it is making.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_that_reconnects_slowly_keeps_its_lock_and_its_session() {
+    const EACH_WAY: Duration = Duration::from_millis(150);
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    proxy.set_latency(EACH_WAY);
+    for _ in 0..3 {
+        let connections = proxy.connections();
+        proxy.cut_all(Cut::Reset);
+        await_health(&session, SessionHealth::Disconnected).await;
+        await_held(&held).await;
+        held.verify().await.unwrap();
+        assert_eq!(session.epoch(), 1);
+        println!("{} connections", proxy.connections() - connections);
+    }
+    held.release().await.unwrap();
+}
+
+/// A client that cannot connect for a while, to a server that has its node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_whose_node_others_see_keeps_its_lock() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+
+    let answers = proxy.on(Direction::FromServer).opcode(Opcode::Exists);
+    let asked = answers.clone().nth(answers.count() + 1).seen();
+    // The client asks first, and is kept waiting.
+    let gate = proxy.on(Direction::ToServer).opcode(Opcode::Connect).hold();
+    proxy.cut_all(Cut::Reset);
+    gate.reached().await;
+    timeout(PATIENCE, asked).await.unwrap();
+    assert!(matches!(held.state(), GuardState::Suspended { .. }));
+    gate.release();
+    await_held(&held).await;
+    held.verify().await.unwrap();
+    assert_eq!(session.epoch(), 1);
+    held.release().await.unwrap();
+}
+
 fn assert_store_forgot(error: AcquireError, token: FencingToken) {
     match error {
         AcquireError::StoreForgot { path, seen, now } => {
@@ -105,7 +167,9 @@ async fn client_that_is_led_to_a_server_that_knows_less_waits_for_one_that_does_
     let younger = ZooKeeperServer::start().await.unwrap();
     advance(&known).await;
     let proxy = proxy(&known).await;
-    let session = connect(&proxy.connect_string(), LONG).await;
+    // Most of the servers are down. They may know more.
+    let servers = format!("{},127.0.0.1:1,127.0.0.1:2", proxy.connect_string());
+    let session = connect(&servers, LONG).await;
     let held = mutex(&session).acquire().await.unwrap();
 
     let (connections, welcomed) = (proxy.connections(), welcomes(&proxy));

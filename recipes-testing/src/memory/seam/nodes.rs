@@ -158,6 +158,14 @@ impl Nodes for MemoryNodes {
         })
     }
 
+    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
+        let shared = Arc::clone(&self.shared);
+        // No network answers at once.
+        let asked = tokio::task::yield_now();
+        let answered = asked.map(move |()| shared.with(|state| state.others_see(&paths)));
+        answered.boxed()
+    }
+
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
         let acls = self.acl.of_each(&operations);
         if let Err(refused) = self.limit.check(&operations, &acls) {

@@ -135,6 +135,9 @@ impl State {
             .map(|(session, _)| *session)
             .collect();
         for session in sessions {
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.deadline = None;
+            }
             self.end(session, EndReason::Expired);
         }
     }
@@ -161,6 +164,9 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
+        if record.gone && !record.behind {
+            return;
+        }
         record.cut = false;
         if !was_connected && self.is_connected(session) {
             self.come_up(session);
@@ -203,18 +209,34 @@ impl State {
     }
 
     /// Starts the ensemble again, without data.
+    ///
+    /// It lets no present client in, because each has seen later transactions. A client tries until
+    /// its session is over by its own clock.
     pub(crate) fn wipe(&mut self) {
         self.stop();
         for session in self.live_sessions() {
+            self.cut(session);
+            self.start_timeout(session);
             if let Some(record) = self.sessions.get_mut(&session) {
                 record.gone = true;
             }
-            self.end_client(session, EndReason::Expired);
+            if self.session_timeout.is_none() {
+                self.end_client(session, EndReason::Expired);
+            }
             self.forget_if_done(session);
         }
         self.tree = Tree::new(self.now_ms());
         self.zxid = TERM;
         self.stopped = false;
+    }
+
+    /// Which nodes a session that is opened now sees.
+    pub(crate) fn others_see(&self, paths: &[String]) -> Result<Vec<bool>, NodesError> {
+        if self.stopped {
+            return Err(MemoryError::Unreachable.into());
+        }
+        let sees = |path: &String| Ok(self.tree.get(&NodePath::parse(path)?).is_some());
+        paths.iter().map(sees).collect()
     }
 
     /// The connection breaks, and is back before the client can send another request.

@@ -20,7 +20,7 @@ async fn nodes_of_a_lock_take_turns_if_one_may_not_be_read() {
     let again = watching(&stage).await;
     assert!(again.send(Err(NodesError::NoAuth)).is_ok());
     let early = stage.log().await;
-    let is_look = |it: &String| it.starts_with("Read(") || it.starts_with("Watch(");
+    let is_look = |it: &String| it.starts_with("read ") || it.starts_with("watch ");
     assert!(!early.iter().any(is_look), "{early:?}");
     let is_suspended = |it: &Lease| matches!(it.state(), GuardState::Suspended { .. });
     assert!(is_suspended(&unreadable) && is_suspended(&readable));
@@ -56,6 +56,77 @@ async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen(
     of_second.send(Ok(None)).unwrap();
     settle().await;
     assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
+}
+
+/// The question that is sent in a while, and not just before.
+async fn others_see(stage: &Stage, after: Duration) -> (Vec<String>, Answer<Vec<bool>>) {
+    settle().await;
+    tokio::time::advance(after - MILLI).await;
+    let early = stage.log().await;
+    assert!(
+        !early.iter().any(|it| it.starts_with("others see")),
+        "{early:?}"
+    );
+    tokio::time::advance(2 * MILLI).await;
+    loop {
+        if let Asked::OthersSee(paths, answer) = stage.asked().await {
+            return (paths, answer);
+        }
+    }
+}
+
+/// The client of a store that has lost its data goes on trying until its session is over by its own
+/// clock.
+#[tokio::test(start_paused = true)]
+async fn holder_is_told_while_disconnected_that_others_do_not_see_its_node() {
+    let stage = Stage::new().await;
+    let (gone, _event) = watched(&stage, 1).await;
+    let (kept, _event) = watched(&stage, 2).await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    let (paths, answer) = others_see(&stage, T / 24).await;
+    assert_eq!(paths.len(), 2);
+    answer.send(Ok(vec![false, true])).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&gone), Some(LostReason::NodeRemoved));
+    assert!(matches!(kept.state(), GuardState::Suspended { .. }));
+    // The session itself may come back.
+    assert_eq!(stage.epoch.link(), Link::Disconnected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_are_asked_again_soon_if_none_was_let_in_and_late_if_one_sees_the_node() {
+    let stage = Stage::new().await;
+    let (lease, _event) = watched(&stage, 1).await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    let (_, answer) = others_see(&stage, T / 24).await;
+    answer.send(Err(unknown())).unwrap();
+    let (_, answer) = others_see(&stage, T / 24).await;
+    answer.send(Ok(vec![true])).unwrap();
+    let (_, answer) = others_see(&stage, T / 4).await;
+    // A question that is under way says nothing of the connection that comes meanwhile.
+    stage.nodes.connection_is(Connection::Connected);
+    settle().await;
+    assert!(answer.send(Ok(vec![false])).is_err());
+    let read = reading(&stage).await;
+    read.send(Ok(Some(node(1, b"")))).unwrap();
+    settle().await;
+    assert_eq!(lease.state(), GuardState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_are_not_asked_while_nothing_is_held() {
+    let stage = Stage::new().await;
+    let _waits = contend(&stage);
+    stage.nodes.connection_is(Connection::Disconnected);
+    for _ in 0..20 {
+        settle().await;
+        tokio::time::advance(T / 24).await;
+    }
+    let asked = stage.log().await;
+    assert!(
+        !asked.iter().any(|it| it.starts_with("others see")),
+        "{asked:?}"
+    );
 }
 
 /// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
