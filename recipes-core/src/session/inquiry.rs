@@ -36,8 +36,11 @@ pub(crate) type Seen = Vec<(u64, bool)>;
 pub(crate) struct Inquiry {
     /// `None` while there is a connection, or if sessions do not end by time.
     next: Option<Next>,
-    under_way: Option<BoxFuture<'static, (Vec<u64>, Result<Vec<bool>, NodesError>)>>,
+    under_way: Option<BoxFuture<'static, Answer>>,
 }
+
+/// The ids of leases, and whether others see their nodes; or why nobody knows.
+type Answer = (Vec<u64>, Result<Vec<bool>, NodesError>);
 
 struct Next {
     at: Instant,
