@@ -141,6 +141,14 @@ impl Look {
         running.filter_map(|it| Pid::from_raw(it.pid)).collect()
     }
 
+    /// The supervisors that a process has started.
+    pub(super) fn supervisors_of(&self, parent: Pid) -> Vec<Pid> {
+        let parent = parent.as_raw_nonzero().get();
+        let is_its = |it: &&Entry| it.is_supervisor && it.parent == parent;
+        let found = self.0.iter().filter(is_its);
+        found.filter_map(|it| Pid::from_raw(it.pid)).collect()
+    }
+
     /// Processes to which the runs inside this one pass signals on.
     pub(super) fn of_nested_runs(&self) -> HashSet<Pid> {
         let found = nested(own_pid(), &self.0).into_iter();

@@ -77,6 +77,12 @@ pub(crate) fn is_typed(signal: Signal) -> bool {
     matches!(signal, Signal::INT | Signal::QUIT)
 }
 
+/// Whether SIGCONT follows the signal, as after `kill` in a shell: a halted process heeds the signal
+/// only when it goes on.
+pub(crate) fn resumes(signal: Signal) -> bool {
+    matches!(signal, Signal::TERM | Signal::HUP)
+}
+
 fn bit(signal: Signal) -> u64 {
     let place = u32::try_from(signal.as_raw() - 1).unwrap_or_default();
     1_u64.checked_shl(place).unwrap_or_default()
