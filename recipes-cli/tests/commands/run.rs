@@ -7,6 +7,7 @@ mod diagnosis;
 mod escape;
 mod family;
 mod halted;
+mod inherited;
 mod job;
 mod killed;
 mod lost;
