@@ -197,7 +197,7 @@ async fn missing_chroot_has_a_code_and_the_help_names_all() {
 async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     // No server listens there, and no request is sent.
     let connect = "127.0.0.1:1";
-    let refused: [&[&str]; 13] = [
+    let refused: [&[&str]; 14] = [
         &["run", "no-slash", "--", "true"],
         &["run", "/a//b", "--", "true"],
         &["run", "/a", "/a", "--", "true"],
@@ -211,6 +211,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         &["run", "--acl", "everyone", "/a", "--", "true"],
         &["run", "--acl", "world:anyone:cdrwx", "/a", "--", "true"],
         &["run", "--acl", "creator", "/a", "--", "true"],
+        &["run", "--acl", "world:anyone:r", "/a", "--", "true"],
     ];
     for arguments in refused {
         let ran = output(lockctl(connect, arguments)).await;
@@ -231,6 +232,11 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         ("LOCKCTL_OWNER", "not a run", "unset it"),
         ("LOCKCTL_ACL", "digest:ops:secret:r", "not a password"),
         ("LOCKCTL_ACL", "creator", "without credentials"),
+        (
+            "LOCKCTL_ACL",
+            "ip:secret:cdwa",
+            "locks everybody out, because no entry has r (READ), without which",
+        ),
     ] {
         let mut command = lockctl(connect, &["run", "/a", "--", "true"]);
         command.env(variable, value);
