@@ -178,6 +178,31 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
     held.release().await.unwrap();
 }
 
+/// Until it misses a heartbeat, the session takes a frozen server for one that has nothing to report.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frozen_server_is_told_from_a_busy_lock() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let connect = server(&ensemble).connect_string();
+    for (is_frozen, code) in [(false, 75), (true, 69)] {
+        let arguments = ["run", LONG, "--timeout=3s", PATH, "--", "true"];
+        let mut run = lockctl(&connect, &arguments);
+        let run = run.stderr(Stdio::piped()).spawn().unwrap();
+        ensemble.await_children(PATH, 2).await;
+        if is_frozen {
+            server(&ensemble).pause().unwrap();
+        }
+        let ended = timeout(PATIENCE, run.wait_with_output()).await;
+        let ran = ended.expect("lockctl does not end").unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        let is_silence = said(&ran).contains("no answer from the store");
+        assert_eq!(is_silence, is_frozen, "{ran:?}");
+        server(&ensemble).resume().unwrap();
+    }
+    drop(held);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_chroot_has_a_code_and_the_help_names_all() {
     let ensemble = start().await;
