@@ -3,6 +3,7 @@
 mod acl;
 mod codes;
 mod contention;
+mod delegated;
 mod diagnosis;
 mod escape;
 mod family;
