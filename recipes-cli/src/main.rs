@@ -75,7 +75,7 @@ fn other_role() -> Option<ExitCode> {
             show_in_ps(name);
             Some(run::supervise(arguments))
         }
-        run::COMMAND => Some(run::become_command(arguments)),
+        run::COMMAND => Some(in_runtime(run::become_command(arguments))),
         _ => None,
     }
 }

@@ -5,6 +5,22 @@ use recipes_zookeeper::{Acl, AuthId, Permission};
 /// Characters of a digest: the base64 of a SHA-1.
 const DIGEST_LENGTH: usize = 28;
 
+/// The rights on nodes of a run without which there is no lock, and what they are for.
+const NEEDED: [(Permission, &str); 3] = [
+    (
+        Permission::CREATE,
+        "c (CREATE), without which no contender can make its node in the lock's directory",
+    ),
+    (
+        Permission::DELETE,
+        "d (DELETE), without which nobody can delete a node there, and so release the lock",
+    ),
+    (
+        Permission::READ,
+        "r (READ), without which no contender can see who is ahead",
+    ),
+];
+
 /// Who may use the nodes that a run creates: `open`, `creator`, or entries as ZooKeeper's own shell
 /// takes them. No message repeats an id: a password may stand where a digest belongs.
 pub(crate) fn acl(text: &str) -> Result<Vec<Acl>, String> {
@@ -23,14 +39,26 @@ pub(crate) fn acl(text: &str) -> Result<Vec<Acl>, String> {
             pending.clear();
         }
     }
-    match pending.is_empty() && !acl.is_empty() {
-        true => Ok(acl),
-        false => {
-            let number = acl.len() + 1;
-            Err(format!(
-                "entry {number} is not SCHEME:ID:PERMISSIONS, with some of c, d, r, w and a"
-            ))
-        }
+    if acl.is_empty() || !pending.is_empty() {
+        let number = acl.len() + 1;
+        return Err(format!(
+            "entry {number} is not SCHEME:ID:PERMISSIONS, with some of c, d, r, w and a"
+        ));
+    }
+    admits_somebody(&acl).map(|()| acl)
+}
+
+/// Refuses a list by which nobody could use the lock, this run included.
+fn admits_somebody(acl: &[Acl]) -> Result<(), String> {
+    let is_given = |needed: Permission| acl.iter().any(|it| it.permission().has(needed));
+    let missing = NEEDED.iter().filter(|(needed, _)| !is_given(*needed));
+    let missing: Vec<_> = missing.map(|(_, why)| *why).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "it locks everybody out, because no entry has {}",
+            missing.join("; nor ")
+        )),
     }
 }
 
@@ -91,6 +119,8 @@ mod tests {
         assert_eq!(read("creator"), [to("auth:", &all)]);
         let digest = "digest:ops:6oydJrFeF0qMiG4jeCQ0VpiwJpM=";
         let some = permissions(Permission::READ | Permission::WRITE);
+        // Somebody may have two of the ids.
+        read("ip:10.0.0.1:cd,world:anyone:r");
         let both = read(&format!("{digest}:cdrwa,x509:CN=a,OU=b:rw"));
         assert_eq!(both, [to(digest, &all), to("x509:CN=a,OU=b", &some)]);
     }
@@ -108,6 +138,17 @@ mod tests {
             ("digest:ops:secret:cdrwa", "not a password"),
             ("ip::r", "\"ip\" has no id"),
             (":secret:r", "no scheme"),
+            (
+                "world:anyone:drwa",
+                "no entry has c (CREATE), without which",
+            ),
+            (
+                "world:anyone:crwa",
+                "no entry has d (DELETE), without which",
+            ),
+            ("world:anyone:cdwa", "no entry has r (READ), without which"),
+            ("ip:secret:cd,world:anyone:w", "no entry has r (READ)"),
+            ("world:anyone:r", "release the lock"),
         ] {
             let refused = acl(wrong).unwrap_err();
             assert!(refused.contains(named), "{wrong}: {refused}");

@@ -24,10 +24,12 @@
 //! | the keeper is killed | killed when the socket closes |
 //! | the keeper is halted | ended by the last deadline that the supervisor got |
 //! | the job is halted by Ctrl-Z | what does not halt goes on: the keeper keeps the lock |
-//! | `lockctl` is killed in a terminal | killed by the keeper, which releases the lock after it |
+//! | `lockctl` is killed in a terminal | killed by order of the keeper, which releases the lock after it |
+//! | `lockctl` and its keeper are killed | killed when the socket closes |
 //! | the supervisor is halted | killed with it by the keeper, just after the loss |
 //! | the supervisor is killed | the command by the kernel, the others by the keeper, before it releases |
-//! | both are killed at once | the command by the kernel; **descendants of it go on** |
+//! | supervisor and keeper are halted | in a terminal, `lockctl` resumes the supervisor; else **they go on** |
+//! | supervisor and keeper are killed at once | the command by the kernel; **descendants of it go on** |
 //! | all are halted (a frozen container) | halted too; killed at the first moment after it |
 //!
 //! The command runs in a cgroup of its own where the keeper may make one. Descendants are also found

@@ -98,7 +98,9 @@ pub(super) async fn acquire(
     let news = async {
         join(first_outage(session), whom::report(session, wanted)).await;
     };
-    match beside(news, acquired).await? {
+    let acquired = beside(news, acquired).await?;
+    let is_transient = matches!(&acquired, Err(error) if error.is_transient());
+    match acquired {
         Ok(guard) => {
             let guard = guard.into();
             other_recipe::refuse_after(session, &guard, wanted).await?;
@@ -110,7 +112,7 @@ pub(super) async fn acquire(
             reason,
             source,
         }) => {
-            if !is_answered(session, &path).await {
+            if is_transient || !is_answered(session, &path).await {
                 let message = format!("no answer from the store; lock {path:?} is not acquired");
                 return Err(Failure::new(code::NO_CONNECTION, message));
             }
@@ -152,7 +154,8 @@ async fn first_outage(session: &Session) {
     }
 }
 
-/// Whether the store answers. The session notices an outage only after a while.
+/// Whether the store answers. The session notices only after a while that a server is frozen, and
+/// until then the error names the contender ahead.
 async fn is_answered(session: &Session, path: &str) -> bool {
     match timeout(ANSWER_MAX, session.read(path)).await {
         Ok(Ok(_)) => true,

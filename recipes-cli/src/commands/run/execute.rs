@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
+use rustix::io::Errno;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::cgroup::Cgroup;
+use super::signals;
 use crate::exit::{Failure, warn};
 use crate::output::messages;
 
@@ -21,15 +23,19 @@ const NOT_FOUND: u8 = 127;
 ///
 /// That setting stays with the process when it becomes another program, except for one that runs as
 /// another user.
-pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) async fn main(
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Result<ExitCode, Failure> {
+    // A message that does not fit into a file must not change the exit code.
+    signals::defuse().map_err(|error| Failure::system("start the command", &error))?;
     let supervisor = arguments.next().unwrap_or_default();
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return Failure::system("bind the command to its supervisor", &error.into()).report();
-    }
+    let unbound =
+        |error: Errno| Failure::system("bind the command to its supervisor", &error.into());
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(unbound)?;
     // The supervisor may have ended before.
     let parent = getppid().map(|it| it.as_raw_nonzero().to_string());
     if parent.as_deref() != supervisor.to_str() {
-        return ExitCode::from(NOT_RUN);
+        return Ok(ExitCode::from(NOT_RUN));
     }
     let cgroup = arguments.next().unwrap_or_default();
     if let Some(folder) = cgroup.to_str().filter(|it| !it.is_empty()) {
@@ -43,5 +49,5 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let error = Command::new(&program).args(arguments).exec();
     warn(&format!("cannot run {program:?}: {error}"));
     let is_missing = error.kind() == io::ErrorKind::NotFound;
-    ExitCode::from(if is_missing { NOT_FOUND } else { NOT_RUN })
+    Ok(ExitCode::from(if is_missing { NOT_FOUND } else { NOT_RUN }))
 }

@@ -11,13 +11,13 @@ use std::process::{Child, ChildStderr, Command, ExitCode, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::process::getpgrp;
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::process_table::Spared;
+use super::process_table::{Look, Spared, is_halted};
 use super::process_tree::{ProcessTree, adopt_orphans};
 use super::signals::Signals;
 use super::wire::{self, EXECUTABLE, KEEPER, Order};
@@ -26,6 +26,8 @@ use crate::output::messages;
 
 /// An order that takes longer is not read: the keeper is halted and its socket is full.
 const ORDER_MAX: Duration = Duration::from_millis(50);
+/// How often to check whether the keeper is halted. A lock lasts for seconds after that.
+const HALTED_CHECK: Duration = Duration::from_millis(200);
 
 /// Runs the command line in a keeper, for this job.
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
@@ -98,6 +100,21 @@ async fn ended(
                 drop(timeout(ORDER_MAX, orders.write_all(&line)).await);
             }
             _ = children.recv() => {}
+            () = sleep(HALTED_CHECK) => resume_supervisor_of(Pid::from_child(keeper)),
         }
+    }
+}
+
+/// Lets a halted supervisor go on whose keeper is halted too, because one of the two must end the
+/// command in time. A supervisor that is halted alone is the keeper's concern.
+fn resume_supervisor_of(keeper: Pid) {
+    if !is_halted(keeper) {
+        return;
+    }
+    // What cannot be seen this time, the next check may see.
+    let supervisors = Look::now().map(|it| it.supervisors_of(keeper));
+    for supervisor in supervisors.unwrap_or_default() {
+        // An error means that it has ended.
+        kill_process(supervisor, Signal::CONT).ok();
     }
 }

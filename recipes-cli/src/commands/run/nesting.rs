@@ -32,6 +32,17 @@ impl Nesting {
     }
 
     fn new(within: Option<String>) -> Result<Self, Failure> {
+        if let Some(bytes) = within
+            .as_ref()
+            .map(String::len)
+            .filter(|it| *it > CHAIN_MAX)
+        {
+            let message = format!(
+                "{VARIABLE} has {bytes} bytes, and {CHAIN_MAX} at most are accepted, which is enough for \
+                 thirty runs inside each other: nest fewer, or unset it"
+            );
+            return Err(Failure::new(code::USAGE, message));
+        }
         if within.as_deref().is_some_and(|it| !is_chain(it)) {
             let message = format!(
                 "{VARIABLE} is for runs in the command of a run, and no run has set it to this: \
@@ -67,7 +78,7 @@ fn is_chain(text: &str) -> bool {
         let mut bytes = owner.bytes();
         !owner.is_empty() && bytes.all(|it| it.is_ascii_alphanumeric() || it == b'-')
     };
-    text.len() <= CHAIN_MAX && text.split('/').all(is_owner)
+    text.split('/').all(is_owner)
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! The table of processes in `/proc`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
+
+use super::wire::SUPERVISOR;
+
+/// The kernel cuts the names of processes to this length.
+const NAME_MAX: usize = 15;
 
 /// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +18,7 @@ struct Entry {
     pid: i32,
     parent: i32,
     is_running: bool,
+    is_supervisor: bool,
     /// Ticks from the start of the machine to the start of the process.
     started: u64,
 }
@@ -25,8 +31,8 @@ impl Entry {
 
     /// Parses `pid (name) state parent ...`. The name may contain anything.
     fn parse(stat: &str) -> Option<Self> {
-        let (pid, _) = stat.split_once(" (")?;
-        let (_, rest) = stat.rsplit_once(") ")?;
+        let (pid, rest) = stat.split_once(" (")?;
+        let (name, rest) = rest.rsplit_once(") ")?;
         let mut words = rest.split(' ');
         let state = words.next()?;
         let parent = words.next()?.parse().ok()?;
@@ -37,6 +43,7 @@ impl Entry {
             // Zombies and dead processes do not run. But a first thread may have ended before
             // others.
             is_running: threads > 1 || !matches!(state, "Z" | "X" | "x"),
+            is_supervisor: SUPERVISOR.get(..NAME_MAX) == Some(name),
             started: words.nth(1)?.parse().ok()?,
         })
     }
@@ -54,9 +61,8 @@ pub(crate) struct Spared(BTreeSet<Identity>);
 impl Spared {
     /// All processes below this one at present.
     pub(crate) fn all() -> io::Result<Self> {
-        let own = getpid().as_raw_nonzero().get();
         let entries = entries()?;
-        let found = below(own, &entries, &Self::default());
+        let found = below(own_pid(), &entries, &Self::default());
         Ok(Self(found.iter().map(|it| it.identity()).collect()))
     }
 
@@ -119,13 +125,49 @@ fn below<'a>(root: i32, entries: &'a [Entry], spared: &Spared) -> Vec<&'a Entry>
     found
 }
 
-/// The processes below this one that run, as one look finds them.
-pub(super) fn running_below_this(spared: &Spared) -> io::Result<Vec<Pid>> {
-    let own = getpid().as_raw_nonzero().get();
-    let entries = entries()?;
-    let found = below(own, &entries, spared).into_iter();
-    let running = found.filter(|it| it.is_running);
-    Ok(running.filter_map(|it| Pid::from_raw(it.pid)).collect())
+/// One look at the processes of the machine.
+#[derive(Debug)]
+pub(super) struct Look(Vec<Entry>);
+
+impl Look {
+    pub(super) fn now() -> io::Result<Self> {
+        entries().map(Self)
+    }
+
+    /// The processes below this one that run.
+    pub(super) fn running_below_this(&self, spared: &Spared) -> Vec<Pid> {
+        let found = below(own_pid(), &self.0, spared).into_iter();
+        let running = found.filter(|it| it.is_running);
+        running.filter_map(|it| Pid::from_raw(it.pid)).collect()
+    }
+
+    /// The supervisors that a process has started.
+    pub(super) fn supervisors_of(&self, parent: Pid) -> Vec<Pid> {
+        let parent = parent.as_raw_nonzero().get();
+        let is_its = |it: &&Entry| it.is_supervisor && it.parent == parent;
+        let found = self.0.iter().filter(is_its);
+        found.filter_map(|it| Pid::from_raw(it.pid)).collect()
+    }
+
+    /// Processes to which the runs inside this one pass signals on.
+    pub(super) fn of_nested_runs(&self) -> HashSet<Pid> {
+        let found = nested(own_pid(), &self.0).into_iter();
+        found.filter_map(|it| Pid::from_raw(it.pid)).collect()
+    }
+}
+
+fn own_pid() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// Other supervisors below the root, and all below them. Not those that are children of the root: the
+/// run that has started such a one has ended, so nobody passes anything on to it.
+fn nested<'a>(root: i32, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    let none = Spared::default();
+    let found = below(root, entries, &none).into_iter();
+    let supervisors = found.filter(|it| it.is_supervisor && it.parent != root);
+    let with_theirs = |it: &'a Entry| std::iter::once(it).chain(below(it.pid, entries, &none));
+    supervisors.flat_map(with_theirs).collect()
 }
 
 /// Whether the process was halted, by a signal or a terminal.
@@ -141,7 +183,7 @@ pub(crate) fn is_halted(pid: Pid) -> bool {
 /// Whether a shell can resume a job: a process of the group has a parent in another group of the
 /// same session. This process does not count, though the kernel counts it.
 pub(crate) fn has_shell(group: Pid) -> io::Result<bool> {
-    let own = getpid().as_raw_nonzero().get();
+    let own = own_pid();
     let group = group.as_raw_nonzero().get();
     let mut places = BTreeMap::new();
     for Entry { pid, parent, .. } in entries()? {
@@ -170,13 +212,14 @@ fn place(stat: &str) -> Option<(i32, i32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Spared, below};
+    use super::{Entry, Spared, below, nested};
 
     fn entry(pid: i32, parent: i32, is_running: bool) -> Entry {
         Entry {
             pid,
             parent,
             is_running,
+            is_supervisor: false,
             started: 50,
         }
     }
@@ -234,6 +277,38 @@ mod tests {
         ];
         let spared = Spared([(11, 50), (13, 49)].into());
         assert_eq!(pids(&below(10, &all, &spared)), [13, 14]);
+    }
+
+    #[test]
+    fn runs_inside_a_run_look_after_what_is_below_their_supervisors() {
+        let rest = "12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 50 9";
+        let stat = format!("12 (lockctl-supervi) S 7 {rest}");
+        let supervisor = entry(12, 7, true);
+        let supervisor = Entry {
+            is_supervisor: true,
+            ..supervisor
+        };
+        assert_eq!(Entry::parse(&stat), Some(supervisor));
+        let supervisor = |pid, parent| Entry {
+            pid,
+            parent,
+            ..supervisor
+        };
+        let all = [
+            supervisor(10, 1),
+            entry(11, 10, true),
+            supervisor(12, 11),
+            entry(13, 12, true),
+            // One inside that one, and one whose lockctl was killed.
+            supervisor(14, 13),
+            entry(15, 14, true),
+            supervisor(16, 10),
+            entry(17, 16, true),
+            supervisor(20, 1),
+        ];
+        let mut found = pids(&nested(10, &all));
+        found.dedup();
+        assert_eq!(found, [12, 13, 14, 15]);
     }
 
     #[test]

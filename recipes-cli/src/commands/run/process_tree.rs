@@ -19,7 +19,7 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroup;
-use super::process_table::{Spared, running_below_this};
+use super::process_table::{Look, Spared};
 use crate::exit::warn;
 
 /// The first pause between checks whether a process that is not our child has ended. The kernel
@@ -63,9 +63,16 @@ impl ProcessTree {
     }
 
     /// Processes that run. One that another has started in this moment may be missing.
-    fn running(&self) -> io::Result<HashSet<Pid>> {
-        let below = running_below_this(&self.spared)?.into_iter();
+    fn running(&self, look: &Look) -> io::Result<HashSet<Pid>> {
+        let below = look.running_below_this(&self.spared).into_iter();
         Ok(below.chain(self.in_cgroup()?).collect())
+    }
+
+    /// The running processes that get signals from this one. A run inside passes a signal on by
+    /// itself, so its command would get the signal twice.
+    fn reached(&self) -> io::Result<HashSet<Pid>> {
+        let look = Look::now()?;
+        Ok(&self.running(&look)? - &look.of_nested_runs())
     }
 
     fn in_cgroup(&self) -> io::Result<Vec<Pid>> {
@@ -87,14 +94,14 @@ impl ProcessTree {
         has_children()
     }
 
-    /// Sends a signal to all, and warns about each that it cannot reach.
+    /// Sends a signal to all but what runs inside look after, and warns about each that it cannot reach.
     pub(crate) fn signal_all(&self, signal: Signal) {
         let number = signal.as_raw();
-        let running = match self.running() {
-            Ok(running) => running,
+        let reached = match self.reached() {
+            Ok(reached) => reached,
             Err(error) => return warn(&format!("{UNSEEN}: {error}; signal {number} is not sent")),
         };
-        for pid in running {
+        for pid in reached {
             // Any other error means that the process has ended.
             if kill_process(pid, signal) == Err(Errno::PERM) {
                 let pid = pid.as_raw_nonzero();
@@ -165,7 +172,7 @@ impl ProcessTree {
         // The kernel lets nobody fork meanwhile, and asks whose the processes are of nobody.
         self.cgroup.as_ref().map_or(Ok(()), Cgroup::kill)?;
         let mut is_one_left = false;
-        for pid in self.running()? {
+        for pid in self.running(&Look::now()?)? {
             match kill_process(pid, Signal::KILL) {
                 Err(Errno::PERM) if !self.in_cgroup()?.contains(&pid) => {
                     if strangers.insert(pid) {

@@ -33,6 +33,7 @@ impl Signals {
     /// background) stays ignored, here and in the command.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
+        defuse()?;
         let mut streams = Vec::new();
         for passed_on in PASSED_ON {
             if ignored & bit(passed_on) == 0 {
@@ -72,9 +73,28 @@ impl Signals {
     }
 }
 
+/// Handles the signals with which a caller could make this process fail. A handler stays until the
+/// process ends, and is not passed on: the command gets the default action.
+pub(super) fn defuse() -> io::Result<()> {
+    // Where SIGCHLD is ignored, as some daemons pass it on, the kernel keeps no exit status.
+    drop(signal(SignalKind::child())?);
+    // Under `ulimit -f`, a message that does not fit into a file is no reason to end. The command
+    // inherits that the signal is ignored.
+    if ignored() & bit(Signal::XFSZ) == 0 {
+        drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
+    }
+    Ok(())
+}
+
 /// Whether a terminal sends the signal to all of a job, for Ctrl-C or Ctrl-\.
 pub(crate) fn is_typed(signal: Signal) -> bool {
     matches!(signal, Signal::INT | Signal::QUIT)
+}
+
+/// Whether SIGCONT follows the signal, as after `kill` in a shell: a halted process heeds the signal
+/// only when it goes on.
+pub(crate) fn resumes(signal: Signal) -> bool {
+    matches!(signal, Signal::TERM | Signal::HUP)
 }
 
 fn bit(signal: Signal) -> u64 {

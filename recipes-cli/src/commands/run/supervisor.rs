@@ -21,7 +21,7 @@ use super::deadline_file::DeadlineFile;
 use super::process_table::Spared;
 use super::process_tree::{self, ProcessTree};
 use super::signal_echo::SignalEcho;
-use super::signals::{Signals, is_typed};
+use super::signals::{Signals, is_typed, resumes};
 use super::wire::{self, COMMAND, EXECUTABLE, End, Moment, Order, Plan, at};
 use crate::args::OnLost;
 use crate::exit::Failure;
@@ -161,7 +161,7 @@ impl Supervisor {
         if !ProcessTree::may_be_left() {
             return;
         }
-        self.ask();
+        self.request(Signal::TERM);
         let killed_at = Instant::now() + REST_GRACE;
         // By then the last of them is a child of this process, so its end is an event.
         while !self.is_killed && ProcessTree::may_be_left() {
@@ -198,14 +198,14 @@ impl Supervisor {
                 self.read_deadline();
                 if is_due(self.ask_at) {
                     self.is_asked = true;
-                    self.ask();
+                    self.request(Signal::TERM);
                 }
             }
             Event::ChildEnded => {}
             Event::Signal(signal) => self.echo.note_seen(signal, Instant::now()),
             Event::EchoDue => {
                 if let Some(signal) = self.echo.decide(Instant::now()) {
-                    self.tree.signal_all(signal);
+                    self.request(signal);
                 }
             }
         }
@@ -219,10 +219,13 @@ impl Supervisor {
         }
     }
 
-    /// Requests the command and its descendants to end, even those that are halted.
-    fn ask(&self) {
-        self.tree.signal_all(Signal::TERM);
-        self.tree.signal_all(Signal::CONT);
+    /// Sends a signal to the command and its descendants. One that requests them to end also reaches
+    /// those that are halted.
+    fn request(&self, signal: Signal) {
+        self.tree.signal_all(signal);
+        if resumes(signal) {
+            self.tree.signal_all(Signal::CONT);
+        }
     }
 
     fn heed(&mut self, order: Option<Order>) {
@@ -238,10 +241,11 @@ impl Supervisor {
                     Some(signal) if shares_group && is_typed(signal) => {
                         self.echo.note_ordered(signal, Instant::now());
                     }
-                    Some(signal) => self.tree.signal_all(signal),
+                    Some(signal) => self.request(signal),
                     None => {}
                 }
             }
+            Some(Order::Kill) => self.is_killed = true,
             // The lock is not held any more, or no order can report whether it is.
             Some(Order::Lost) => self.is_killed |= self.plan.on_lost != OnLost::Ignore,
             None => {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use recipes_core::{LockGuard, LostError};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::deadline_file::DeadlineFile;
 use super::keeper::{JOB_ENDED, Job};
 use super::schedule::{Schedule, report_by};
-use super::signals::Signals;
+use super::signals::{Signals, resumes};
 use super::wire::{self, EXECUTABLE, End, Order, Plan, SUPERVISOR, at};
 use crate::args::{AUTH_VARIABLE, OnLost, OnRevoke};
 use crate::exit::warn;
@@ -141,16 +141,19 @@ impl SupervisorHandle {
                     is_asked = true;
                     warn(&format!("somebody asks for the lock {path}"));
                     if on_revoke == OnRevoke::Term {
-                        self.tell(Order::Signal(Signal::TERM.as_raw())).await.ok();
+                        self.pass_on(Signal::TERM).await;
                     }
                 }
                 signal = signals.next() => {
                     if signal == JOB_ENDED {
-                        // The supervisor may be halted with its job.
-                        self.process.kill().ok();
-                        return (None, lost);
+                        // A supervisor that kills all goes on with it if this process is killed too.
+                        self.resume();
+                        self.tell(Order::Kill).await.ok();
+                        let given = report_by(Instant::now(), None, self.lease);
+                        due = Some(due.map_or(given, |it: Instant| it.min(given)));
+                    } else {
+                        self.pass_on(signal).await;
                     }
-                    self.tell(Order::Signal(signal.as_raw())).await.ok();
                 }
                 () = at(due) => {
                     // This kills the command too, and leaves its descendants to us.
@@ -176,15 +179,43 @@ impl SupervisorHandle {
             if let Order::Schedule { ask_at, kill_at } = order {
                 self.deadline.write(ask_at, kill_at)?;
             }
-            self.tell(order).await?;
+            match self.told {
+                None => self.tell(order).await?,
+                Some(_) => self.try_tell(order)?,
+            }
             self.told = Some(until);
         }
         Ok((left / LOOKS_PER_LEASE).max(LOOK_MIN))
     }
 
+    /// Sends a signal for the command. One that requests an end also reaches a halted job.
+    async fn pass_on(&mut self, signal: Signal) {
+        if resumes(signal) {
+            self.resume();
+        }
+        // A supervisor that has closed the socket ends the command by itself.
+        self.tell(Order::Signal(signal.as_raw())).await.ok();
+    }
+
+    /// Lets a halted supervisor go on.
+    fn resume(&self) {
+        // An error means that it has ended.
+        kill_process(Pid::from_child(&self.process), Signal::CONT).ok();
+    }
+
     async fn tell(&mut self, order: Order) -> io::Result<()> {
         let line = wire::line(&order)?;
         timeout(ORDER_MAX, self.orders.write_all(&line)).await?
+    }
+
+    /// Sends an order without waiting, or not at all if the socket is full: a supervisor that is
+    /// halted finds the deadline in shared memory when it goes on.
+    fn try_tell(&self, order: Order) -> io::Result<()> {
+        // The kernel takes a whole line of this length or nothing.
+        match self.orders.try_write(&wire::line(&order)?) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            sent => sent.map(drop),
+        }
     }
 
     /// Whether the supervisor was ever allowed to start the command.

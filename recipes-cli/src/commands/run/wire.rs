@@ -51,6 +51,8 @@ pub(crate) enum Order {
         kill_at: Option<Moment>,
     },
     Lost,
+    /// Kills everything, whatever `--on-lost` says.
+    Kill,
     /// A signal for the command.
     Signal(i32),
 }
@@ -208,6 +210,7 @@ mod tests {
     fn orders_are_lines() {
         for order in [
             Order::Lost,
+            Order::Kill,
             Order::Signal(15),
             Order::Schedule {
                 ask_at: None,

@@ -154,7 +154,26 @@ mod tests {
 
     use axum::http::header::{HOST, HeaderMap, HeaderValue};
 
-    use super::Names;
+    use super::{BEAT, Names, PAGE};
+
+    /// The number after a text of the page.
+    fn number_after(text: &str) -> u128 {
+        let (_, rest) = PAGE.split_once(text).unwrap();
+        let digits = rest.split(|it: char| !it.is_ascii_digit()).next();
+        digits.unwrap().parse().unwrap()
+    }
+
+    /// A page that misses two beats says so at its next look at the clock.
+    #[test]
+    fn page_shows_within_three_seconds_that_nothing_comes() {
+        let silence_ms = number_after("performance.now() - heardMs < ");
+        let look_ms = number_after("say(part(\"trouble\"), gone);\n}, ");
+        assert!(
+            2 * BEAT.as_millis() < silence_ms,
+            "one late beat is no outage"
+        );
+        assert!(silence_ms + look_ms < 3000, "{silence_ms} {look_ms}");
+    }
 
     fn is_let_in(address: Ipv4Addr, host: &'static str) -> bool {
         let names = Names::new(IpAddr::V4(address), &["locks.example".to_owned()]);

@@ -210,7 +210,49 @@ fn is_final(failure: &Failure) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::pause;
+    use clap::Parser as _;
+    use recipes_testing::MemoryEnsemble;
+    use tokio::time::{Instant, sleep};
+
+    use super::{Latest, Watcher, pause};
+    use crate::args::{Arguments, Task};
+
+    fn is_in_trouble(latest: &Latest) -> Option<bool> {
+        latest.as_ref().map(|it| it.is_in_trouble())
+    }
+
+    /// The clock is paused, so a busy machine makes no difference.
+    #[tokio::test(start_paused = true)]
+    async fn outage_is_published_within_three_seconds_however_seldom_the_scans_are() {
+        let line = ["lockctl", "serve", "--every=1h", "/locks"];
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        let Task::Serve(asked) = &arguments.command else {
+            panic!("{arguments:?}");
+        };
+        let ensemble = MemoryEnsemble::new();
+        ensemble.create("/locks", b"").unwrap();
+        let watcher = Watcher::new(&arguments.store, asked);
+        watcher.session.set(ensemble.session()).unwrap();
+        let mut viewer = watcher.viewers().join();
+        let outages = async {
+            for phase_ms in [0, 1, 400, 999, 1000, 1700] {
+                let is_well = |it: &Latest| is_in_trouble(it) == Some(false);
+                drop(viewer.wait_for(is_well).await.unwrap());
+                sleep(Duration::from_millis(phase_ms)).await;
+                ensemble.stop();
+                let since = Instant::now();
+                let is_told = |it: &Latest| is_in_trouble(it) == Some(true);
+                drop(viewer.wait_for(is_told).await.unwrap());
+                let told_after = since.elapsed();
+                assert!(told_after < Duration::from_secs(3), "{told_after:?}");
+                ensemble.restart();
+            }
+        };
+        tokio::select! {
+            failure = watcher.run() => panic!("{failure}"),
+            () = outages => {}
+        }
+    }
 
     #[test]
     fn looks_that_take_long_are_as_far_apart() {

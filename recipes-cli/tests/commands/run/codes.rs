@@ -178,6 +178,31 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
     held.release().await.unwrap();
 }
 
+/// Until it misses a heartbeat, the session takes a frozen server for one that has nothing to report.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frozen_server_is_told_from_a_busy_lock() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let connect = server(&ensemble).connect_string();
+    for (is_frozen, code) in [(false, 75), (true, 69)] {
+        let arguments = ["run", LONG, "--timeout=3s", PATH, "--", "true"];
+        let mut run = lockctl(&connect, &arguments);
+        let run = run.stderr(Stdio::piped()).spawn().unwrap();
+        ensemble.await_children(PATH, 2).await;
+        if is_frozen {
+            server(&ensemble).pause().unwrap();
+        }
+        let ended = timeout(PATIENCE, run.wait_with_output()).await;
+        let ran = ended.expect("lockctl does not end").unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        let is_silence = said(&ran).contains("no answer from the store");
+        assert_eq!(is_silence, is_frozen, "{ran:?}");
+        server(&ensemble).resume().unwrap();
+    }
+    drop(held);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_chroot_has_a_code_and_the_help_names_all() {
     let ensemble = start().await;
@@ -197,7 +222,7 @@ async fn missing_chroot_has_a_code_and_the_help_names_all() {
 async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     // No server listens there, and no request is sent.
     let connect = "127.0.0.1:1";
-    let refused: [&[&str]; 13] = [
+    let refused: [&[&str]; 14] = [
         &["run", "no-slash", "--", "true"],
         &["run", "/a//b", "--", "true"],
         &["run", "/a", "/a", "--", "true"],
@@ -211,6 +236,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         &["run", "--acl", "everyone", "/a", "--", "true"],
         &["run", "--acl", "world:anyone:cdrwx", "/a", "--", "true"],
         &["run", "--acl", "creator", "/a", "--", "true"],
+        &["run", "--acl", "world:anyone:r", "/a", "--", "true"],
     ];
     for arguments in refused {
         let ran = output(lockctl(connect, arguments)).await;
@@ -231,6 +257,11 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         ("LOCKCTL_OWNER", "not a run", "unset it"),
         ("LOCKCTL_ACL", "digest:ops:secret:r", "not a password"),
         ("LOCKCTL_ACL", "creator", "without credentials"),
+        (
+            "LOCKCTL_ACL",
+            "ip:secret:cdwa",
+            "locks everybody out, because no entry has r (READ), without which",
+        ),
     ] {
         let mut command = lockctl(connect, &["run", "/a", "--", "true"]);
         command.env(variable, value);

@@ -133,6 +133,11 @@ impl Member {
     }
 }
 
+/// Whether a process runs, or could run.
+pub(crate) fn is_there(pid: i32) -> bool {
+    stat(pid).is_some_and(|it| it.state != "Z")
+}
+
 /// Whether a signal or a terminal has halted it.
 pub(crate) fn is_halted(pid: i32) -> bool {
     stat(pid).is_some_and(|it| it.state == "T")

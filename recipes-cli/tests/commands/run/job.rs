@@ -272,7 +272,7 @@ async fn halted_job_whose_shell_is_killed_ends_and_its_lock_is_released() {
 }
 
 /// The only child of `lockctl` in a terminal.
-fn keeper(lockctl: i32) -> i32 {
+pub(super) fn keeper(lockctl: i32) -> i32 {
     let children = format!("/proc/{lockctl}/task/{lockctl}/children");
     let children = std::fs::read_to_string(children).unwrap();
     children.trim().parse().unwrap()

@@ -163,7 +163,7 @@ async fn command_is_killed_soon_when_its_node_is_deleted_while_the_supervisor_is
     signal(named(&members, "shell").parent(), Signal::STOP);
     // Some three hundred fill the socket. Signals that come too fast become one.
     for _ in 0..1000 {
-        signal(pid(&run), Signal::HUP);
+        signal(pid(&run), Signal::INT);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let ordered = Instant::now();

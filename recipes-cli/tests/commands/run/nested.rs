@@ -87,6 +87,34 @@ async fn run_inside_a_run_does_not_enter_what_that_one_holds_and_says_so() {
     ensemble.await_children(PATH, 0).await;
 }
 
+/// The outer run would reach the inner command too, to which the inner run passes the signal on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signal_reaches_the_command_of_a_run_inside_a_run_once() {
+    let ensemble = start().await;
+    let connect = server(&ensemble).connect_string();
+    let family = Family::new();
+    let script = "
+        trap 'echo term >> got' TERM; trap 'echo hup >> got' HUP; trap 'echo quit >> got; exit 9' QUIT
+        : > ready; while :; do sleep 0.05; done
+    ";
+    let inner = format!("exec {LOCKCTL} run {LONG} /locks/inner -- sh -c \"$0\"");
+    let mut outer = family.run(&connect, &[LONG, PATH], &inner);
+    let mut run = outer.arg(script).spawn().unwrap();
+    let ready = async || family.path("ready").exists().then_some(());
+    ensemble.until("the command", ready).await;
+    for (sent, name) in [
+        (Signal::TERM, "term"),
+        (Signal::HUP, "hup"),
+        (Signal::QUIT, "quit"),
+    ] {
+        signal(pid(&run), sent);
+        let written = async || family.read("got").contains(name).then_some(());
+        ensemble.until(name, written).await;
+    }
+    assert_eq!(ended(&mut run).await, Some(9));
+    assert_eq!(family.read("got"), "term\nhup\nquit\n");
+}
+
 /// They wait for a third party that waits for one of them, which ends by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_side_by_side_in_a_run_are_no_deadlock() {

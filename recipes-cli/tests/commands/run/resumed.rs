@@ -17,7 +17,7 @@ async fn goes_on(signals_meanwhile: usize) {
     let connect = server(&ensemble).connect_string();
     let family = Family::new();
     let script = r#"
-        trap 'exit 9' TERM; trap '' HUP
+        trap 'exit 9' TERM; trap '' INT
         : > ready; while :; do sleep 0.05; done
     "#;
     let mut run = family.run(&connect, &[SHORT, PATH], script);
@@ -30,7 +30,7 @@ async fn goes_on(signals_meanwhile: usize) {
     let (_session, next) = next_in_line(&ensemble).await;
     signal(supervisor, Signal::STOP);
     for _ in 0..signals_meanwhile {
-        signal(pid(&run), Signal::HUP);
+        signal(pid(&run), Signal::INT);
         sleep(Duration::from_millis(1)).await;
     }
     let since = Instant::now();

@@ -91,6 +91,12 @@ impl Terminal {
         self.written(ensemble, "ready", |_| true).await;
     }
 
+    /// The same, with one more option.
+    pub(super) async fn run_with(&self, ensemble: &TestEnsemble, option: &str, script: &str) {
+        self.start(&format!("{LONG} {option}"), script);
+        self.written(ensemble, "ready", |_| true).await;
+    }
+
     /// Waits until the shell reads the input, and no job of it does.
     pub(super) async fn prompt(&self, ensemble: &TestEnsemble) {
         let shell = i32::try_from(self.shell.id().unwrap()).unwrap();

@@ -2,19 +2,20 @@
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::time::Duration;
 
-use recipes_testing::{Direction, FaultProxy};
+use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::net::unix::pipe::{Receiver, pipe};
 use tokio::process::Command;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::family::{Family, alive, gone};
 use super::process::{ended, pid, signal};
 use super::refused::{start_refused, termination};
 use super::{LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start};
-use crate::lockctl::{lockctl, output};
+use crate::lockctl::{PATIENCE, lockctl, output};
 
 /// A full pipe. It is blocked as long as the other end is there.
 async fn full() -> (OwnedFd, Receiver) {
@@ -100,6 +101,56 @@ async fn command_is_killed_at_once_when_its_node_is_deleted() {
     gone(&ensemble, &members).await;
     assert!(ordered.elapsed() < SOON);
     assert_eq!(ended(&mut run).await, Some(76));
+}
+
+/// How long the processes of a command live after its node was deleted.
+async fn life_after_the_loss(ensemble: &TestEnsemble, path: &str, is_unread: bool) -> Duration {
+    let family = Family::new();
+    let connect = server(ensemble).connect_string();
+    let mut run = family.command(&connect, &[LONG, path]);
+    let mut other_end = None;
+    if is_unread {
+        let (command, receiver) = unread(run).await;
+        (run, other_end) = (command, Some(receiver));
+    }
+    let mut run = run.stdin(Stdio::null()).spawn().unwrap();
+    let members = family.members(ensemble).await;
+    let node = ensemble.await_children(path, 1).await;
+    let ordered = Instant::now();
+    ensemble.delete(&format!("{path}/{}", node[0])).await;
+    // The pauses of `gone` are longer than a kill takes.
+    while !alive(&members).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let lived = ordered.elapsed();
+    assert_eq!(ended(&mut run).await, Some(76));
+    drop(other_end);
+    lived
+}
+
+/// In turn, so that both have the same machine. One slow moment does not move the median.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_take_as_long_with_full_pipes_as_without() {
+    let ensemble = start().await;
+    let mut lives = [Vec::new(), Vec::new()];
+    for pair in 0..9 {
+        for is_unread in [false, true] {
+            let path = format!("/locks/{pair}-{is_unread}");
+            let life = life_after_the_loss(&ensemble, &path, is_unread);
+            let life = timeout(PATIENCE, life).await.expect("it goes on");
+            lives[usize::from(is_unread)].push(life);
+        }
+    }
+    let [read, unread] = lives.map(|mut lives| {
+        lives.sort();
+        lives[lives.len() / 2]
+    });
+    println!("median of the kills: {read:?} with readers, {unread:?} without");
+    // A blocked message would wait for ever. The rest is for machines that are busy by turns.
+    assert!(
+        unread < 10 * read + Duration::from_millis(500),
+        "{read:?} {unread:?}"
+    );
 }
 
 /// The request to end is refused by the kernel for each process, as for another user's, and each

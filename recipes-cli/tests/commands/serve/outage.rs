@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{Direction, FaultProxy};
+use recipes_testing::{Direction, FaultProxy, Opcode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -44,6 +44,34 @@ async fn silent_store_is_told_long_before_a_scan_would_notice() {
     let event = Events::of(&served.address).await.next().await.unwrap();
     let expected = format!("no server of {:?} has answered yet", proxy.connect_string());
     assert_eq!(event["trouble"], expected);
+}
+
+/// The first request without an answer is enough, and it comes by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_unanswered_probe_is_told() {
+    let ensemble = start().await;
+    let session = ensemble.session().await;
+    let _held = lock(&session, "/locks/a").acquire().await.unwrap();
+    let proxy = FaultProxy::start(&connect(&ensemble)).await.unwrap();
+    let served = Served::start_every("1h", &proxy.connect_string(), &ARGUMENTS).await;
+    let mut events = Events::of(&served.address).await;
+    let is_seen = |it: &Value| it["trouble"].is_null() && it["changed"] != json!([]);
+    events.until(is_seen).await;
+    let probes = || {
+        let requests = proxy.on(Direction::ToServer).opcode(Opcode::GetData);
+        requests.path_contains("/locks")
+    };
+    proxy.clear_log();
+    // They come each second while somebody looks, though no scan is due for an hour.
+    for number in [1, 2] {
+        probes().nth(number).seen().await;
+    }
+    let gate = probes().hold();
+    gate.reached().await;
+    let event = events.next().await.unwrap();
+    assert_eq!(event["trouble"], "no answer within 1.5 s");
+    gate.release();
+    events.until(|it| it["trouble"].is_null()).await;
 }
 
 fn send(served: &Served, signal: Signal) {
