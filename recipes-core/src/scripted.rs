@@ -32,47 +32,18 @@ use crate::store::nodes::{
 use crate::store::{Store, Traits};
 use crate::sync::{AtomicBool, Mutex, lock};
 
+mod requests;
+mod sessions;
+
+pub(crate) use requests::{Answer, Asked, Read, Watched};
+pub(crate) use sessions::Sessions;
+
 pub(crate) const SESSION: i64 = 7;
 pub(crate) const T: Duration = Duration::from_secs(12);
 /// Little enough that a test can use it up.
 const WATCH_BYTES: usize = 128 * 1024;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
-
-/// Answers a request. If it is dropped, the request is never answered.
-pub(crate) type Answer<T, E = NodesError> = oneshot::Sender<Result<T, E>>;
-
-pub(crate) type Read = Option<(Vec<u8>, NodeStat)>;
-pub(crate) type Watched = Option<(Vec<u8>, NodeStat, NodeWatch)>;
-
-/// A request as it was sent.
-pub(crate) enum Asked {
-    Create(NewNode, Answer<Created>),
-    Delete(String, Answer<()>),
-    List(String, Answer<Vec<String>>),
-    Read(String, Answer<Read>),
-    Stat(String, Answer<Option<NodeStat>>),
-    Watch(String, Answer<Watched>),
-    OthersSee(Vec<String>, Answer<Vec<bool>>),
-    Sync(Answer<()>),
-    Multi(Vec<NodeOp>, Answer<Vec<NodeOpDone>, MultiError>),
-}
-
-impl fmt::Debug for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(node, _) => write!(f, "create {}", node.path),
-            Self::Delete(path, _) => write!(f, "delete {path}"),
-            Self::List(path, _) => write!(f, "list {path}"),
-            Self::Read(path, _) => write!(f, "read {path}"),
-            Self::Stat(path, _) => write!(f, "stat {path}"),
-            Self::Watch(path, _) => write!(f, "watch {path}"),
-            Self::OthersSee(paths, _) => write!(f, "others see {paths:?}"),
-            Self::Sync(_) => write!(f, "sync"),
-            Self::Multi(operations, _) => write!(f, "multi of {}", operations.len()),
-        }
-    }
-}
 
 /// The operations of one session.
 #[derive(Debug)]
@@ -227,57 +198,6 @@ impl Nodes for Scripted {
 
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
         self.ask(|answer| Asked::Multi(operations, answer))
-    }
-}
-
-/// Opens the given sessions one after the other, each after a pause.
-#[derive(Debug)]
-pub(crate) struct Sessions {
-    nodes: Mutex<VecDeque<Arc<Scripted>>>,
-    slow: Duration,
-    asleep: Arc<Mutex<Duration>>,
-}
-
-impl Sessions {
-    pub(crate) fn of(nodes: &Arc<Scripted>, slow: Duration) -> Arc<dyn Store> {
-        Arc::new(Self {
-            nodes: Mutex::new([Arc::clone(nodes)].into()),
-            slow,
-            asleep: Arc::clone(&nodes.asleep),
-        })
-    }
-
-    fn in_turn(first: &Arc<Scripted>, second: &Arc<Scripted>) -> Arc<dyn Store> {
-        Arc::new(Self {
-            nodes: Mutex::new([Arc::clone(first), Arc::clone(second)].into()),
-            slow: Duration::ZERO,
-            asleep: Arc::clone(&first.asleep),
-        })
-    }
-}
-
-impl Store for Sessions {
-    fn traits(&self) -> Traits {
-        Traits {
-            watch_bytes: WATCH_BYTES,
-            ..Traits::default()
-        }
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        async move {
-            tokio::time::sleep(self.slow).await;
-            let next = lock(&self.nodes).pop_front();
-            match next {
-                Some(nodes) => Ok(nodes as Arc<dyn Nodes>),
-                None => future::pending().await,
-            }
-        }
-        .boxed()
-    }
-
-    fn suspended(&self) -> Duration {
-        *lock(&self.asleep)
     }
 }
 

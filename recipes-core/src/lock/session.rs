@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{ConnectError, QueryError};
 use crate::lock::table::PathTable;
+use crate::names::session_id::SessionId;
 use crate::session::core::SessionCore;
 use crate::session::health::{self, HealthWatcher, SessionHealth};
 use crate::session::options::SessionOptions;
@@ -98,7 +99,9 @@ impl Session {
             .map(|epoch| epoch.session_id)
     }
 
-    /// Reads a node's data and stat; `None` if it does not exist.
+    /// Reads a node's data and stat; `None` if it does not exist. In an outage that takes as long
+    /// as the session's connect timeout, 15 s unless it is set; `tokio::time::timeout` makes it
+    /// shorter.
     ///
     /// # Errors
     /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
@@ -120,6 +123,9 @@ impl Session {
     /// lost. Pending clean-ups are finished within the connect timeout, and the store removes the
     /// remaining nodes. Closing again does nothing.
     ///
+    /// In an outage, it waits at most 2 s for the connection to come back. Nodes that remain then
+    /// stay until the store expires the session; a warning in the log says how many.
+    ///
     /// # Cancel safety
     /// The close goes on in the background if the future is dropped.
     pub async fn close(&self) {
@@ -134,7 +140,7 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Session");
         if let Some(id) = self.session_id() {
-            debug.field("id", &format_args!("{id:#x}"));
+            debug.field("id", &SessionId(id));
         }
         debug
             .field("epoch", &self.epoch())
