@@ -317,20 +317,25 @@ async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length()
         }
         let mut granted = queue(&stage, &sessions).await;
         let (mut holder, mut held) = granted.recv().await.unwrap();
-        for _ in 0..HAND_OFFS {
+        for number in 1..=HAND_OFFS {
+            // The third contender of a queue knows both that are ahead of it since it joined.
+            let lists = number > 1;
             let hand_off = async {
                 held.release().await.unwrap();
                 let next = granted.recv().await.unwrap();
-                // The waiter after the new holder lists to find out who is ahead of it now.
-                let listing = stage.proxy.on(Direction::FromServer);
-                listing.opcode(Opcode::GetChildren).seen().await;
+                if lists {
+                    // The waiter after the new holder lists to find out who is ahead of it now.
+                    let listing = stage.proxy.on(Direction::FromServer);
+                    listing.opcode(Opcode::GetChildren).seen().await;
+                }
                 next
             };
             let ((next, guard), costs) = stage.costs_of(hand_off).await;
             assert_eq!(next, holder + 1, "first come, first served");
             assert!(granted.try_recv().is_err(), "granted to two");
             // Only the first is on the critical path.
-            let expected = [(holder, Opcode::Delete), (next + 1, Opcode::GetChildren)];
+            let mut expected = vec![(holder, Opcode::Delete)];
+            expected.extend(lists.then_some((next + 1, Opcode::GetChildren)));
             assert_eq!(costs.requests, expected, "{waiters} waiters");
             // The holder also watches its own node, if it has waited.
             let mut notified = costs.notified.clone();
@@ -343,4 +348,37 @@ async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length()
             "hand-off with {waiters} waiters: 2 requests, 1 transaction, 2 contenders notified"
         );
     }
+}
+
+/// Each of three contenders lists once, when it joins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_of_three_contenders_is_three_listings() {
+    let stage = Stage::set().await;
+    let sessions = [
+        stage.session().await,
+        stage.session().await,
+        stage.session().await,
+    ];
+    // This creates the directory.
+    let first = mutex(&sessions[0]).acquire().await.unwrap();
+    first.release().await.unwrap();
+    let turns = async {
+        let mut granted = queue(&stage, &sessions).await;
+        // All watches are set by then.
+        stage.quiet().await;
+        for _ in &sessions {
+            let (_, held) = granted.recv().await.unwrap();
+            held.release().await.unwrap();
+        }
+    };
+    let ((), costs) = stage.costs_of(turns).await;
+    let opcodes = costs.opcodes();
+    let count = |opcode| opcodes.iter().filter(|it| **it == opcode).count();
+    assert_eq!(count(Opcode::GetChildren), 3, "{opcodes:?}");
+    // The holder watches its own node, the second also the first, and the third both.
+    assert_eq!(count(Opcode::GetData), 1 + 2 + 3, "{opcodes:?}");
+    let changes = [Opcode::Create, Opcode::Delete].map(count);
+    assert_eq!(changes, [3, 3], "{opcodes:?}");
+    assert_eq!(opcodes.len(), 15, "{opcodes:?}");
+    println!("3 contenders, from the first create to the last delete: 15 requests");
 }

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use lock_recipes::InterProcessMutex;
+use lock_recipes::{AcquireError, InterProcessMutex, MutexGuard, Session};
 use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 const PATH: &str = "/locks/orders";
@@ -65,4 +66,64 @@ async fn hand_off_is_one_round_trip_without_a_request_of_the_next_holder() {
             "{requests:?}"
         );
     }
+}
+
+type Waiter = JoinHandle<Result<MutexGuard, AcquireError>>;
+
+/// A holder, and two waiters that have set all their watches.
+async fn three_contenders(
+    ensemble: &MemoryEnsemble,
+    sessions: &[Session; 3],
+) -> (MutexGuard, [Waiter; 2]) {
+    let locks = sessions
+        .each_ref()
+        .map(|it| InterProcessMutex::new(it, PATH).unwrap());
+    let held = locks[0].acquire().await.unwrap();
+    let probe = TestEnsemble::Memory(ensemble.clone());
+    let second = tokio::spawn(locks[1].acquire());
+    probe.await_children(PATH, 2).await;
+    let third = tokio::spawn(locks[2].acquire());
+    probe.await_children(PATH, 3).await;
+    tokio::time::sleep(ROUND_TRIP * 10).await;
+    ensemble.reset_requests();
+    (held, [second, third])
+}
+
+/// The requests of what has just happened, with everything that follows from it.
+async fn requests_of_late(ensemble: &MemoryEnsemble) -> Vec<Operation> {
+    tokio::time::sleep(ROUND_TRIP * 10).await;
+    let requests = ensemble.requests();
+    ensemble.reset_requests();
+    requests.iter().map(|it| it.operation).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_hand_off_between_three_contenders_is_one_delete() {
+    let ensemble = MemoryEnsemble::builder().latency(ROUND_TRIP);
+    let ensemble = ensemble.without_session_timeout().build();
+    let sessions = [(); 3].map(|()| ensemble.session());
+    let (mut held, waiters) = three_contenders(&ensemble, &sessions).await;
+    for waiter in waiters {
+        let released = Instant::now();
+        drop(held);
+        held = waiter.await.unwrap().unwrap();
+        assert!(released.elapsed() <= ROUND_TRIP, "{:?}", released.elapsed());
+        assert_eq!(requests_of_late(&ensemble).await, [Operation::Delete]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_between_two_gives_up_and_costs_the_next_no_request() {
+    let ensemble = MemoryEnsemble::builder().latency(ROUND_TRIP);
+    let ensemble = ensemble.without_session_timeout().build();
+    let sessions = [(); 3].map(|()| ensemble.session());
+    let (held, [second, third]) = three_contenders(&ensemble, &sessions).await;
+    second.abort();
+    assert_eq!(requests_of_late(&ensemble).await, [Operation::Delete]);
+    assert!(!third.is_finished(), "granted to two");
+    let released = Instant::now();
+    drop(held);
+    let held = third.await.unwrap().unwrap();
+    assert!(released.elapsed() <= ROUND_TRIP, "{:?}", released.elapsed());
+    held.release().await.unwrap();
 }

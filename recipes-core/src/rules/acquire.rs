@@ -59,7 +59,7 @@ enum Stage {
         node: Node,
         blocker: String,
         before: Option<String>,
-        deletion_grants: bool,
+        deletions_grant: bool,
     },
     Admitted(Node),
     Reading(Node),

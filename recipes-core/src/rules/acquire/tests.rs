@@ -5,6 +5,7 @@ use super::*;
 mod creates;
 mod reconnects;
 mod sets;
+mod two_ahead;
 
 const SESSION: i64 = 77;
 
@@ -120,7 +121,7 @@ fn the_deletion_of_the_only_node_ahead_is_the_grant() {
 
 #[test]
 fn the_deletion_of_the_nearest_of_several_nodes_ahead_only_lists_again() {
-    let mut acquire = waiting(&[2, 3]);
+    let mut acquire = waiting(&[1, 2, 3]);
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(3))),
         [Action::List(0)]
@@ -134,7 +135,7 @@ fn the_deletion_of_the_nearest_of_several_nodes_ahead_only_lists_again() {
 
 #[test]
 fn the_deletion_before_the_nearest_prepares_the_hand_off() {
-    let mut acquire = waiting(&[2, 3]);
+    let mut acquire = waiting(&[1, 2, 3]);
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(2))),
         [Action::List(0)]
@@ -152,7 +153,7 @@ fn the_deletion_before_the_nearest_prepares_the_hand_off() {
 
 #[test]
 fn a_deletion_seen_while_a_listing_is_under_way_counts_for_it() {
-    let mut acquire = waiting(&[2, 3]);
+    let mut acquire = waiting(&[1, 2, 3]);
     assert_eq!(
         acquire.step(Event::BlockerGone(0, name(2))),
         [Action::List(0)]

@@ -2,7 +2,7 @@
 
 use super::{AcquireMachine, Action, Member, Stage};
 use crate::names::node_name;
-use crate::rules::admission::{self, Place, Verdict};
+use crate::rules::admission::{self, Blocker, Place, Verdict};
 use crate::rules::delay::{Ahead, Awaited};
 
 impl AcquireMachine {
@@ -49,28 +49,24 @@ impl AcquireMachine {
             _ => admission::admit(*kind, children, &node.name),
         };
         let is_sure = self.is_sure(member);
-        match verdict {
-            Verdict::Granted => self.set(member, Stage::Admitted(node)),
+        let stage = match verdict {
+            Verdict::Granted => Stage::Admitted(node),
             Verdict::Absent => return self.rejoin(member),
-            Verdict::WaitFor(it) if gone.iter().any(|gone| gone == it.name) => {
-                // The listing is older than the deletion that was reported.
-                if it.deletion_grants && is_sure {
-                    self.set(member, Stage::Admitted(node));
-                } else {
+            Verdict::WaitFor(it) => match still_ahead(it, &gone) {
+                Some(ahead) => Stage::Waiting {
+                    node,
+                    blocker: ahead.name.to_owned(),
+                    before: ahead.before.map(str::to_owned),
+                    deletions_grant: ahead.deletions_grant,
+                },
+                None if it.deletions_grant && is_sure => Stage::Admitted(node),
+                None => {
                     self.set(member, Stage::Listing { node, gone });
                     return self.list(vec![member]);
                 }
-            }
-            Verdict::WaitFor(it) => {
-                let stage = Stage::Waiting {
-                    node,
-                    blocker: it.name.to_owned(),
-                    before: it.before.map(str::to_owned),
-                    deletion_grants: it.deletion_grants,
-                };
-                self.set(member, stage);
-            }
-        }
+            },
+        };
+        self.set(member, stage);
         Vec::new()
     }
 
@@ -78,7 +74,8 @@ impl AcquireMachine {
         // A name with a uuid never comes back, so its deletion is final and holds for an older
         // listing too. A node with any other name may have been re-created, and the listing by
         // which we wait for it may have shown the new one.
-        let gone = || match node_name::is_protected(&name) {
+        let is_final = node_name::is_protected(&name);
+        let gone = || match is_final {
             true => vec![name.clone()],
             false => Vec::new(),
         };
@@ -90,9 +87,26 @@ impl AcquireMachine {
             Stage::Waiting {
                 node,
                 blocker,
-                deletion_grants: true,
+                before: Some(before),
+                deletions_grant: true,
+            } if is_final && (*blocker == name || *before == name) => {
+                // Nothing else was ahead, so a listing would show the other one and no more.
+                let other = if *before == name { blocker } else { before };
+                let waiting = Stage::Waiting {
+                    node: node.clone(),
+                    blocker: other.clone(),
+                    before: None,
+                    deletions_grant: true,
+                };
+                *stage = waiting;
+                self.settle()
+            }
+            Stage::Waiting {
+                node,
+                blocker,
+                deletions_grant: true,
                 ..
-            } if *blocker == name && is_sure && node_name::is_protected(&name) => {
+            } if *blocker == name && is_sure && is_final => {
                 *stage = Stage::Admitted(node.clone());
                 self.settle()
             }
@@ -108,7 +122,7 @@ impl AcquireMachine {
                 unlisted.push(member);
                 self.list(unlisted)
             }
-            Stage::Listing { gone: known, .. } if node_name::is_protected(&name) => {
+            Stage::Listing { gone: known, .. } if is_final => {
                 known.push(name);
                 Vec::new()
             }
@@ -158,4 +172,15 @@ impl AcquireMachine {
         }
         Vec::new()
     }
+}
+
+/// What a listing shows ahead, without the nodes whose deletion was reported. `None` if the listing
+/// is too old to show it.
+fn still_ahead<'a>(shown: Blocker<'a>, gone: &[String]) -> Option<Blocker<'a>> {
+    let is_gone = |name: &str| gone.iter().any(|gone| gone == name);
+    if shown.deletions_grant {
+        return shown.without(is_gone);
+    }
+    // More may be ahead than these two.
+    Some(shown).filter(|it| !is_gone(it.name))
 }

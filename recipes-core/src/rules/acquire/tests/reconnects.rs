@@ -22,7 +22,7 @@ fn a_new_connection_leaves_a_probe_a_create_and_a_search_alone() {
 
 #[test]
 fn a_listing_of_the_connection_before_is_asked_for_again_and_what_was_gone_is_forgotten() {
-    let mut acquire = waiting(&[2, 3]);
+    let mut acquire = waiting(&[1, 2, 3]);
     acquire.step(Event::BlockerGone(0, name(2)));
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
     assert_eq!(reconnected(&mut acquire), [Action::List(0)]);

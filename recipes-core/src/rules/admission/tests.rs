@@ -1,0 +1,303 @@
+//! The rule on listings written by hand, and on random ones beside the plain rule.
+
+use super::*;
+
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(String::from).to_vec()
+}
+
+fn wait_for<'a>(name: &'a str, before: Option<&'a str>, deletions_grant: bool) -> Verdict<'a> {
+    Verdict::WaitFor(Blocker {
+        name,
+        before,
+        deletions_grant,
+    })
+}
+
+#[test]
+fn the_first_contender_holds() {
+    let children = names(["_c_b-lock-0000000001", "_c_a-lock-0000000000"]);
+    assert_eq!(
+        admit(LockKind::Mutex, &children, "_c_a-lock-0000000000"),
+        Verdict::Granted
+    );
+}
+
+#[test]
+fn the_second_contender_is_granted_by_the_deletion_of_the_first() {
+    let children = names(["_c_b-lock-0000000001", "_c_a-lock-0000000000"]);
+    let verdict = admit(LockKind::Mutex, &children, "_c_b-lock-0000000001");
+    assert_eq!(verdict, wait_for("_c_a-lock-0000000000", None, true));
+}
+
+#[test]
+fn the_third_contender_watches_two_and_is_granted_by_the_deletion_of_both() {
+    let children = names([
+        "_c_c-lock-0000000002",
+        "_c_a-lock-0000000000",
+        "_c_b-lock-0000000001",
+    ]);
+    let verdict = admit(LockKind::Mutex, &children, "_c_c-lock-0000000002");
+    assert_eq!(
+        verdict,
+        wait_for("_c_b-lock-0000000001", Some("_c_a-lock-0000000000"), true)
+    );
+}
+
+#[test]
+fn the_fourth_contender_watches_two_and_is_granted_by_neither() {
+    let children: Vec<_> = (0..4).map(|n| format!("_c_x-lock-{n:010}")).collect();
+    assert_eq!(
+        admit(LockKind::Mutex, &children, "_c_x-lock-0000000003"),
+        wait_for("_c_x-lock-0000000002", Some("_c_x-lock-0000000001"), false)
+    );
+}
+
+#[test]
+fn what_is_gone_of_two_leaves_the_other() {
+    let both = Blocker {
+        name: "near",
+        before: Some("far"),
+        deletions_grant: true,
+    };
+    let left = |gone: &[&str]| {
+        let left = both.without(|name| gone.contains(&name));
+        left.map(|it| (it.name, it.before))
+    };
+    assert_eq!(left(&[]), Some(("near", Some("far"))));
+    assert_eq!(left(&["far"]), Some(("near", None)));
+    assert_eq!(left(&["near"]), Some(("far", None)));
+    assert_eq!(left(&["far", "near"]), None);
+}
+
+#[test]
+fn the_nearest_two_are_found_in_any_order_of_the_listing() {
+    let mut children: Vec<_> = (0..5).map(|n| format!("_c_x-lock-{n:010}")).collect();
+    for _ in 0..5 {
+        children.rotate_left(1);
+        assert_eq!(
+            admit(LockKind::Mutex, &children, "_c_x-lock-0000000004"),
+            wait_for("_c_x-lock-0000000003", Some("_c_x-lock-0000000002"), false)
+        );
+    }
+}
+
+#[test]
+fn a_contender_whose_node_is_not_listed_is_absent_even_if_nobody_is_ahead() {
+    assert_eq!(
+        admit(LockKind::Mutex, &[], "_c_a-lock-0000000000"),
+        Verdict::Absent
+    );
+}
+
+#[test]
+fn a_foreign_child_in_front_blocks() {
+    let children = names(["-foreign", "_c_a-lock-0000000000"]);
+    let verdict = admit(LockKind::Mutex, &children, "_c_a-lock-0000000000");
+    assert_eq!(verdict, wait_for("-foreign", None, true));
+}
+
+#[test]
+fn near_the_wrap_of_the_counter_a_deletion_does_not_grant() {
+    let children = names(["_c_a-lock-2147483646", "_c_b-lock-2147483647"]);
+    let verdict = admit(LockKind::Mutex, &children, "_c_b-lock-2147483647");
+    assert_eq!(verdict, wait_for("_c_a-lock-2147483646", None, false));
+}
+
+#[test]
+fn a_reader_waits_only_for_earlier_writers_and_for_the_nearest() {
+    let children = names([
+        "_c_a-__WRIT__0000000000",
+        "_c_b-__READ__0000000001",
+        "_c_c-__WRIT__0000000002",
+        "_c_d-__READ__0000000003",
+        "_c_e-__READ__0000000004",
+        "_c_f-__WRIT__0000000005",
+    ]);
+    assert_eq!(
+        admit(LockKind::Read, &children, "_c_e-__READ__0000000004"),
+        wait_for(
+            "_c_c-__WRIT__0000000002",
+            Some("_c_a-__WRIT__0000000000"),
+            true
+        )
+    );
+    assert_eq!(
+        admit(LockKind::Read, &children, "_c_b-__READ__0000000001"),
+        wait_for("_c_a-__WRIT__0000000000", None, true)
+    );
+}
+
+#[test]
+fn readers_hold_together() {
+    let children = names(["_c_a-__READ__0000000000", "_c_b-__READ__0000000001"]);
+    assert_eq!(
+        admit(LockKind::Read, &children, "_c_b-__READ__0000000001"),
+        Verdict::Granted
+    );
+}
+
+#[test]
+fn a_writer_waits_for_readers_and_lists_again_behind_a_writer() {
+    let children = names(["_c_a-__WRIT__0000000000", "_c_b-__WRIT__0000000001"]);
+    assert_eq!(
+        admit(LockKind::Write, &children, "_c_b-__WRIT__0000000001"),
+        wait_for("_c_a-__WRIT__0000000000", None, false)
+    );
+}
+
+#[test]
+fn a_downgraded_reader_keeps_the_next_writer_out() {
+    let children = names(["_c_a-__READ__0000000000", "_c_b-__WRIT__0000000001"]);
+    assert_eq!(
+        admit(LockKind::Write, &children, "_c_b-__WRIT__0000000001"),
+        wait_for("_c_a-__READ__0000000000", None, false)
+    );
+}
+
+#[test]
+fn a_newcomer_would_be_admitted_where_nothing_blocks_it() {
+    let mutex = names(["zforeign"]);
+    assert!(would_admit(LockKind::Mutex, &mutex));
+    assert!(!would_admit(LockKind::Mutex, &names(["-foreign"])));
+    let reader = names(["_c_a-__READ__0000000000"]);
+    assert!(would_admit(LockKind::Read, &reader));
+    assert!(!would_admit(LockKind::Write, &reader));
+    assert!(!would_admit(
+        LockKind::Read,
+        &names(["_c_a-__WRIT__0000000000"])
+    ));
+}
+
+/// The rule as Curator words it, regardless of cost: fix the names for sorting
+/// (`LockInternals.standardFixForSorting`, in `SortingLockInternalsDriver` once for each half),
+/// sort, and look at the nodes in front.
+fn admit_plainly<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdict<'a> {
+    let mut sorted: Vec<&str> = children.iter().map(String::as_str).collect();
+    sorted.sort_by_key(|name| {
+        let is_writer = name.contains("__WRIT__");
+        (fixed_for_sorting(kind, name), !is_writer, *name)
+    });
+    let Some(place) = sorted.iter().position(|name| *name == own) else {
+        return Verdict::Absent;
+    };
+    let mut ahead = sorted[..place].to_vec();
+    ahead.retain(|name| kind != LockKind::Read || name.contains("__WRIT__"));
+    let in_sequence = node_name::sequence(own).is_some_and(|it| it < SEQUENCE_NEAR_WRAP);
+    match ahead.as_slice() {
+        [] => Verdict::Granted,
+        [name] => wait_for(name, None, kind != LockKind::Write && in_sequence),
+        [before, name] => wait_for(name, Some(before), kind != LockKind::Write && in_sequence),
+        [.., before, name] => wait_for(name, Some(before), false),
+    }
+}
+
+fn fixed_for_sorting(kind: LockKind, name: &str) -> Vec<u16> {
+    let markers: &[&str] = match kind {
+        LockKind::Mutex => &["lock-"],
+        LockKind::Read | LockKind::Write => &["__READ__", "__WRIT__"],
+    };
+    let fixed = markers.iter().fold(name, |name, marker| {
+        name.rfind(marker)
+            .map_or(name, |at| name.split_at(at + marker.len()).1)
+    });
+    fixed.encode_utf16().collect()
+}
+
+/// `SplitMix64`.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % end as u64).unwrap()
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    /// A name as Curator makes it or nearly so, or one of parts that are easily mistaken.
+    pub(crate) fn name(&mut self) -> String {
+        let markers = ["lock-", "__READ__", "__WRIT__"];
+        let sequences = [
+            "0000000000",
+            "0000000001",
+            "0000000002",
+            "0000000003",
+            "2147483646",
+            "2147483647",
+            "-2147483648",
+            "-0000000001",
+        ];
+        if self.below(3) > 0 {
+            let maker = self.of(&["a-", "b-", "c-", "d", "_", "", "__READ", "x-lock-"]);
+            return format!("_c_{maker}{}{}", self.of(&markers), self.of(&sequences));
+        }
+        let parts = [
+            &markers[..],
+            &sequences,
+            &[
+                "_c_",
+                "-",
+                "_",
+                "__",
+                "READ__",
+                "WRIT__",
+                "__READ__WRIT__",
+                "lock",
+                "9",
+                ":",
+                "z",
+            ],
+            // In UTF-16 the third comes before the second, in UTF-8 after it.
+            &["\u{e4}", "\u{ff5e}", "\u{1f600}"],
+        ]
+        .concat();
+        (0..self.below(6)).map(|_| self.of(&parts)).collect()
+    }
+}
+
+#[test]
+fn verdicts_on_random_listings_are_those_of_the_plain_rule() {
+    let (mut granted, mut next, mut behind, mut absent) = (0, 0, 0, 0);
+    for seed in 0..100_000 {
+        let mut random = Random(seed);
+        let kind = random.of(&[LockKind::Mutex, LockKind::Read, LockKind::Write]);
+        let mut children: Vec<_> = (0..random.below(8)).map(|_| random.name()).collect();
+        let own = match children.len() {
+            0 => random.name(),
+            length if random.below(10) > 0 => children[random.below(length)].clone(),
+            _ => random.name(),
+        };
+        // A directory has each name only once.
+        let mut known = std::collections::BTreeSet::new();
+        children.retain(|name| known.insert(name.clone()));
+        let verdict = admit(kind, &children, &own);
+        let plainly = admit_plainly(kind, &children, &own);
+        assert_eq!(
+            verdict, plainly,
+            "seed {seed}: {kind:?} {own:?} in {children:?}"
+        );
+        let plainly_free = !children.iter().any(|child| {
+            let fixed = fixed_for_sorting(kind, child);
+            let last: Vec<u16> = "2147483647".encode_utf16().collect();
+            (kind != LockKind::Read || child.contains("__WRIT__")) && fixed <= last
+        });
+        let is_free = would_admit(kind, &children);
+        assert_eq!(
+            is_free, plainly_free,
+            "seed {seed}: {kind:?} in {children:?}"
+        );
+        *match verdict {
+            Verdict::Granted => &mut granted,
+            Verdict::WaitFor(it) if it.before.is_none() => &mut next,
+            Verdict::WaitFor(_) => &mut behind,
+            Verdict::Absent => &mut absent,
+        } += 1;
+    }
+    let seen = [granted, next, behind, absent];
+    assert!(seen.iter().all(|seen| *seen > 5_000), "{seen:?}");
+}
