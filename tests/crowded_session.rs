@@ -207,10 +207,12 @@ async fn many_locks(mut crowd_of: Crowd) {
     let held = stream::iter(&paths).map(|path| crowd_of.held_by_others(path));
     let held: Vec<_> = held.buffered(AT_ONCE).collect().await;
     let (before, started) = (memory_kib(), SystemTime::now());
-    for (waiter, path) in paths.iter().enumerate() {
-        crowd_of.join(waiter, path);
+    for (number, some) in paths.chunks(AT_ONCE).enumerate() {
+        for (waiter, path) in some.iter().enumerate() {
+            crowd_of.join(number * AT_ONCE + waiter, path);
+        }
+        crowd_of.queued(some, 2 * some.len()).await;
     }
-    crowd_of.queued(&paths, 2 * crowd()).await;
     let joined = started.elapsed().unwrap();
     let kib = memory_kib().saturating_sub(before) as f64 / crowd() as f64;
     let mut away = Vec::new();
