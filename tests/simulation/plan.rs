@@ -179,11 +179,11 @@ impl Plan {
         self.trouble_every_max < Duration::from_millis(100)
     }
 
-    /// In some worlds only one waiter of a session has room for its watches, or none.
+    /// In some worlds one or two waiters of a session have room for their watches. Its holders
+    /// still have enough.
     fn watch_bytes(&self) -> usize {
-        match self.seed % 8 {
-            3 => 1024,
-            7 => 0,
+        match self.seed % 4 {
+            3 => 2048,
             _ => 128 * 1024,
         }
     }
