@@ -37,7 +37,9 @@ static HEAP: PeakAlloc = PeakAlloc;
 const PATH: &str = "/locks/orders";
 /// The default number.
 const WAITERS: usize = 2_000;
-const SESSIONS: usize = 16;
+const SESSIONS_MIN: usize = 16;
+/// So many waiters of a session have room to watch.
+const WAITERS_EACH: usize = 150;
 /// How many join together. Each requests a listing, and a server buffers what its clients have not
 /// read.
 const AT_ONCE: usize = 200;
@@ -89,7 +91,7 @@ impl Queue {
     /// Lets that many contenders queue up, the holder among them.
     async fn form(ensemble: TestEnsemble, waiters: usize) -> Self {
         let mut sessions = Vec::new();
-        for _ in 0..SESSIONS {
+        for _ in 0..SESSIONS_MIN.max(waiters.div_ceil(WAITERS_EACH)) {
             let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
             sessions.push(ensemble.session_with(options).await);
         }
@@ -128,7 +130,8 @@ impl Queue {
 
     /// Starts one more contender, which holds the lock until it may release it.
     fn join(&mut self, waiter: usize, grants: &mpsc::UnboundedSender<Granted>) {
-        let lock = InterProcessMutex::new(&self.sessions[waiter % SESSIONS], PATH).unwrap();
+        let session = &self.sessions[waiter % self.sessions.len()];
+        let lock = InterProcessMutex::new(session, PATH).unwrap();
         let (grants, releases) = (grants.clone(), Arc::clone(&self.releases));
         let turn = async move {
             let guard = lock.acquire().await.unwrap();
@@ -221,8 +224,9 @@ async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
     let each = |total: usize| total as f64 / waiters as f64;
     let listing = listing_bytes(&queue.ensemble.children(PATH).await);
     eprintln!(
-        "{waiters} waiters over {SESSIONS} sessions after {:.1?}; for each: {:.1} requests, \
+        "{waiters} waiters over {} sessions after {:.1?}; for each: {:.1} requests, \
          {:.1} watches, {:.1} KiB of heap; a listing is {} KiB",
+        queue.sessions.len(),
         started.elapsed().unwrap(),
         each(queue.requests().await),
         each(queue.ensemble.watch_count().await),

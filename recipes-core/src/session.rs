@@ -12,6 +12,7 @@
 //! | `inquiry` | asks about own nodes while it is not |
 //! | `check_schedule` | when to look at which node |
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
+//! | `lookout` | looks at the nodes that attempts wait for without a watch |
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
 //! | `silence` | since when the store does not answer |
@@ -29,6 +30,7 @@ pub(crate) mod health;
 pub(crate) mod inquiry;
 pub(crate) mod leftovers;
 pub(crate) mod link;
+pub(crate) mod lookout;
 pub(crate) mod options;
 pub(crate) mod own_watch;
 pub(crate) mod phase;

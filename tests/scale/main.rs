@@ -2,6 +2,7 @@
 //!
 //! | file | question it answers |
 //! |---|---|
+//! | `few_watches` | what becomes of waiters for which there is no room to watch? |
 //! | `many_watches` | does a session keep more locks than its client can watch again? |
 //! | `long_listing` | does a queue work whose listing Java clients cannot read? |
 //! | `storms` | does endless or very much work become a storm of requests? |
@@ -12,6 +13,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod few_watches;
 #[path = "../support/log.rs"]
 mod log;
 mod long_listing;

@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, TryFutureExt};
 use tokio::sync::oneshot;
-use tracing::{Instrument, debug, debug_span};
 
 use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::requests::{self, OwnNode, Refused};
@@ -14,7 +13,6 @@ use crate::error::{AcquireError, LostReason, Step};
 use crate::lock::lease::{Basis, Lease, MadeNode};
 use crate::lock::session::Session;
 use crate::lock::target::Target;
-use crate::log::LOCK;
 use crate::names::token::FencingToken;
 use crate::rules::acquire::{Action, Event, Failure, GrantedNode, Outcome};
 use crate::session::cleanup::Deleted;
@@ -22,15 +20,19 @@ use crate::session::epoch::Epoch;
 use crate::session::leftovers::{Leftovers, Made};
 use crate::session::own_watch::OwnWatch;
 use crate::session::tenant::Tenant;
+use crate::session::watch_budget::WatchPermit;
 use crate::store::nodes::{Nodes, NodesError};
 
 mod news;
+mod watches;
 
 /// A request or watch in flight; at most one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
     /// A probe, enter, make-parents, search or commit, for several members.
     Members,
+    /// A place in the queue for room to watch.
+    Room,
     List(usize),
     Stat(usize),
     OwnWatch(usize),
@@ -46,6 +48,7 @@ type Outdated<'a> = (
 enum Done {
     Event(Event),
     OwnWatch(usize, OwnNode),
+    Room(WatchPermit),
 }
 
 /// The requests and watches of an attempt in one epoch.
@@ -59,6 +62,8 @@ pub(crate) struct InFlight<'a> {
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
+    /// Room for the watches. Without it nothing is watched, and the lookout looks at the nodes.
+    room: Option<Arc<WatchPermit>>,
     /// The connection that all current evidence came from.
     connection: u64,
     /// Wakes the attempt when the connection changes.
@@ -96,6 +101,7 @@ impl<'a> InFlight<'a> {
             targets,
             session,
             own_nodes: targets.iter().map(|_| OwnNode::default()).collect(),
+            room: None,
             slots: Vec::new(),
             entering: Vec::new(),
             withdrawn: Vec::new(),
@@ -216,54 +222,10 @@ impl<'a> InFlight<'a> {
             Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
                 *it != member
             }
-            Slot::Members => true,
+            Slot::Members | Slot::Room => true,
         });
         if let Some(own) = self.own_nodes.get_mut(member) {
             *own = OwnNode::default();
-        }
-    }
-
-    fn watch_own(&mut self, member: usize) {
-        let slot = Slot::OwnWatch(member);
-        let own = self.own_nodes.get(member);
-        let is_watched = own.is_some_and(|own| own.watch.is_some());
-        if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
-            return;
-        }
-        let Some((target, name)) = self.cleanup_guard.node(member) else {
-            return;
-        };
-        let nodes = self.nodes;
-        let watched = async move {
-            let watched = requests::own_watch(nodes, &target.lock, &name).await?;
-            Ok(match watched {
-                Some(own) => Done::OwnWatch(member, own),
-                None => Done::Event(Event::OwnGone(member)),
-            })
-        };
-        self.occupy(slot, watched.boxed());
-    }
-
-    fn watch(&mut self, member: usize, names: Vec<String>) {
-        self.slots.retain(|(slot, _)| match slot {
-            Slot::Blocker(it, name) => *it != member || names.contains(name),
-            _ => true,
-        });
-        let Some(target) = self.targets.get(member) else {
-            return;
-        };
-        let node = self.cleanup_guard.node(member).map(|(_, name)| name);
-        debug!(target: LOCK, lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
-        for name in names {
-            let slot = Slot::Blocker(member, name.clone());
-            if !self.slots.iter().any(|(other, _)| *other == slot) {
-                let wait = debug_span!(
-                    target: LOCK,
-                    "wait", lock = %target.lock.path, node, predecessor = %name
-                );
-                let gone = requests::blocker(self.nodes, &target.lock, member, name);
-                self.start(slot, gone.instrument(wait));
-            }
         }
     }
 

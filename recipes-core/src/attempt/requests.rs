@@ -16,6 +16,7 @@ use crate::lock::target::Target;
 use crate::names::node_name;
 use crate::rules::acquire::{Entry, Event, Found, Node};
 use crate::session::epoch::Epoch;
+use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
 use crate::store::nodes::{
     Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, Nodes, NodesError, commit,
@@ -261,6 +262,17 @@ pub(crate) async fn blocker(
             NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
         },
     }
+}
+
+/// Waits until the lookout finds that a node is gone, which is not watched.
+pub(crate) async fn unwatched(
+    lookout: &Lookout,
+    lock: &LockPath,
+    name: &str,
+) -> Result<(), Refused> {
+    let path = lock.node_path(name);
+    let gone = lookout.gone(&path).await;
+    gone.map_err(on(lock, Step::Watch, &path))
 }
 
 /// What is known about our own node while it waits.

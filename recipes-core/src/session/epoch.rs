@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -17,6 +16,7 @@ use crate::error::LostReason;
 use crate::rules::evidence::{Evidence, Proof};
 use crate::session::connections::Connections;
 use crate::session::leftovers::Leftovers;
+use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
 use crate::session::silence::Silence;
 use crate::session::tenant::Tenant;
@@ -68,6 +68,7 @@ pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) session_id: i64,
     pub(crate) traits: Traits,
+    pub(crate) lookout: Lookout,
     ledger: Arc<Ledger>,
     connections: Connections,
     forgot: OnceLock<Forgot>,
@@ -111,6 +112,7 @@ impl Epoch {
             number,
             session_id: nodes.session(),
             traits: origin.traits,
+            lookout: Lookout::new(&origin.traits),
             ledger,
             connections,
             forgot: OnceLock::new(),

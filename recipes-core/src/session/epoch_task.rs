@@ -241,7 +241,10 @@ impl EpochTask {
             return self.follow(id, own_watch, None);
         };
         match self.permit(lease.node_path()) {
-            Some(permit) => self.follow(id, own_watch, Some(permit)),
+            Some(permit) => {
+                own_watch.leave_room();
+                self.follow(id, own_watch, Some(permit));
+            }
             // The watch may have fired, and it is dropped here.
             None => {
                 lease.care().watch(None);

@@ -120,12 +120,14 @@ impl SessionTask {
             "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
-        let mut watch = EpochTask::new(Arc::clone(&epoch), nodes, link_sender);
+        let mut watch = EpochTask::new(Arc::clone(&epoch), Arc::clone(&nodes), link_sender);
         let over = tokio::select! {
             biased;
             () = closed(&mut self.close) => None,
             over = watch.run() => Some(over),
+            never = epoch.lookout.run(&*nodes) => match never {},
         };
+        drop(nodes);
         let ended = match over {
             None => None,
             Some(Over::Session(reason)) => Some(reason),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use recipes_zookeeper::TRAITS;
+
 use super::ensemble::MemoryEnsemble;
 use super::faults::Faults;
 
@@ -18,6 +20,7 @@ pub struct MemoryBuilder {
     pub(super) seed: u64,
     pub(super) session_timeout: Option<Duration>,
     pub(super) latency: Duration,
+    pub(super) watch_bytes: usize,
     pub(super) containers: bool,
     pub(super) stats_in_transactions: bool,
     pub(super) start_ms: i64,
@@ -30,6 +33,7 @@ impl Default for MemoryBuilder {
             seed: 0,
             session_timeout: Some(SESSION_TIMEOUT),
             latency: Duration::ZERO,
+            watch_bytes: TRAITS.watch_bytes,
             containers: true,
             stats_in_transactions: false,
             start_ms: START_MS,
@@ -67,6 +71,14 @@ impl MemoryBuilder {
     /// Sets how long a reply or a watch event takes after its cause. Default zero.
     pub fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
+        self
+    }
+
+    /// Sets how many bytes of watched paths a client can set again after a reconnect. Default
+    /// 128 KiB, as a client of real servers. A session with less room has to do without watches
+    /// sooner.
+    pub fn watch_bytes(mut self, bytes: usize) -> Self {
+        self.watch_bytes = bytes;
         self
     }
 

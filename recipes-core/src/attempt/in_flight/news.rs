@@ -21,6 +21,9 @@ use crate::telemetry;
 impl InFlight<'_> {
     fn own_watched(&mut self, member: usize, seen: OwnNode) {
         if let Some(own) = self.own_nodes.get_mut(member) {
+            if let Some(watch) = &seen.watch {
+                watch.take_room(self.room.clone());
+            }
             own.watch = seen.watch;
             // A request to give the lock up stays noted, even if it was overwritten.
             own.is_revoked |= seen.is_revoked;
@@ -49,6 +52,10 @@ impl InFlight<'_> {
                 Ok(Done::OwnWatch(member, own)) => {
                     self.own_watched(member, own);
                     return Ok(Event::OwnWatched(member));
+                }
+                Ok(Done::Room(room)) => {
+                    self.move_in(room);
+                    return Ok(Event::BlockerChanged);
                 }
                 // The epoch ends as well, and `acquire` then drops this future.
                 Err(Refused {
@@ -100,7 +107,7 @@ impl InFlight<'_> {
             };
             let kept = (slot, future::ready(done).boxed());
             match (&news, &kept.0) {
-                (Event::Reconnected, Slot::Members) => self.slots.push(kept),
+                (Event::Reconnected, Slot::Members | Slot::Room) => self.slots.push(kept),
                 (Event::Reconnected, _) => {}
                 _ => self.slots.insert(index, kept),
             }
@@ -132,7 +139,8 @@ impl InFlight<'_> {
         None
     }
 
-    /// Sets aside the earlier connection's watches and requests, except those for several members.
+    /// Sets aside the earlier connection's watches and requests, except those for several members,
+    /// and its place in the queue for room.
     fn outdate(&mut self) {
         for own in &mut self.own_nodes {
             self.outdated.push((own.take_watch(), None));
@@ -140,7 +148,7 @@ impl InFlight<'_> {
         let slots = std::mem::take(&mut self.slots);
         for (slot, request) in slots {
             match slot {
-                Slot::Members => self.slots.push((slot, request)),
+                Slot::Members | Slot::Room => self.slots.push((slot, request)),
                 _ => self.outdated.push((None, Some(request))),
             }
         }

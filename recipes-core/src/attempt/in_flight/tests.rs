@@ -1,4 +1,4 @@
-use futures::poll;
+use futures::{future, poll};
 
 use super::*;
 use crate::names::node_name::LockKind;
@@ -29,6 +29,8 @@ macro_rules! flight {
             InFlight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, leftovers);
     };
 }
+
+mod room;
 
 fn granted(czxid: i64) -> Vec<GrantedNode> {
     let name = "n".to_owned();

@@ -91,7 +91,8 @@ pub(crate) enum Event {
     Stated(usize, Option<Found>),
     /// A watched node that a member waits for was deleted, or was gone when the watch was set.
     BlockerGone(usize, String),
-    /// The data of a watched node that a member waits for changed.
+    /// The data of a watched node that a member waits for changed, or nodes may be watched that
+    /// were not: what is awaited is to be watched again.
     BlockerChanged,
     /// A member's own node exists and is watched: its deletion will be reported before that of any
     /// node that is watched later.

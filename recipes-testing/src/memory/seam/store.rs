@@ -62,7 +62,10 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn traits(&self) -> Traits {
-        TRAITS
+        Traits {
+            watch_bytes: self.shared.with(|state| state.watch_bytes),
+            ..TRAITS
+        }
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {

@@ -1,0 +1,126 @@
+//! What an attempt watches while it waits, and how it waits without watches.
+//!
+//! All watches of an attempt have room in the budget of waiters, or none has. Without room our own
+//! nodes and those ahead are looked at by the lookout. Its looks come in any order, so our own node
+//! does not count as watched then: the end of the node ahead is no grant, and a listing decides.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tracing::{Instrument, debug, debug_span};
+
+use super::{Done, InFlight, Slot};
+use crate::attempt::requests;
+use crate::log::LOCK;
+use crate::rules::acquire::Event;
+use crate::session::watch_budget::WatchPermit;
+
+/// The longest name that has room: longer than ours, which have a uuid, a marker and a number.
+const NAME_BYTES_MAX: usize = 64;
+
+/// How many nodes ahead are watched at a time.
+const AHEAD_MAX: usize = 2;
+
+impl InFlight<'_> {
+    pub(super) fn watch_own(&mut self, member: usize) {
+        let slot = Slot::OwnWatch(member);
+        let own = self.own_nodes.get(member);
+        let is_watched = own.is_some_and(|own| own.watch.is_some());
+        if is_watched || self.slots.iter().any(|(other, _)| *other == slot) {
+            return;
+        }
+        let Some((target, name)) = self.cleanup_guard.node(member) else {
+            return;
+        };
+        if !self.has_room() {
+            let epoch = self.epoch;
+            return self.start(slot, async move {
+                requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
+                Ok(Event::OwnGone(member))
+            });
+        }
+        let nodes = self.nodes;
+        let watched = async move {
+            let watched = requests::own_watch(nodes, &target.lock, &name).await?;
+            Ok(match watched {
+                Some(own) => Done::OwnWatch(member, own),
+                None => Done::Event(Event::OwnGone(member)),
+            })
+        };
+        self.occupy(slot, watched.boxed());
+    }
+
+    pub(super) fn watch(&mut self, member: usize, names: Vec<String>) {
+        self.slots.retain(|(slot, _)| match slot {
+            Slot::Blocker(it, name) => *it != member || names.contains(name),
+            _ => true,
+        });
+        let Some(target) = self.targets.get(member) else {
+            return;
+        };
+        let node = self.cleanup_guard.node(member).map(|(_, name)| name);
+        debug!(target: LOCK, lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
+        for name in names {
+            let slot = Slot::Blocker(member, name.clone());
+            if !self.slots.iter().any(|(other, _)| *other == slot) {
+                let wait = debug_span!(
+                    target: LOCK,
+                    "wait", lock = %target.lock.path, node, predecessor = %name
+                );
+                if self.room.is_some() && name.len() <= NAME_BYTES_MAX {
+                    let gone = requests::blocker(self.nodes, &target.lock, member, name);
+                    self.start(slot, gone.instrument(wait));
+                } else {
+                    let epoch = self.epoch;
+                    let gone = async move {
+                        requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
+                        Ok(Event::BlockerGone(member, name))
+                    };
+                    self.start(slot, gone.instrument(wait));
+                }
+            }
+        }
+        self.queue_for_room();
+    }
+
+    /// Whether there is room for the watches of this attempt.
+    fn has_room(&mut self) -> bool {
+        if self.room.is_none() && !self.is_queued() {
+            self.room = self.epoch.lookout.room(self.paths()).map(Arc::new);
+        }
+        self.room.is_some()
+    }
+
+    /// Whether it has a place in the queue for room.
+    fn is_queued(&self) -> bool {
+        self.slots.iter().any(|(slot, _)| *slot == Slot::Room)
+    }
+
+    /// Queues for room, if there is none. It keeps its place until it gets some.
+    fn queue_for_room(&mut self) {
+        if self.room.is_some() || self.is_queued() {
+            return;
+        }
+        let (epoch, paths) = (self.epoch, self.paths());
+        let room = async move { Ok(Done::Room(epoch.lookout.next_room(paths).await)) };
+        self.occupy(Slot::Room, room.boxed());
+    }
+
+    /// Gives up the looks at its nodes, which can be watched from now on.
+    pub(super) fn move_in(&mut self, room: WatchPermit) {
+        self.room = Some(Arc::new(room));
+        self.slots
+            .retain(|(slot, _)| !matches!(slot, Slot::OwnWatch(_) | Slot::Blocker(..)));
+    }
+
+    /// The lengths of the longest paths that it may have to watch at a time.
+    fn paths(&self) -> Vec<usize> {
+        let own = self.targets.iter();
+        let mut paths: Vec<_> = own
+            .map(|target| target.lock.path.len() + 1 + NAME_BYTES_MAX)
+            .collect();
+        let longest = paths.iter().copied().max().unwrap_or_default();
+        paths.extend([longest; AHEAD_MAX]);
+        paths
+    }
+}
