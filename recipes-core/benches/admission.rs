@@ -31,6 +31,9 @@ mod names {
 mod rules {
     #[path = "../src/rules/admission.rs"]
     pub(crate) mod admission;
+    #[cfg(test)]
+    #[path = "../src/rules/random_names.rs"]
+    pub(crate) mod random_names;
 }
 
 use names::node_name::{self, LockKind};

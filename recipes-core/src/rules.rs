@@ -16,4 +16,6 @@ pub(crate) mod delay;
 pub(crate) mod evidence;
 pub(crate) mod local_order;
 pub(crate) mod mixed;
+#[cfg(test)]
+pub(crate) mod random_names;
 pub(crate) mod vacancy;

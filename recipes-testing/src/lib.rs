@@ -4,7 +4,7 @@
 //! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real
 //! servers on loopback, in about a second, for everything that a double cannot prove.
 //! [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
-//! of Apache Curator, to contend with ours.
+//! of Apache Curator, to contend with ours, and [`ForeignPeer`] the locks of Go and Python.
 
 pub mod contract;
 pub mod history;
@@ -18,8 +18,8 @@ mod txn_log;
 
 pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
 pub use peer::{
-    CuratorPeer, Disorder, Grant, GrantKind, PeerError, PeerStat, ReadWriteGrants, ReadWriteMix,
-    check_grants,
+    CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError, PeerStat,
+    ReadWriteGrants, ReadWriteMix, check_grants,
 };
 pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,

@@ -1,24 +1,27 @@
-//! Real Curator in a JVM of its own, so that tests can contend with it.
+//! Real Curator in a JVM of its own, and the locks of other languages in processes of theirs, so
+//! that tests can contend with them.
 //!
 //! | file | noun |
 //! |---|---|
+//! | `foreign` | the locks of Go and Python |
 //! | `nodes` | nodes, as Curator's client reads and changes them |
 //! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
-//! | `process`, `wire` | the JVM, and the lines to and from it |
+//! | `process`, `wire` | the peer's process, and the lines to and from it |
 
 mod contention;
 mod error;
+mod foreign;
 mod grants;
 mod nodes;
 mod process;
 mod wire;
 
 use std::future::Future;
-use std::io;
 use std::time::Duration;
 
 pub use contention::ReadWriteMix;
 pub use error::PeerError;
+pub use foreign::{ForeignPeer, Naming};
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
 pub use nodes::PeerStat;
 
@@ -68,7 +71,13 @@ impl CuratorPeer {
     /// `libcurator-recipes-java`, or those that `CURATOR_CLASSPATH` names. Where they are missing
     /// the error is [`PeerError::Missing`].
     pub async fn start() -> Result<Self, PeerError> {
-        let process = Process::start().await?;
+        let class_path = process::build("build").await?;
+        // A small heap and only the quick compiler, because tests run several of these at the same
+        // time.
+        let mut java = tokio::process::Command::new("java");
+        java.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(["-cp", &class_path, "CuratorPeer"]);
+        let process = Process::start(java)?;
         let version = process.send(Command::new(MAIN, "version"));
         let curator_version = version.values_within(ANSWER_MAX).await?.text()?;
         Ok(Self {
@@ -92,12 +101,12 @@ impl CuratorPeer {
     /// Closes all sessions and ends the JVM.
     pub async fn exit(self) -> Result<(), PeerError> {
         self.tell(Command::new(MAIN, "exit")).await?;
-        self.process.wait().await.map_err(start_error)
+        self.process.wait().await
     }
 
     /// Kills the JVM: the server learns of it only when the sessions time out.
     pub async fn kill(self) -> Result<(), PeerError> {
-        self.process.kill().await.map_err(start_error)
+        self.process.kill().await
     }
 
     /// Connects a new client and returns its session id.
@@ -300,11 +309,4 @@ fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis())
         .unwrap_or(u32::MAX)
         .min(i32::MAX.unsigned_abs())
-}
-
-fn start_error(source: io::Error) -> PeerError {
-    PeerError::Start {
-        program: "java".to_owned(),
-        source,
-    }
 }

@@ -3,6 +3,8 @@
 //! | file | question it answers |
 //! |---|---|
 //! | `curator` | do Apache Curator and this library exclude each other? |
+//! | `go`, `python` | do the locks of go-zookeeper and kazoo and this library exclude each other? |
+//! | `one_queue` | do all of them together? |
 //! | `peers_fail_here` | which faults do other lock implementations show where this one does not? |
 
 #![allow(
@@ -13,4 +15,8 @@
 )]
 
 mod curator;
+mod foreign;
+mod go;
+mod one_queue;
 mod peers_fail_here;
+mod python;

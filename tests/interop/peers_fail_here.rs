@@ -1,11 +1,14 @@
 //! Faults of other lock implementations. The peer itself shows each fault, and the same script runs
 //! on this library, afterwards or at the same time.
 //!
-//! The peers are zookeeper-client, whose `Client::lock` this library does not use, and Apache
-//! Curator. Their versions are those in `Cargo.lock` and in Debian's package. If a fault is fixed
-//! in another version, the peer's half of its test fails, and docs/compared.md has to follow.
+//! The peers are zookeeper-client, whose `Client::lock` this library does not use, Apache Curator,
+//! go-zookeeper and kazoo. Their versions are those in `Cargo.lock`, in Debian's package and in
+//! tests/peers. If a fault is fixed in another version, the peer's half of its test fails, and
+//! docs/compared.md has to follow.
 
 mod curator;
+mod go;
+mod kazoo;
 mod zookeeper_client;
 
 use std::time::Duration;

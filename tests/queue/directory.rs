@@ -15,6 +15,7 @@ on_every_ensemble!(
     stranger_that_sorts_in_front_is_waited_for,
     stranger_that_sorts_behind_is_passed,
     contender_without_a_uuid_takes_its_place_by_its_number,
+    contenders_of_go_and_kazoo_take_their_places_by_their_numbers,
     node_ahead_that_changes_its_data_is_still_ahead,
     reaped_parents_are_made_again_and_tokens_go_on_rising,
     persistent_parents_stay
@@ -63,6 +64,34 @@ async fn contender_without_a_uuid_takes_its_place_by_its_number(ensemble: TestEn
     );
     ensemble.delete(&format!("{PATH}/lock-0000000000")).await;
     waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn contenders_of_go_and_kazoo_take_their_places_by_their_numbers(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let go = format!("{PATH}/_c_{}-lock-0000000000", "f".repeat(32));
+    let kazoo = format!("{PATH}/{}__lock__0000000001", "f".repeat(32));
+    // It follows ours, though its name sorts ahead of all numbers.
+    let later = format!("{PATH}/{}__lock__0000000004", "0".repeat(32));
+    for node in [&go, &kazoo, &later] {
+        ensemble.create(node, b"").await;
+    }
+    let lock = mutex(&session);
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let waiter = tokio::spawn(lock.acquire());
+    ensemble.await_children(PATH, 4).await;
+    let participants = lock.participants().await.unwrap();
+    let numbers: Vec<_> = participants.iter().map(|it| it.sequence).collect();
+    assert_eq!(numbers, [0, 1, 3, 4].map(Some));
+    assert_eq!(
+        [&participants[0].path, &participants[1].path],
+        [&go, &kazoo]
+    );
+    ensemble.delete(&go).await;
+    ensemble.let_something_happen().await;
+    assert!(!waiter.is_finished());
+    ensemble.delete(&kazoo).await;
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
 }
 
 async fn node_ahead_that_changes_its_data_is_still_ahead(ensemble: TestEnsemble) {

@@ -157,8 +157,8 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::admission::tests::Random;
     use crate::rules::admission::{Verdict, admit};
+    use crate::rules::random_names::Random;
 
     fn children<const N: usize>(children: [(&'static str, i64); N]) -> Vec<Child<'static>> {
         let child = |(name, session)| Child { name, session };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::names::node_name::{LockKind, PROTECTED};
+use crate::names::node_name::{self, LockKind, PROTECTED};
 use crate::names::order;
 use crate::names::path::is_refused;
 
@@ -72,11 +72,12 @@ pub fn unescape_key(part: &str) -> Option<String> {
     (escape_key(&key) == part).then_some(key)
 }
 
-/// Whether a part begins as a number and has no marker. Services in other languages use it as it
-/// is.
+/// Whether a part begins as a number and is no name of a lock node. Services in other languages use
+/// it as it is.
 fn is_number(part: &str) -> bool {
     let has_marker = KINDS.iter().any(|kind| part.contains(kind.marker()));
-    !has_marker && part.starts_with(|first: char| first.is_ascii_digit())
+    let is_node = has_marker || node_name::sequence_of_kazoo(part).is_some();
+    !is_node && part.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// Whether a lock of some kind would wait for a child of this name.
@@ -152,7 +153,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::names::node_name;
     use crate::names::order::Rank;
     use crate::names::path::validate;
 
@@ -291,6 +291,14 @@ mod tests {
             ("-x", "~-x"),
             ("7-lock-1", "7-lock%2D1"),
             ("0-lock-1", "~0-lock%2D1"),
+            (
+                "0123456789abcdef0123456789abcdef__lock__0000000001",
+                "~0123456789abcdef0123456789abcdef__lock__0000000001",
+            ),
+            (
+                "fedcba9876543210fedcba9876543210__lock__0000000001",
+                "~fedcba9876543210fedcba9876543210__lock__0000000001",
+            ),
             ("/", "~%2F"),
             ("", "~%"),
             ("~", "~%7E"),

@@ -5,6 +5,12 @@ use uuid::Uuid;
 /// The start of every name made with Curator's protection.
 pub(crate) const PROTECTED: &str = "_c_";
 
+/// The text between the uuid and the sequence in the names of kazoo's `Lock`.
+const OF_KAZOO: &str = "__lock__";
+
+/// How long the uuid of kazoo's names is: hexadecimal digits without dashes.
+const KAZOO_UUID_LEN: usize = 32;
+
 /// The kind of a lock. It decides the names of its nodes and which contenders wait for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockKind {
@@ -80,11 +86,24 @@ pub(crate) fn sequence(name: &str) -> Option<i32> {
 
 /// The sequence as it is written, with its leading zeros.
 pub(crate) fn sequence_text(name: &str) -> Option<&str> {
-    let (_, text) = [LockKind::Mutex, LockKind::Read, LockKind::Write]
+    let after_marker = [LockKind::Mutex, LockKind::Read, LockKind::Write]
         .into_iter()
         .filter_map(|kind| name.rsplit_once(kind.marker()))
-        .min_by_key(|(_, text)| text.len())?;
-    Some(text)
+        .min_by_key(|(_, text)| text.len());
+    after_marker
+        .map(|(_, text)| text)
+        .or_else(|| sequence_of_kazoo(name))
+}
+
+/// The sequence in a name that kazoo's `Lock` makes: `{uuid}__lock__{sequence}`.
+///
+/// Curator and kazoo order these nodes differently, but kazoo and this library agree: by the
+/// sequence. The whole form is required, so that no name of another program is taken for it.
+pub(crate) fn sequence_of_kazoo(name: &str) -> Option<&str> {
+    let (uuid, sequence) = name.split_at_checked(KAZOO_UUID_LEN)?;
+    let sequence = sequence.strip_prefix(OF_KAZOO)?;
+    let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+    (uuid.bytes().all(is_digit) && is_sequence(sequence)).then_some(sequence)
 }
 
 /// The kind of lock whose nodes have such names, `None` if none has.
@@ -101,6 +120,7 @@ pub(crate) fn kind(name: &str) -> Option<LockKind> {
     [LockKind::Mutex, LockKind::Read, LockKind::Write]
         .into_iter()
         .find(|kind| is_of(*kind))
+        .or_else(|| sequence_of_kazoo(name).map(|_| LockKind::Mutex))
 }
 
 /// Whether a server appends this: at least ten places, a sign among them.
@@ -150,6 +170,11 @@ mod tests {
             ("lock-", None),
             ("foreign", None),
             ("lock-99999999999999", None),
+            (
+                "0123456789abcdef0123456789abcdef__lock__0000000004",
+                Some(4),
+            ),
+            ("0123456789abcdef0123456789abcdef__rlock__0000000004", None),
             ("", None),
         ] {
             assert_eq!(sequence(name), want, "{name}");
@@ -176,11 +201,44 @@ mod tests {
             ("lock-9999999999", None),
             ("lock--0000000001", None),
             ("_c_a-lease-0000000001", None),
+            (
+                "0123456789abcdef0123456789abcdef-lock-0000000001",
+                Some(LockKind::Mutex),
+            ),
+            (
+                "_c_0123456789abcdef0123456789abcdef-lock-0000000001",
+                Some(LockKind::Mutex),
+            ),
+            (
+                "0123456789abcdef0123456789abcdef__lock__0000000001",
+                Some(LockKind::Mutex),
+            ),
             ("0d1f__lock__0000000001", None),
             ("lock-", None),
             ("", None),
         ] {
             assert_eq!(kind(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn kazoos_names_are_known_by_their_whole_form() {
+        const UUID: &str = "0123456789abcdef0123456789abcdef";
+        for (name, want) in [
+            (format!("{UUID}__lock__0000000007"), Some("0000000007")),
+            (format!("{UUID}__lock__-2147483648"), Some("-2147483648")),
+            (format!("{UUID}__lock__7"), None),
+            (format!("{UUID}__lock__"), None),
+            (format!("{UUID}__rlock__0000000007"), None),
+            (format!("0{UUID}__lock__0000000007"), None),
+            (format!("{}__lock__0000000007", UUID.to_uppercase()), None),
+            (format!("{}__lock__0000000007", "z".repeat(32)), None),
+            (format!("{}ä__lock__0000000007", "0".repeat(31)), None),
+            (format!("_c_{UUID}__lock__0000000007"), None),
+            (format!("{UUID}__lock__0000000007__lock__0000000008"), None),
+            ("__lock__0000000007".to_owned(), None),
+        ] {
+            assert_eq!(sequence_of_kazoo(&name), want, "{name}");
         }
     }
 

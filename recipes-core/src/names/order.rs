@@ -1,8 +1,9 @@
-//! The order of the children of a lock directory, exactly Curator's.
+//! The order of the children of a lock directory: Curator's, with the nodes of kazoo's lock at
+//! their numbers.
 
 use std::cmp::Ordering;
 
-use crate::names::node_name::LockKind;
+use crate::names::node_name::{self, LockKind};
 
 /// How many digits a server appends to a name, as long as its counter is not negative.
 const SEQUENCE_DIGITS: usize = 10;
@@ -18,7 +19,8 @@ const LAST_KEY: &str = "2147483647";
 /// may be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank<'a> {
-    /// The text after the last marker, or the whole name if there is none.
+    /// The text after the last marker, or the whole name if there is none. In a mutex's queue, the
+    /// sequence of a node of kazoo's.
     key: &'a str,
     pub(crate) name: &'a str,
 }
@@ -67,7 +69,10 @@ fn key(kind: LockKind, name: &str) -> &str {
     }
     let behind = |name, kind: LockKind| behind_last(name, kind.marker());
     match kind {
-        LockKind::Mutex => behind(name, LockKind::Mutex),
+        // Curator would compare the uuid, and pass by the node. kazoo counts on its number.
+        LockKind::Mutex => {
+            node_name::sequence_of_kazoo(name).unwrap_or_else(|| behind(name, LockKind::Mutex))
+        }
         LockKind::Read | LockKind::Write => behind(behind(name, LockKind::Read), LockKind::Write),
     }
 }
@@ -133,6 +138,35 @@ mod tests {
             ),
             ["-foreign", "_c_a-lock-0000000002", "zforeign"]
         );
+    }
+
+    #[test]
+    fn contenders_of_other_languages_stand_at_their_numbers() {
+        let curator = "_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000001";
+        let go = "_c_fedcba9876543210fedcba9876543210-lock-0000000002";
+        let kazoo = "ffffffffffffffffffffffffffffffff__lock__0000000003";
+        let kazoo_as_curator = "00000000000000000000000000000000-lock-0000000004";
+        let wanted = [curator, go, kazoo, kazoo_as_curator];
+        for turns in 0..4 {
+            let mut names = wanted;
+            names.rotate_left(turns);
+            assert_eq!(sorted(LockKind::Mutex, names), wanted);
+        }
+        // So a try finds the lock busy.
+        assert!(precedes_newcomers(LockKind::Mutex, kazoo));
+    }
+
+    #[test]
+    fn kazoos_nodes_have_no_place_among_readers_and_writers() {
+        // kazoo's own readers and writers are not told apart from its mutex by their names.
+        let kazoo = "ffffffffffffffffffffffffffffffff__lock__0000000000";
+        for kind in [LockKind::Read, LockKind::Write] {
+            assert_eq!(
+                sorted(kind, [kazoo, "_c_a-__WRIT__0000000001"]),
+                ["_c_a-__WRIT__0000000001", kazoo]
+            );
+            assert!(!precedes_newcomers(kind, kazoo));
+        }
     }
 
     #[test]

@@ -126,4 +126,4 @@ pub(crate) fn blocks(kind: LockKind, child: &str) -> bool {
 // The benchmark includes this file from another folder.
 #[cfg(test)]
 #[path = "admission/tests.rs"]
-pub(crate) mod tests;
+mod tests;

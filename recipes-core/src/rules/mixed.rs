@@ -57,6 +57,17 @@ mod tests {
     }
 
     #[test]
+    fn kazoos_lock_is_a_mutex_and_so_a_stranger_to_readers_and_writers() {
+        let kazoo = "0123456789abcdef0123456789abcdef__lock__0000000001";
+        let children = [kazoo.to_owned()];
+        assert_eq!(node_of_another_recipe(LockKind::Mutex, &children), None);
+        for kind in [LockKind::Read, LockKind::Write] {
+            let found = node_of_another_recipe(kind, &children);
+            assert_eq!(found, Some((kazoo, LockKind::Mutex)));
+        }
+    }
+
+    #[test]
     fn directories_of_keys_and_files_of_others_are_no_nodes() {
         let children = [
             "4711",

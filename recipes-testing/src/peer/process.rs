@@ -1,8 +1,8 @@
-//! The peer's JVM: built when its sources changed, started, and driven over its pipes.
+//! The peer's process: built when its sources changed, started, and driven over its pipes.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,9 +24,10 @@ const STDERR_LINES_MAX: usize = 20;
 /// The exit code of the build script when the machine lacks something.
 const MISSING: i32 = 3;
 
-/// A running JVM, killed when dropped.
+/// A running peer, killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
+    program: String,
     child: Child,
     commands: mpsc::UnboundedSender<String>,
     next_id: AtomicU64,
@@ -39,7 +40,7 @@ struct Shared(Mutex<State>);
 #[derive(Debug)]
 enum State {
     Running(HashMap<u64, oneshot::Sender<String>>),
-    /// The JVM has ended, with the last lines of its standard error.
+    /// It has ended, with the last lines of its standard error.
     Exited(String),
 }
 
@@ -52,35 +53,22 @@ pub(super) struct Pending {
 }
 
 impl Process {
-    pub(super) async fn start() -> Result<Self, PeerError> {
-        let class_path = build().await?;
-        // A small heap and only the quick compiler, because tests run several of these at the same
-        // time.
-        let mut child = tokio::process::Command::new("java")
-            .args([
-                "-Xmx64m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-cp",
-            ])
-            .args([&class_path, "CuratorPeer"])
+    /// Starts the program, which speaks the peers' protocol.
+    pub(super) fn start(mut program: tokio::process::Command) -> Result<Self, PeerError> {
+        let name = program.as_std().get_program();
+        let name = name.to_string_lossy().into_owned();
+        let start_error = |source| failed(&name, source);
+        let mut child = program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| PeerError::Start {
-                program: "java".to_owned(),
-                source,
-            })?;
+            .map_err(start_error)?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            let source = io::Error::other("the pipes are gone");
-            return Err(PeerError::Start {
-                program: "java".to_owned(),
-                source,
-            });
+            return Err(start_error(io::Error::other("the pipes are gone")));
         };
         let shared = Arc::new(Shared(Mutex::new(State::Running(HashMap::new()))));
         let last_words = tokio::spawn(keep_last_lines(stderr));
@@ -88,6 +76,7 @@ impl Process {
         let (commands, lines) = mpsc::unbounded_channel();
         tokio::spawn(write_commands(stdin, lines));
         Ok(Self {
+            program: name,
             child,
             commands,
             next_id: AtomicU64::new(1),
@@ -109,7 +98,7 @@ impl Process {
             .send(format!("{id} {}\n", command.as_str()))
             .is_err()
         {
-            // The pipe is broken: the reader of answers sees the end of the JVM and reports it.
+            // The pipe is broken: the reader of answers sees the end of the peer and reports it.
             tracing::debug!(command = command.as_str(), "the peer has ended");
         }
         Pending {
@@ -123,16 +112,18 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits for the JVM to end by itself, and not for longer than it may take.
-    pub(super) async fn wait(mut self) -> io::Result<()> {
-        match timeout(EXIT_MAX, self.child.wait()).await {
+    /// Waits for the peer to end by itself, and not for longer than it may take.
+    pub(super) async fn wait(mut self) -> Result<(), PeerError> {
+        let ended = match timeout(EXIT_MAX, self.child.wait()).await {
             Ok(ended) => ended.map(drop),
             Err(_) => self.child.kill().await,
-        }
+        };
+        ended.map_err(|source| failed(&self.program, source))
     }
 
-    pub(super) async fn kill(mut self) -> io::Result<()> {
-        self.child.kill().await
+    pub(super) async fn kill(mut self) -> Result<(), PeerError> {
+        let killed = self.child.kill().await;
+        killed.map_err(|source| failed(&self.program, source))
     }
 }
 
@@ -166,9 +157,23 @@ impl Pending {
     }
 }
 
-/// Runs `tests/peers/build`, which prints the class path.
-async fn build() -> Result<String, PeerError> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/build");
+fn failed(program: &str, source: io::Error) -> PeerError {
+    PeerError::Start {
+        program: program.to_owned(),
+        source,
+    }
+}
+
+/// A file below `tests/peers`.
+pub(super) fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/peers")
+        .join(name)
+}
+
+/// Runs a build script below `tests/peers`. Returns what it prints: by what the peer is started.
+pub(super) async fn build(script: &str) -> Result<String, PeerError> {
+    let script = source(script);
     if !script.exists() {
         let details = format!(
             "{} is only in the repository of this crate",
@@ -193,7 +198,7 @@ async fn build() -> Result<String, PeerError> {
     })
 }
 
-/// Ends when the process is dropped or the JVM has closed the pipe.
+/// Ends when the process is dropped or the peer has closed the pipe.
 async fn write_commands(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<String>) {
     while let Some(line) = lines.recv().await {
         if let Err(error) = stdin.write_all(line.as_bytes()).await {
@@ -203,7 +208,7 @@ async fn write_commands(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceive
     }
 }
 
-/// Ends with the JVM's standard output, that is, with the JVM.
+/// Ends with the peer's standard output, that is, with the peer.
 async fn read_answers(
     stdout: impl AsyncRead + Unpin,
     last_words: JoinHandle<String>,
@@ -234,7 +239,7 @@ async fn keep_last_lines(stderr: impl AsyncRead + Unpin) -> String {
     let mut kept = VecDeque::new();
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        tracing::debug!(line, "curator peer");
+        tracing::debug!(line, "peer");
         if kept.len() == STDERR_LINES_MAX {
             kept.pop_front();
         }

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(error.class(), Some("NoNodeException"));
         assert_eq!(
             error.to_string(),
-            "curator refused `main get /a`: NoNodeException: KeeperErrorCode = NoNode for /a"
+            "the peer refused `main get /a`: NoNodeException: KeeperErrorCode = NoNode for /a"
         );
     }
 

@@ -1,6 +1,7 @@
 //! The rule on listings written by hand, and on random ones beside the plain rule.
 
 use super::*;
+use crate::rules::random_names::{KAZOO_UUIDS, NO_SEQUENCE, Random};
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(String::from).to_vec()
@@ -95,6 +96,19 @@ fn a_foreign_child_in_front_blocks() {
     let children = names(["-foreign", "_c_a-lock-0000000000"]);
     let verdict = admit(LockKind::Mutex, &children, "_c_a-lock-0000000000");
     assert_eq!(verdict, wait_for("-foreign", None, true));
+}
+
+#[test]
+fn contenders_of_go_and_of_kazoo_ahead_block_by_their_numbers() {
+    let go = "_c_fedcba9876543210fedcba9876543210-lock-0000000000";
+    let kazoo = "ffffffffffffffffffffffffffffffff__lock__0000000001";
+    let later = "00000000000000000000000000000000__lock__0000000003";
+    let own = "_c_a-lock-0000000002";
+    let children = names([kazoo, own, later, go]);
+    let verdict = admit(LockKind::Mutex, &children, own);
+    assert_eq!(verdict, wait_for(kazoo, Some(go), true));
+    let children = names([own, later]);
+    assert_eq!(admit(LockKind::Mutex, &children, own), Verdict::Granted);
 }
 
 #[test]
@@ -193,6 +207,14 @@ fn admit_plainly<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdi
 }
 
 fn fixed_for_sorting(kind: LockKind, name: &str) -> Vec<u16> {
+    // The nodes of kazoo's lock, which Curator leaves at their whole names.
+    let of_kazoo = KAZOO_UUIDS.iter().find_map(|uuid| name.strip_prefix(uuid));
+    let of_kazoo = of_kazoo.and_then(|rest| rest.strip_prefix("__lock__"));
+    if let (LockKind::Mutex, Some(sequence)) = (kind, of_kazoo) {
+        if sequence != NO_SEQUENCE {
+            return sequence.encode_utf16().collect();
+        }
+    }
     let markers: &[&str] = match kind {
         LockKind::Mutex => &["lock-"],
         LockKind::Read | LockKind::Write => &["__READ__", "__WRIT__"],
@@ -202,62 +224,6 @@ fn fixed_for_sorting(kind: LockKind, name: &str) -> Vec<u16> {
             .map_or(name, |at| name.split_at(at + marker.len()).1)
     });
     fixed.encode_utf16().collect()
-}
-
-/// `SplitMix64`.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % end as u64).unwrap()
-    }
-
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-
-    /// A name as Curator makes it or nearly so, or one of parts that are easily mistaken.
-    pub(crate) fn name(&mut self) -> String {
-        let markers = ["lock-", "__READ__", "__WRIT__"];
-        let sequences = [
-            "0000000000",
-            "0000000001",
-            "0000000002",
-            "0000000003",
-            "2147483646",
-            "2147483647",
-            "-2147483648",
-            "-0000000001",
-        ];
-        if self.below(3) > 0 {
-            let maker = self.of(&["a-", "b-", "c-", "d", "_", "", "__READ", "x-lock-"]);
-            return format!("_c_{maker}{}{}", self.of(&markers), self.of(&sequences));
-        }
-        let parts = [
-            &markers[..],
-            &sequences,
-            &[
-                "_c_",
-                "-",
-                "_",
-                "__",
-                "READ__",
-                "WRIT__",
-                "__READ__WRIT__",
-                "lock",
-                "9",
-                ":",
-                "z",
-            ],
-            // In UTF-16 the third comes before the second, in UTF-8 after it.
-            &["\u{e4}", "\u{ff5e}", "\u{1f600}"],
-        ]
-        .concat();
-        (0..self.below(6)).map(|_| self.of(&parts)).collect()
-    }
 }
 
 #[test]

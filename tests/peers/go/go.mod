@@ -1,0 +1,5 @@
+module go-peer
+
+go 1.19
+
+require github.com/go-zookeeper/zk v1.0.4
