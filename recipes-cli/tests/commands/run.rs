@@ -6,6 +6,7 @@ mod contention;
 mod diagnosis;
 mod escape;
 mod family;
+mod first_process;
 mod job;
 mod killed;
 mod lost;
