@@ -45,6 +45,7 @@
 //! | metric | type | labels | what |
 //! |---|---|---|---|
 //! | `lock_recipes_acquires_total` | counter | `kind`, `outcome` | acquires that ended |
+//! | `lock_recipes_acquires_pending` | gauge | `kind` | acquires that were polled and have not ended: they wait, or the store does not answer |
 //! | `lock_recipes_wait_seconds` | histogram | `kind`, `outcome` | from the first poll of an acquire to its end |
 //! | `lock_recipes_queue_length` | histogram | `kind` | nodes ahead of a contender, the holder's too, when its node is made |
 //! | `lock_recipes_grants_total` | counter | `kind` | locks that an owner came to hold; each member of a set counts |
@@ -52,7 +53,8 @@
 //! | `lock_recipes_hold_seconds` | histogram | `kind` | from a grant to the call of the last release, or to the loss |
 //! | `lock_recipes_releases_total` | counter | `kind`, `outcome` | releases that were awaited, of the last guard of an owner; each member of a set counts |
 //! | `lock_recipes_losses_total` | counter | `kind`, `reason` | locks that were lost while they were held |
-//! | `lock_recipes_sessions_lost_total` | counter | `reason` | store sessions that ended without having been closed by this library |
+//! | `lock_recipes_sessions` | gauge | `health` | sessions that are not closed and have not ended for good |
+//! | `lock_recipes_sessions_lost_total` | counter | `reason` | store sessions that ended without having been closed by their service |
 //! | `lock_recipes_cleanups_pending` | gauge | | deletions of lock nodes that go on in the background |
 //!
 //! - `outcome` of an acquire: `granted`; `reentered` if the owner held everything already; `busy`
@@ -61,7 +63,10 @@
 //!   in time; `lost` or `refused`, as [`ReleaseError`].
 //! - `reason` of a loss: `session_expired`, `session_closed`, `deadline_passed`, `node_removed`, as
 //!   [`LostReason`]. `reason` of the end of a session: `expired`, `closed` (by the owner of its
-//!   client), `auth_failed`.
+//!   client), `auth_failed`, `store_forgot`, as [`SessionHealth::StoreForgot`].
+//! - `health`: `connecting`, `connected`, `disconnected`, as [`SessionHealth`].
+//! - The first session shows losses, lost sessions, and releases that are `lost` or `refused`, with
+//!   zeros: a monitor sees no increase when a counter appears with its first event.
 //! - The length of the queue is read from the listing that is sent with the create. It is not
 //!   known, and not recorded, if a reply was lost or if a reader goes next to a writer of its
 //!   owner.

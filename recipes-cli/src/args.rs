@@ -2,11 +2,14 @@
 
 #[cfg(target_os = "linux")]
 mod acl;
+#[cfg(test)]
+mod packaged;
 mod values;
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
@@ -109,13 +112,13 @@ pub(crate) struct TlsArguments {
     /// Certificates of the authorities that sign the servers' certificates, as PEM; no others are
     /// trusted
     #[arg(long, global = true, env = "LOCKCTL_TLS_CA", value_name = "FILE")]
-    pub(crate) tls_ca: Option<std::path::PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
     /// Certificate of this client, as PEM
     #[arg(long, global = true, env = "LOCKCTL_TLS_CERT", value_name = "FILE")]
-    pub(crate) tls_cert: Option<std::path::PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
     /// Private key of this client, as PEM
     #[arg(long, global = true, env = "LOCKCTL_TLS_KEY", value_name = "FILE")]
-    pub(crate) tls_key: Option<std::path::PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[cfg(feature = "tls")]
@@ -161,6 +164,11 @@ pub(crate) enum Task {
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write the manual pages, one for each command
+    Man {
+        /// The folder to write them to, such as /usr/local/share/man/man1
+        folder: PathBuf,
     },
 }
 

@@ -21,7 +21,7 @@ use recipes_core::Session;
 use args::{Arguments, StoreArguments, Task};
 #[cfg(target_os = "linux")]
 use commands::run;
-use commands::{revoke, serve, show};
+use commands::{man, revoke, serve, show};
 use exit::{Failure, code};
 use output::{log, messages, print};
 
@@ -127,6 +127,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut Arguments::command(), "lockctl", &mut script);
             print::write(&String::from_utf8_lossy(&script))
         }
+        Task::Man { folder } => man::write(Arguments::command(), &folder),
         Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
         Task::Inspect { path } => {
             in_session(on, async |it| show::inspect(it, &path, json).await).await

@@ -20,6 +20,7 @@ use crate::store::nodes::EndReason;
 use crate::sync::{Mutex, lock};
 
 const ACQUIRES: &str = "lock_recipes_acquires_total";
+const PENDING: &str = "lock_recipes_acquires_pending";
 const WAIT: &str = "lock_recipes_wait_seconds";
 const QUEUE: &str = "lock_recipes_queue_length";
 const GRANTS: &str = "lock_recipes_grants_total";
@@ -28,6 +29,7 @@ const HOLD: &str = "lock_recipes_hold_seconds";
 const RELEASES: &str = "lock_recipes_releases_total";
 const LOSSES: &str = "lock_recipes_losses_total";
 const CLEANUPS: &str = "lock_recipes_cleanups_pending";
+const SESSIONS: &str = "lock_recipes_sessions";
 const SESSIONS_LOST: &str = "lock_recipes_sessions_lost_total";
 
 /// The kind of several locks that are acquired together.
@@ -47,6 +49,7 @@ pub(crate) struct Acquiring {
 impl Acquiring {
     /// Begins to measure an acquire of a lock of this kind, or of a [`SET`] of them.
     pub(crate) fn start(kind: &'static str, lock: &dyn Display) -> Self {
+        sink::add(PENDING, &[("kind", kind)], 1.0);
         Self {
             kind,
             since: Instant::now(),
@@ -117,6 +120,7 @@ impl Drop for Acquiring {
         if !self.is_over {
             self.record("dropped");
         }
+        sink::add(PENDING, &[("kind", self.kind)], -1.0);
     }
 }
 
@@ -231,14 +235,36 @@ pub(crate) struct PendingCleanup(());
 
 impl PendingCleanup {
     pub(crate) fn new() -> Self {
-        sink::add(CLEANUPS, 1.0);
+        sink::add(CLEANUPS, &[], 1.0);
         Self(())
     }
 }
 
 impl Drop for PendingCleanup {
     fn drop(&mut self) {
-        sink::add(CLEANUPS, -1.0);
+        sink::add(CLEANUPS, &[], -1.0);
+    }
+}
+
+/// A session in the gauge of sessions, until this value is dropped.
+#[derive(Default)]
+pub(crate) struct CountedSession(Option<&'static str>);
+
+impl CountedSession {
+    /// Counts the session under this health only, and under none if there is no word for it.
+    pub(crate) fn set(&mut self, health: Option<&'static str>) {
+        if let Some(old) = std::mem::replace(&mut self.0, health) {
+            sink::add(SESSIONS, &[("health", old)], -1.0);
+        }
+        if let Some(new) = health {
+            sink::add(SESSIONS, &[("health", new)], 1.0);
+        }
+    }
+}
+
+impl Drop for CountedSession {
+    fn drop(&mut self) {
+        self.set(None);
     }
 }
 
@@ -250,6 +276,11 @@ pub(crate) fn session_lost(reason: EndReason) {
         EndReason::AuthFailed => "auth_failed",
     };
     sink::count(SESSIONS_LOST, &[("reason", reason)]);
+}
+
+/// Counts a store session that this library ended because the store has lost data.
+pub(crate) fn store_forgot() {
+    sink::count(SESSIONS_LOST, &[("reason", "store_forgot")]);
 }
 
 type Labels<'a> = &'a [(&'static str, &'static str)];
@@ -298,11 +329,39 @@ mod sink {
             Count,
             "Lock nodes that are being deleted in the background"
         );
+        describe_gauge!(PENDING, Count, "Acquires that have not ended");
+        describe_gauge!(SESSIONS, Count, "Sessions that are not closed");
         describe_counter!(
             SESSIONS_LOST,
             Count,
-            "store sessions that this library did not end"
+            "Store sessions that were not ended by their service"
         );
+        show_zeros();
+    }
+
+    /// Shows what alerts read before anything is counted. A monitor sees no increase when a counter
+    /// appears with its first event.
+    fn show_zeros() {
+        let show = |name: &'static str, labels: Labels<'_>| counter!(name, labels).increment(0);
+        for kind in ["mutex", "read", "write"] {
+            for reason in [
+                "session_expired",
+                "session_closed",
+                "deadline_passed",
+                "node_removed",
+            ] {
+                show(LOSSES, &[("kind", kind), ("reason", reason)]);
+            }
+            for outcome in ["lost", "refused"] {
+                show(RELEASES, &[("kind", kind), ("outcome", outcome)]);
+            }
+        }
+        for reason in ["expired", "closed", "auth_failed", "store_forgot"] {
+            show(SESSIONS_LOST, &[("reason", reason)]);
+        }
+        for health in ["connecting", "connected", "disconnected"] {
+            add(SESSIONS, &[("health", health)], 0.0);
+        }
     }
 
     pub(super) fn count(name: &'static str, labels: Labels<'_>) {
@@ -313,8 +372,8 @@ mod sink {
         histogram!(name, labels).record(value());
     }
 
-    pub(super) fn add(name: &'static str, difference: f64) {
-        gauge!(name).increment(difference);
+    pub(super) fn add(name: &'static str, labels: Labels<'_>, difference: f64) {
+        gauge!(name, labels).increment(difference);
     }
 }
 
@@ -328,5 +387,5 @@ mod sink {
 
     pub(super) fn record(_: &'static str, _: Labels<'_>, _: impl FnOnce() -> f64) {}
 
-    pub(super) fn add(_: &'static str, _: f64) {}
+    pub(super) fn add(_: &'static str, _: Labels<'_>, _: f64) {}
 }

@@ -5,6 +5,7 @@
 //! | `run` | does a command run only under the lock, and does its end, or the lock's, reach the other? |
 //! | `show` | are `ls`, `inspect`, `deadlocks`, `revoke` and `break` right, and safe to read? |
 //! | `serve` | does the page show what is, and does it cost the servers little? |
+//! | `pages` | are manual pages and completions written? |
 //! | `tls` | are servers that encrypt reached, and only those that are trusted? |
 
 #![allow(
@@ -16,6 +17,7 @@
 )]
 
 mod lockctl;
+mod pages;
 #[cfg(target_os = "linux")]
 mod run;
 mod serve;

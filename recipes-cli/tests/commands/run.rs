@@ -7,6 +7,7 @@ mod delegated;
 mod diagnosis;
 mod escape;
 mod family;
+mod first_process;
 mod halted;
 mod inherited;
 mod job;

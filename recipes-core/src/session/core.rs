@@ -11,6 +11,7 @@ use crate::error::{AcquireError, QueryError};
 use crate::rules::delay::Contact;
 use crate::session::cleanup::Cleanup;
 use crate::session::epoch::{Epoch, Link};
+use crate::session::health;
 use crate::session::options::SessionOptions;
 use crate::session::phase::Phase;
 use crate::session::session_task::SessionTask;
@@ -44,7 +45,14 @@ impl SessionCore {
             cleanup.clone(),
             patience,
         );
-        tokio::spawn(task.run());
+        let counted = health::count(phase.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = task.run() => {}
+                () = counted => {}
+            }
+        });
         Self {
             options,
             store,

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::session::epoch::Link;
 use crate::session::phase::Phase;
 use crate::store::nodes::NodesError;
+use crate::telemetry::CountedSession;
 
 /// How a [`Session`](crate::Session) is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +87,22 @@ impl HealthWatcher {
                 () = link_changed => {}
             }
         }
+    }
+}
+
+/// Keeps a session in the gauge of sessions, under its health, until the future is dropped.
+pub(crate) async fn count(phase: watch::Receiver<Phase>) {
+    let mut watcher = HealthWatcher::new(phase);
+    let mut counted = CountedSession::default();
+    // Ends by being dropped: after the last health, `changed` never completes.
+    loop {
+        counted.set(match watcher.seen {
+            SessionHealth::Connecting => Some("connecting"),
+            SessionHealth::Connected => Some("connected"),
+            SessionHealth::Disconnected => Some("disconnected"),
+            SessionHealth::Closed | SessionHealth::StoreForgot => None,
+        });
+        watcher.changed().await;
     }
 }
 

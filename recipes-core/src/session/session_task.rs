@@ -139,6 +139,7 @@ impl SessionTask {
                     "the store's transaction numbers went back, so it has lost data: this session \
                      grants nothing more, as its fencing tokens would be too low"
                 );
+                telemetry::store_forgot();
                 watch.end(LostReason::SessionClosed);
                 drop(epoch.take_nodes());
                 return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
