@@ -23,12 +23,15 @@ mod talk;
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Session, ZooKeeper};
 use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::log::Log;
 
@@ -61,23 +64,36 @@ async fn until_set(probe: &TcpStream) {
         .expect("TCP_NODELAY is not set");
 }
 
+/// Acquires and releases. Returns how long the acquire took.
+async fn acquire(session: Session) -> Duration {
+    // A lock object that is kept soon knows that it is alone, and does not list.
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
+    let started = Instant::now();
+    let guard = lock.acquire().await.unwrap();
+    let took = started.elapsed();
+    guard.release().await.unwrap();
+    took
+}
+
+/// Whether the list of the only acquire in the log passed before the reply to the create returned.
+fn left_together(proxy: &FaultProxy) -> bool {
+    let log = proxy.log();
+    let place = |direction, opcode| {
+        log.iter()
+            .position(|it| (it.direction, it.opcode) == (direction, opcode))
+            .unwrap()
+    };
+    let list = place(Direction::ToServer, Opcode::GetChildren);
+    list < place(Direction::FromServer, Opcode::Create)
+}
+
 /// In how many of these acquires the list passed before the reply to the create returned.
 async fn sent_together(proxy: &FaultProxy, session: &Session) -> usize {
     let mut together = 0;
     for _ in 0..TRIES {
         proxy.clear_log();
-        // A lock object that is kept soon knows that it is alone, and does not list.
-        let lock = InterProcessMutex::new(session, PATH).unwrap();
-        lock.acquire().await.unwrap().release().await.unwrap();
-        let log = proxy.log();
-        let place = |direction, opcode| {
-            log.iter()
-                .position(|it| (it.direction, it.opcode) == (direction, opcode))
-                .unwrap()
-        };
-        let list = place(Direction::ToServer, Opcode::GetChildren);
-        let created = place(Direction::FromServer, Opcode::Create);
-        together += usize::from(list < created);
+        acquire(session.clone()).await;
+        together += usize::from(left_together(proxy));
     }
     together
 }
@@ -151,13 +167,20 @@ fn lines(log: &Log) -> Vec<String> {
     lines.map(ToOwned::to_owned).collect()
 }
 
-/// Does what default container profiles do without `CAP_SYS_PTRACE`, for this thread and those that
-/// it starts.
-fn refuse_pidfd_getfd() {
-    /// This number is the same on every architecture.
-    const PIDFD_GETFD: i64 = 438;
+/// Takes a descriptor of any process. Default container profiles refuse it without
+/// `CAP_SYS_PTRACE`. This number is the same on every architecture.
+const PIDFD_GETFD: i64 = 438;
+/// Passes a descriptor. Default profiles allow it.
+const SENDMSG: i64 = if cfg!(target_arch = "x86_64") {
+    46
+} else {
+    211
+};
+
+/// Refuses a system call as container profiles do, for this thread and those that it starts.
+fn refuse(call: i64) {
     let filter = SeccompFilter::new(
-        BTreeMap::from([(PIDFD_GETFD, Vec::new())]),
+        BTreeMap::from([(call, Vec::new())]),
         SeccompAction::Allow,
         SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs()),
         std::env::consts::ARCH.try_into().unwrap(),
@@ -175,7 +198,7 @@ fn process_that_locks() {
     };
     let (refused, servers) = orders.split_once(' ').unwrap();
     if refused == "refused" {
-        refuse_pidfd_getfd();
+        refuse(SENDMSG);
     }
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
@@ -238,4 +261,119 @@ async fn where_the_call_is_refused_it_costs_time_and_is_said_once() {
         assert!(process.ended(PATIENCE).await.unwrap().success());
     }
     eprintln!("an acquire at 0.5 ms each way: refused, allowed: {medians:?}");
+}
+
+/// What a service does between two acquires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pace {
+    /// Nothing for so long that the threads of its runtime sleep.
+    Cold,
+    Warm,
+}
+
+/// Where a service acquires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Spawned,
+    BlockOn,
+}
+
+const CASES: [(Place, Pace); 4] = [
+    (Place::Spawned, Pace::Cold),
+    (Place::Spawned, Pace::Warm),
+    (Place::BlockOn, Pace::Cold),
+    (Place::BlockOn, Pace::Warm),
+];
+
+/// Runs the future as the case says.
+fn run<T: Send + 'static>(
+    runtime: &Runtime,
+    (place, pace): (Place, Pace),
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    const ASLEEP: Duration = Duration::from_millis(5);
+    runtime.block_on(async {
+        if pace == Pace::Cold {
+            tokio::time::sleep(ASLEEP).await;
+        }
+        match place {
+            Place::Spawned => tokio::spawn(future).await.unwrap(),
+            Place::BlockOn => future.await,
+        }
+    })
+}
+
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Creates a node and deletes it, without a lock. Returns how long the create took.
+async fn create(client: Client) -> Duration {
+    let mode = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let started = Instant::now();
+    let (_, sequence) = client.create("/raw-", b"", &mode).await.unwrap();
+    let took = started.elapsed();
+    client
+        .delete(&format!("/raw-{sequence}"), None)
+        .await
+        .unwrap();
+    took
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    let middle = times.len() / 2;
+    *times.select_nth_unstable(middle).1
+}
+
+/// Also prints how long an acquire takes next to a create, which depends on the machine. So no test
+/// judges by it.
+fn one_round_trip_where_the_profile_refuses_to_take_descriptors() {
+    refuse(PIDFD_GETFD);
+    // The threads of this runtime must not keep those of the other one awake.
+    let backstage = runtime();
+    let (_server, proxy) = backstage.block_on(proxied(EACH_WAY));
+    let probe = TcpStream::connect(proxy.connect_string()).unwrap();
+    let runtime = runtime();
+    let session = runtime.block_on(async {
+        let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
+        until_set(&probe).await;
+        // This creates the directory.
+        acquire(session.clone()).await;
+        session
+    });
+    for case in CASES {
+        let together = (0..TRIES).filter(|_| {
+            proxy.clear_log();
+            run(&runtime, case, acquire(session.clone()));
+            left_together(&proxy)
+        });
+        let together = together.count();
+        assert!(
+            together >= TRIES * 9 / 10,
+            "{case:?}: {together} of {TRIES}"
+        );
+    }
+    proxy.set_latency(Duration::from_micros(750));
+    let client = runtime.block_on(Client::connect(&proxy.connect_string()));
+    let client = client.unwrap();
+    for case in CASES {
+        let both = (0..TRIES * 5).map(|_| {
+            let created = run(&runtime, case, create(client.clone()));
+            (created, run(&runtime, case, acquire(session.clone())))
+        });
+        let (created, acquired): (Vec<_>, Vec<_>) = both.unzip();
+        let (created, acquired) = (median(created), median(acquired));
+        let ratio = acquired.as_secs_f64() / created.as_secs_f64();
+        eprintln!("{case:?}: acquire {acquired:.2?}, create {created:.2?}, {ratio:.2} times");
+    }
+    drop(client);
+    runtime.block_on(session.close());
+}
+
+#[test]
+fn acquire_is_one_round_trip_in_a_container() {
+    // The filter stays with its thread.
+    let thread = thread::spawn(one_round_trip_where_the_profile_refuses_to_take_descriptors);
+    thread.join().unwrap();
 }

@@ -3,8 +3,8 @@
 //! With it, the second of two requests that leave together waits for the reply to the first, so an
 //! uncontended acquire takes two round trips. The client neither switches it off nor exposes its
 //! socket. So we search the process for sockets whose peer is one of the servers. An option that is
-//! set on a duplicate of a descriptor holds for the socket, and `pidfd_getfd` makes a duplicate
-//! from a number in safe code. Container profiles may refuse that call. Only latency depends on it.
+//! set on a duplicate of a descriptor holds for the socket, and a message to ourselves makes a
+//! duplicate from a number in safe code. Only latency depends on it.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -91,28 +91,31 @@ mod sockets {
 #[cfg(target_os = "linux")]
 mod sockets {
     use std::collections::BTreeSet;
+    use std::io::{IoSlice, IoSliceMut};
+    use std::mem::MaybeUninit;
     use std::net::SocketAddr;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::unix::net::UnixDatagram;
     use std::path::Path;
     use std::{fs, io};
 
-    use rustix::net::{getpeername, sockopt};
-    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    use nix::errno::Errno;
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use rustix::cmsg_space;
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+    use rustix::net::{getpeername, recvmsg, sockopt};
 
     /// Returns the number of sockets on which it was set.
     pub(super) fn set(peers: &BTreeSet<SocketAddr>) -> io::Result<usize> {
-        let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let copier = Copier::new()?;
         let mut set = 0;
         for entry in fs::read_dir("/proc/self/fd")? {
             let path = entry?.path();
             let Some(descriptor) = socket(&path) else {
                 continue;
             };
-            let duplicate = match pidfd_getfd(&this, descriptor, PidfdGetfdFlags::empty()) {
-                Ok(duplicate) => duplicate,
-                // Closed meanwhile.
-                Err(rustix::io::Errno::BADF) => continue,
-                Err(error) => return Err(error.into()),
+            let Some(duplicate) = copier.duplicate(descriptor)? else {
+                continue;
             };
             let is_ours = peer(&duplicate).is_some_and(|peer| peers.contains(&peer));
             // An error means that it is not TCP, or was reset meanwhile.
@@ -121,6 +124,52 @@ mod sockets {
             }
         }
         Ok(set)
+    }
+
+    /// Duplicates descriptors by their numbers: the kernel passes a descriptor with a message, and
+    /// the receiver owns what it gets.
+    ///
+    /// `pidfd_getfd` would be one call, but default profiles of containers refuse it. They allow
+    /// `sendmsg`.
+    struct Copier {
+        from: UnixDatagram,
+        to: UnixDatagram,
+    }
+
+    impl Copier {
+        fn new() -> io::Result<Self> {
+            let (from, to) = UnixDatagram::pair()?;
+            Ok(Self { from, to })
+        }
+
+        /// `None` if the descriptor was closed meanwhile.
+        fn duplicate(&self, descriptor: i32) -> io::Result<Option<OwnedFd>> {
+            let descriptors = [descriptor];
+            let passed = [ControlMessage::ScmRights(&descriptors)];
+            let (from, text) = (self.from.as_raw_fd(), [IoSlice::new(b"?")]);
+            match sendmsg::<()>(from, &text, &passed, MsgFlags::MSG_DONTWAIT, None) {
+                Ok(_) => {}
+                // The number may belong to another descriptor by now, and not every kind can be
+                // passed.
+                Err(Errno::EBADF | Errno::EINVAL) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+            let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+            let mut received = RecvAncillaryBuffer::new(&mut space);
+            let mut text = [0];
+            let text = &mut [IoSliceMut::new(&mut text)];
+            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+            recvmsg(&self.to, text, &mut received, flags)?;
+            let duplicates = received.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                _ => None,
+            });
+            match duplicates.flatten().next() {
+                // The kernel drops what exceeds the limit of the process.
+                None => Err(rustix::io::Errno::MFILE.into()),
+                duplicate => Ok(duplicate),
+            }
+        }
     }
 
     /// The number of an entry of `/proc/self/fd` that is a socket.
