@@ -27,8 +27,8 @@
 //!
 //! # Errors
 //! Each operation has an error of its own. [`Error`] is any of them, for services that use `?`
-//! everywhere; [`is_busy`](Error::is_busy), [`is_transient`](Error::is_transient) and
-//! [`is_lost`](Error::is_lost) say what to do.
+//! everywhere; [`is_busy`](Error::is_busy), [`is_transient`](Error::is_transient),
+//! [`is_lost`](Error::is_lost) and [`is_closed`](Error::is_closed) say what to do.
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.

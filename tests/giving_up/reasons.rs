@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, Error, InterProcessMutex, LockOptions, Member, MultiLock, Owner, Session,
-    TimeoutReason,
+    AcquireError, Error, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member,
+    MultiLock, Owner, Session, TimeoutReason,
 };
 use recipes_core::internal::human;
 use recipes_testing::{TestEnsemble, on_every_ensemble};
@@ -19,10 +19,12 @@ fn mutex(session: &Session) -> InterProcessMutex {
 
 /// The text of the error of a busy lock, whose nearest contender has this node.
 fn busy(waited: Duration, node: &str) -> String {
+    let waited = match waited.is_zero() {
+        true => "at once".to_owned(),
+        false => format!("within {}", human(waited)),
+    };
     format!(
-        "lock \"/locks/orders\" not acquired within {}: held by another contender ({node} \
-         is ahead)",
-        human(waited)
+        "lock \"/locks/orders\" not acquired {waited}: held by another contender ({node} is ahead)"
     )
 }
 
@@ -40,6 +42,9 @@ on_every_ensemble!(
     timeout_of_a_set_names_the_member_that_is_busy,
     acquire_without_time_names_the_node_ahead,
     acquire_of_an_owner_that_acquires_already_says_so,
+    timeout_says_that_another_owner_of_this_session_holds_the_lock,
+    timeout_of_a_task_that_waits_for_itself_says_so,
+    reader_behind_a_stranger_is_not_told_of_a_reader_of_its_session,
     timeout_in_the_queue_of_the_process_names_the_node_that_is_held,
     timeout_of_a_waiter_in_an_outage_is_no_contention
 );
@@ -108,9 +113,73 @@ async fn timeout_in_the_queue_of_the_process_names_the_node_that_is_held(ensembl
     let [node] = &*ensemble.await_children(PATH, 1).await else {
         panic!("one node");
     };
-    let late = lock.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
-    assert_busy(&late, &busy(HALF_A_SECOND, node));
+    let late = lock.acquire().timeout(HALF_A_SECOND);
+    let late = tokio::spawn(late).await.unwrap().unwrap_err();
+    assert_busy(&late, &held_here(node));
     held.release().await.unwrap();
+}
+
+/// The text of the error of a lock that another owner of the same session holds by this node.
+fn held_here(node: &str) -> String {
+    format!(
+        "lock \"/locks/orders\" not acquired within 500 ms: held by another owner in this session \
+         ({node})"
+    )
+}
+
+/// Even if a contender of another session waits ahead.
+async fn timeout_says_that_another_owner_of_this_session_holds_the_lock(ensemble: TestEnsemble) {
+    let (session, other) = (ensemble.session().await, ensemble.session().await);
+    let held = tokio::spawn(mutex(&session).acquire()).await.unwrap();
+    let held = held.unwrap();
+    let node = ensemble.await_children(PATH, 1).await.remove(0);
+    let late = mutex(&session).acquire().timeout(HALF_A_SECOND).await;
+    assert_busy(&late.unwrap_err(), &held_here(&node));
+
+    let waiter = tokio::spawn(mutex(&other).acquire());
+    ensemble.await_children(PATH, 2).await;
+    let late = mutex(&session).acquire().timeout(HALF_A_SECOND).await;
+    assert_busy(&late.unwrap_err(), &held_here(&node));
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// It would wait for ever, so the error says how to re-enter.
+async fn timeout_of_a_task_that_waits_for_itself_says_so(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let node = ensemble.await_children(PATH, 1).await.remove(0);
+    let cause = format!(
+        "held by the task that waits for it ({node}); to re-enter, acquire both times inside one \
+         Owner::scope, or name one owner"
+    );
+    let late = mutex(&session).acquire().timeout(HALF_A_SECOND).await;
+    let text = format!("lock \"/locks/orders\" not acquired within 500 ms: {cause}");
+    assert_busy(&late.unwrap_err(), &text);
+
+    let set = ["/locks/invoices", PATH].map(Member::mutex);
+    let set = MultiLock::new(&session, set).unwrap();
+    let late = set.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
+    let text = format!(
+        "lock \"/locks/invoices, /locks/orders\" not acquired within 500 ms: \"/locks/orders\" is \
+         {cause}"
+    );
+    assert_busy(&late, &text);
+    held.release().await.unwrap();
+}
+
+async fn reader_behind_a_stranger_is_not_told_of_a_reader_of_its_session(ensemble: TestEnsemble) {
+    let (session, other) = (ensemble.session().await, ensemble.session().await);
+    let [here, there] = [&session, &other].map(|it| InterProcessReadWriteLock::new(it, PATH));
+    let (here, there) = (here.unwrap(), there.unwrap());
+    let reading = here.read().await.unwrap();
+    let writer = tokio::spawn(there.write());
+    let nodes = ensemble.await_children(PATH, 2).await;
+    let writes = nodes.iter().find(|node| node.contains("__WRIT__"));
+    let late = here.read().timeout(HALF_A_SECOND).await.unwrap_err();
+    assert_busy(&late, &busy(HALF_A_SECOND, writes.unwrap()));
+    reading.release().await.unwrap();
+    writer.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// One waits when the server stops, and one comes later.

@@ -34,6 +34,7 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
 on_every_ensemble!(
     acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing,
     acquire_times_out_in_time_while_the_server_is_down,
+    try_ends_in_its_time_while_the_server_is_down,
     the_longest_timeout_waits,
     no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held,
     try_of_a_held_lock_writes_nothing,
@@ -85,6 +86,25 @@ async fn acquire_times_out_in_time_while_the_server_is_down(ensemble: TestEnsemb
     }
     waiter.acquire().await.unwrap().release().await.unwrap();
     ensemble.await_children(PATH, 0).await;
+}
+
+async fn try_ends_in_its_time_while_the_server_is_down(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    mutex(&session).participants().await.unwrap();
+    ensemble.stop().await;
+    let started = Instant::now();
+    let tried = mutex(&session).try_acquire().timeout(HALF_A_SECOND);
+    let error = tried.await.unwrap_err();
+    let took = started.elapsed();
+    assert!(took >= HALF_A_SECOND, "{took:?}");
+    // A third of the connect timeout, so that a busy machine does not fail the test.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(
+        matches!(error, AcquireError::TimedOut { waited, .. } if waited == HALF_A_SECOND),
+        "{error}"
+    );
+    assert!(error.is_transient() && !error.is_busy(), "{error}");
+    ensemble.start_again().await;
 }
 
 async fn the_longest_timeout_waits(ensemble: TestEnsemble) {

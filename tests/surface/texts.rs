@@ -269,3 +269,49 @@ fn transaction_without_an_answer_is_transient_whatever_ended_it() {
         assert!(unknown.is_transient() && !unknown.is_busy(), "{unknown:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_a_closed_session_say_that_it_is_closed() {
+    let memory = MemoryEnsemble::new();
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let waiter = tokio::spawn(mutex(&session).acquire());
+    memory_has(&memory, 2).await;
+    let waiting = mutex(&session).participants().await.unwrap().remove(1);
+    session.close().await;
+    let errors: [Error; 6] = [
+        waiter.await.unwrap().unwrap_err().into(),
+        session.read("/").await.unwrap_err().into(),
+        waiting.revoke(&session).await.unwrap_err().into(),
+        held.lost().await.into(),
+        held.verify().await.unwrap_err().into(),
+        held.release().await.unwrap_err().into(),
+    ];
+    for (error, is_lost) in errors
+        .into_iter()
+        .zip([false, false, false, true, true, true])
+    {
+        assert!(error.is_closed(), "{error:?}");
+        assert_eq!(error.is_lost(), is_lost, "{error:?}");
+        assert!(!error.is_transient() && !error.is_busy(), "{error:?}");
+    }
+}
+
+async fn memory_has(memory: &MemoryEnsemble, nodes: usize) {
+    while memory.children(PATH).len() < nodes {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_an_open_session_do_not_say_that_it_is_closed() {
+    let memory = MemoryEnsemble::new();
+    let session = memory.session();
+    let held = mutex(&session).acquire().await.unwrap();
+    let late = mutex(&session).acquire().timeout(Duration::from_secs(1));
+    let late = Error::from(late.await.unwrap_err());
+    assert!(late.is_busy() && !late.is_closed(), "{late:?}");
+    memory.delete(&held.members()[0].node_path).unwrap();
+    let lost = Error::from(held.lost().await);
+    assert!(lost.is_lost() && !lost.is_closed(), "{lost:?}");
+}

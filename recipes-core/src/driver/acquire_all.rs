@@ -1,7 +1,6 @@
 //! Acquires a set of locks for an owner: what it holds it enters again, for the rest it contends.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, select_all};
@@ -180,7 +179,7 @@ impl<'a> Acquisition<'a> {
         let (wanted, targets): (Vec<_>, Vec<_>) =
             missing.into_iter().map(|it| (it.member, it.target)).unzip();
         // Not in the survey: an acquire may survey many times before it contends.
-        if !targets.iter().all(Target::tie_writer) {
+        if !Target::tie_writers(&targets) {
             // A writer was released in this moment.
             return Ok(None);
         }
@@ -202,7 +201,7 @@ impl<'a> Acquisition<'a> {
     }
 
     fn busy(&self, obstacle: Obstacle<'_>) -> Refusal {
-        let late = self.late(Duration::ZERO, obstacle);
+        let late = self.late(obstacle);
         match self.deadline.is_try() {
             true => Refusal::Busy(late.busy()),
             false => Refusal::Failed(late.busy()),
@@ -210,14 +209,14 @@ impl<'a> Acquisition<'a> {
     }
 
     fn timed_out(&self, obstacle: Obstacle<'_>) -> Refusal {
-        let late = self.late(self.session.core().connect_timeout(), obstacle);
-        Refusal::Failed(late.timed_out())
+        Refusal::Failed(self.late(obstacle).timed_out())
     }
 
-    fn late<'b>(&'b self, for_answers: Duration, obstacle: Obstacle<'b>) -> Late<'b> {
+    fn late<'b>(&'b self, obstacle: Obstacle<'b>) -> Late<'b> {
+        let connect_timeout = self.session.core().connect_timeout();
         Late {
             members: self.members,
-            waited: self.deadline.waited(for_answers),
+            waited: self.deadline.waited(connect_timeout),
             obstacle,
         }
     }

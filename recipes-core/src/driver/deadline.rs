@@ -22,18 +22,33 @@ const SELF_WAIT_WARNING: Duration = Duration::from_secs(5);
 pub(crate) struct Deadline {
     /// How long it waits for other contenders; `None` for a try.
     timeout: Option<Duration>,
+    /// How long it waits for answers if it does not wait for other contenders. Otherwise, and if
+    /// this is zero, the connect timeout.
+    answers: Option<Duration>,
     started: Instant,
 }
 
 impl Deadline {
-    /// Begins to count; [`Duration::MAX`] never passes, and `None` is a try.
-    pub(crate) fn after(timeout: Option<Duration>) -> Self {
-        let started = Instant::now();
-        Self { timeout, started }
+    /// Begins to count; [`Duration::MAX`] never passes.
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self {
+            timeout: Some(timeout),
+            answers: None,
+            started: Instant::now(),
+        }
+    }
+
+    /// Begins to count for a try.
+    pub(crate) fn of_try(answers: Option<Duration>) -> Self {
+        Self {
+            timeout: None,
+            answers: answers.filter(|it| !it.is_zero()),
+            started: Instant::now(),
+        }
     }
 
     pub(crate) fn never() -> Self {
-        Self::after(Some(Duration::MAX))
+        Self::after(Duration::MAX)
     }
 
     pub(crate) fn is_try(&self) -> bool {
@@ -48,18 +63,21 @@ impl Deadline {
         }
     }
 
-    /// What an error says that it waited, of one that waits only for answers at most this long.
-    pub(crate) fn waited(&self, for_answers: Duration) -> Duration {
-        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
-        timeout.unwrap_or(for_answers)
+    /// What an error says that it waited.
+    pub(crate) fn waited(&self, connect_timeout: Duration) -> Duration {
+        let given = self.timeout.or(self.answers);
+        given.unwrap_or(connect_timeout)
     }
 
     /// When it passes; `None` if that is later than an `Instant` can be. An acquire that does not
-    /// wait for other contenders has this long from now for the store's answers.
-    pub(crate) fn passes(&self, patience: Patience, for_answers: Duration) -> Option<Instant> {
-        match (patience, self.timeout) {
-            (Patience::Wait, Some(timeout)) => self.started.checked_add(timeout),
-            _ => Instant::now().checked_add(for_answers),
+    /// wait for other contenders has the connect timeout from now for the store's answers, unless
+    /// it says how long.
+    pub(crate) fn passes(&self, patience: Patience, connect_timeout: Duration) -> Option<Instant> {
+        match (patience, self.timeout, self.answers) {
+            (Patience::Wait, Some(given), _) | (_, None, Some(given)) => {
+                self.started.checked_add(given)
+            }
+            _ => Instant::now().checked_add(connect_timeout),
         }
     }
 }

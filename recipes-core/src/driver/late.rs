@@ -11,7 +11,8 @@ use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, TimeoutReason};
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::target::Target;
-use crate::names::node_name;
+use crate::names::node_name::{self, LockKind};
+use crate::names::owner::Task;
 use crate::rules::delay::{Ahead, Delay, Progress, delay};
 use crate::store::nodes::NodesError;
 use crate::sync::{AtomicBool, Mutex, lock};
@@ -61,7 +62,7 @@ pub(crate) enum Obstacle<'a> {
 /// An acquire of these locks that waits no longer.
 pub(crate) struct Late<'a> {
     pub(crate) members: &'a OneOrMore<LockInternals>,
-    /// How long it waited for other contenders, and for answers.
+    /// How long it was to wait: for other contenders, or if it is a try for answers.
     pub(crate) waited: Duration,
     pub(crate) obstacle: Obstacle<'a>,
 }
@@ -98,22 +99,19 @@ impl Late<'_> {
             }
             Obstacle::Attempt(targets, _) => targets,
         };
-        let member = ahead.as_ref().and_then(|it| targets.get(it.member));
-        TimeoutReason::Busy {
+        let member = match (&ahead, targets) {
+            (Some(ahead), _) => targets.get(ahead.member),
+            (None, [only]) => Some(only),
             // Without a known contender, some lock of the set is busy.
-            lock: member.map_or_else(|| self.members.to_string(), |it| it.lock.path.to_string()),
-            ahead: ahead.map(|it| it.node).or_else(|| self.held_here()),
-        }
-    }
-
-    /// The node by which another owner of this session holds the lock, if it is a single one.
-    fn held_here(&self) -> Option<String> {
-        let ([], lock) = (self.members.others(), self.members.first()) else {
-            return None;
+            (None, _) => None,
         };
-        let holds = lock.session().paths().holds(lock.path());
-        let good = holds.iter().find(|hold| hold.lease().check().is_ok())?;
-        Some(node_name::last_part(good.lease().node_path()).to_owned())
+        member.and_then(held_here).unwrap_or_else(|| {
+            let all = || self.members.to_string();
+            TimeoutReason::Busy {
+                lock: member.map_or_else(all, |it| it.lock.path.to_string()),
+                ahead: ahead.map(|it| it.node),
+            }
+        })
     }
 
     fn error(&self, reason: TimeoutReason, source: Option<NodesError>) -> AcquireError {
@@ -124,6 +122,22 @@ impl Late<'_> {
             source,
         }
     }
+}
+
+/// The reason if another owner of this session holds the lock, whoever else is ahead.
+fn held_here(target: &Target) -> Option<TimeoutReason> {
+    let lock = &target.lock;
+    let holds = lock.session.paths().holds(&lock.path);
+    let hold = holds.iter().find(|hold| {
+        let excludes = target.kind != LockKind::Read || hold.key().kind != LockKind::Read;
+        // A reader goes next to a writer of its own owner.
+        excludes && target.beside.is_none() && hold.lease().check().is_ok()
+    })?;
+    Some(TimeoutReason::BusyHere {
+        lock: lock.path.to_string(),
+        node: node_name::last_part(hold.lease().node_path()).to_owned(),
+        by_this_task: hold.acquired_by() == Task::current(),
+    })
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ use crate::names::owner::Owner;
 /// # Errors
 /// [`AcquireError`], if waiting on cannot succeed. No node of the request stays in a queue, and
 /// nothing of a set stays held.
-/// - [`AcquireError::TimedOut`] if it has a timeout. A try has the session's connect timeout, for
-///   the store's answers. The [reason](crate::TimeoutReason) says whether the lock was busy or the
+/// - [`AcquireError::TimedOut`] if it has a timeout. A try always has
+///   [one](TryAcquire::timeout), for the store's answers. The [reason](crate::TimeoutReason) says whether the lock was busy or the
 ///   store did not answer.
 /// - [`AcquireError::Lost`] while its owner has guards of the lock, or of a member of the set, that
 ///   it lost.
@@ -68,7 +68,7 @@ impl<G> Acquire<G> {
     /// Makes the request for these locks.
     #[doc(hidden)]
     pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
-        let request = Request::new(locks, Some(Duration::MAX), guard);
+        let request = Request::new(locks, false, guard);
         Self { request }
     }
 
@@ -81,8 +81,9 @@ impl<G> Acquire<G> {
     /// Sets a timeout, which covers all steps and all members of a set. It counts from the first
     /// poll. [`Duration::MAX`] waits for ever.
     ///
-    /// [`Duration::ZERO`] takes a free lock. It waits at most the session's connect timeout for the
-    /// store's answers, and writes nothing if the lock is busy.
+    /// [`Duration::ZERO`] takes a free lock, and writes nothing if the lock is busy. It waits for
+    /// the store's answers as a [try](TryAcquire::timeout) does: in an outage for as long as the
+    /// session's connect timeout, which is 15 s unless it is set.
     pub fn timeout(self, timeout: Duration) -> Self {
         let request = self.request.timeout(timeout);
         Self { request }
@@ -108,7 +109,9 @@ impl<G> fmt::Debug for Acquire<G> {
 /// A request for a lock, or for a set of locks, that does not wait for other contenders: a future
 /// that returns the guard `G`, or `None` if a conflicting contender is in a queue.
 ///
-/// A busy lock costs one read and no write. [`Acquire`] says who owns the request, what its errors
+/// A busy lock costs one read and no write. The try waits for the store's answers only, usually one
+/// or two round trips. In an outage it waits for the session's connect timeout (15 s unless it is
+/// set), or as long as its [`timeout`](Self::timeout) says. [`Acquire`] says who owns the request, what its errors
 /// are, and what is left if it is dropped.
 ///
 /// # Examples
@@ -131,13 +134,21 @@ impl<G> TryAcquire<G> {
     /// Makes the request for these locks.
     #[doc(hidden)]
     pub fn new(locks: Locks, guard: fn(LockGuard) -> G) -> Self {
-        let request = Request::new(locks, None, guard);
+        let request = Request::new(locks, true, guard);
         Self { request }
     }
 
     /// Acquires for this owner. What it holds is re-entered.
     pub fn owner(self, owner: &Owner) -> Self {
         let request = self.request.owner(owner);
+        Self { request }
+    }
+
+    /// Sets how long the store may take to answer, over all steps and all members of a set. It
+    /// counts from the first poll. After that, the try ends with [`AcquireError::TimedOut`].
+    /// [`Duration::ZERO`] leaves it at the session's connect timeout.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let request = self.request.timeout(timeout);
         Self { request }
     }
 }
@@ -165,7 +176,8 @@ impl<G> fmt::Debug for TryAcquire<G> {
 struct Request<G> {
     locks: Locks,
     owner: Option<Owner>,
-    /// How long it waits for other contenders; `None` for a try.
+    /// Whether it waits for no other contenders.
+    is_try: bool,
     timeout: Option<Duration>,
     guard: fn(LockGuard) -> G,
     /// From the first poll on.
@@ -173,11 +185,12 @@ struct Request<G> {
 }
 
 impl<G> Request<G> {
-    fn new(locks: Locks, timeout: Option<Duration>, guard: fn(LockGuard) -> G) -> Self {
+    fn new(locks: Locks, is_try: bool, guard: fn(LockGuard) -> G) -> Self {
         Self {
             locks,
             owner: None,
-            timeout,
+            is_try,
+            timeout: None,
             guard,
             running: None,
         }
@@ -203,12 +216,17 @@ impl<G> Request<G> {
         let Self {
             locks,
             owner,
+            is_try,
             timeout,
             running,
             ..
         } = self;
+        let deadline = || match is_try {
+            true => Deadline::of_try(*timeout),
+            false => Deadline::after(timeout.unwrap_or(Duration::MAX)),
+        };
         running
-            .get_or_insert_with(|| locks.acquire(owner.clone(), Deadline::after(*timeout)))
+            .get_or_insert_with(|| locks.acquire(owner.clone(), deadline()))
             .poll_unpin(cx)
     }
 

@@ -57,11 +57,11 @@ impl std::fmt::Display for Step {
 #[non_exhaustive]
 pub enum AcquireError {
     /// The timeout passed. The reason says whether the lock was busy or the store did not answer.
-    #[error("lock {path:?} not acquired within {}: {}", human(*waited), reason.of(path))]
+    #[error("lock {path:?} not acquired {}: {}", within(*waited), reason.of(path))]
     TimedOut {
         /// Path of the lock; of a set, all paths.
         path: String,
-        /// The timeout that was given.
+        /// The timeout that was given; of a try, how long it waited for the store's answers.
         waited: Duration,
         /// What the acquire was waiting for in the end.
         reason: TimeoutReason,
@@ -171,6 +171,20 @@ impl AcquireError {
         }
     }
 
+    /// Whether the session is closed or has ended, so that no acquire through it succeeds any more.
+    ///
+    /// A session that ended because the [store has lost data](Self::StoreForgot) does not count:
+    /// that needs an operator before another session may be opened.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Self::SessionClosed { .. } | Self::SessionEnded { .. } => true,
+            Self::Lost(lost) => lost.is_closed(),
+            Self::RolledBackLate { source, .. } => source.is_closed(),
+            _ => false,
+        }
+    }
+
     /// Whether the acquire gave up because of other contenders, while the store answered.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -197,5 +211,12 @@ impl AcquireError {
             },
             source => Self::Refused { path, step, source },
         }
+    }
+}
+
+fn within(waited: Duration) -> String {
+    match waited.is_zero() {
+        true => "at once".to_owned(),
+        false => format!("within {}", human(waited)),
     }
 }

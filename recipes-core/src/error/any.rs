@@ -29,6 +29,7 @@ use crate::error::{
 ///     Err(error) if error.is_busy() => println!("next time: {error}"),
 ///     Err(error) if error.is_transient() => println!("outage: {error}"),
 ///     Err(error) if error.is_lost() => println!("the work may have overlapped: {error}"),
+///     Err(error) if error.is_closed() => println!("the service ends: {error}"),
 ///     Err(error) => return Err(error.into()),
 /// }
 /// # Ok(())
@@ -102,6 +103,27 @@ impl Error {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Acquire(error) if error.is_busy())
+    }
+
+    /// Whether the session is closed or has ended, so that nothing that needs it succeeds any more.
+    /// Normal while a service ends; otherwise make another session.
+    ///
+    /// A lock that was lost with a session that was closed counts as well, and it
+    /// [is lost](Self::is_lost). A session that ended because the
+    /// [store has lost data](AcquireError::StoreForgot) does not count: that needs an operator
+    /// before another session may be opened.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Self::Acquire(error) => error.is_closed(),
+            Self::Query(error) => error.is_closed(),
+            Self::Revoke(error) => error.is_closed(),
+            Self::Lost(lost)
+            | Self::Release(ReleaseError::Lost(lost))
+            | Self::Verify(VerifyError::Lost(lost))
+            | Self::Transaction(TransactionError::Lost(lost)) => lost.is_closed(),
+            _ => false,
+        }
     }
 
     /// Whether a lock that was held is lost: another contender may hold it, and what was done under

@@ -34,6 +34,14 @@ pub struct LostError {
     pub reason: LostReason,
 }
 
+impl LostError {
+    /// Whether the lock went with its session, which was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.reason == LostReason::SessionClosed
+    }
+}
+
 /// Why [`verify`](crate::LockGuard::verify) does not confirm that the lock is held.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]

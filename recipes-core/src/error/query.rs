@@ -31,6 +31,12 @@ pub enum QueryError {
 }
 
 impl QueryError {
+    /// Whether the session is closed or has ended, so that no read through it succeeds any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::SessionClosed { .. })
+    }
+
     /// Whether the same read may succeed if it is repeated soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -33,3 +33,11 @@ pub enum RevokeError {
         source: NodesError,
     },
 }
+
+impl RevokeError {
+    /// Whether the session is closed or has ended, so that no request through it is made any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::SessionClosed { .. })
+    }
+}

@@ -17,6 +17,15 @@ pub enum TimeoutReason {
         /// Name of the nearest node ahead. `None` if it is not known.
         ahead: Option<String>,
     },
+    /// Another owner held the lock through this same session.
+    BusyHere {
+        /// Path of the lock; of a set, the member that was busy.
+        lock: String,
+        /// Name of the node by which it was held.
+        node: String,
+        /// Whether the task of this acquire had acquired it, so that it waited for itself.
+        by_this_task: bool,
+    },
     /// Another acquire of the same owner was in progress for the lock.
     BusyOwner {
         /// Path of the lock; of a set, the member that the other acquire was for.
@@ -35,14 +44,16 @@ impl TimeoutReason {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::StoreSilent { .. } | Self::Reconnecting => true,
-            Self::Busy { .. } | Self::BusyOwner { .. } => false,
+            Self::Busy { .. } | Self::BusyHere { .. } | Self::BusyOwner { .. } => false,
         }
     }
 
     /// The reason in the error of a lock or a set, which names the member if it is one of several.
     pub(crate) fn of(&self, path: &str) -> String {
         match self {
-            Self::Busy { lock, .. } | Self::BusyOwner { lock } if lock != path => {
+            Self::Busy { lock, .. } | Self::BusyHere { lock, .. } | Self::BusyOwner { lock }
+                if lock != path =>
+            {
                 format!("{lock:?} is {self}")
             }
             _ => self.to_string(),
@@ -60,6 +71,16 @@ impl fmt::Display for TimeoutReason {
                     None => Ok(()),
                 }
             }
+            Self::BusyHere {
+                node,
+                by_this_task: false,
+                ..
+            } => write!(f, "held by another owner in this session ({node})"),
+            Self::BusyHere { node, .. } => write!(
+                f,
+                "held by the task that waits for it ({node}); to re-enter, acquire both times \
+                 inside one Owner::scope, or name one owner"
+            ),
             Self::BusyOwner { .. } => f.write_str("already being acquired by the same owner"),
             Self::StoreSilent { silence } => {
                 write!(f, "the store has not answered for {}", human(*silence))

@@ -157,6 +157,11 @@ impl LeaseState {
         !self.is_released()
     }
 
+    /// Takes back a [`tie`](Self::tie), because no reader is made next to the node.
+    pub(crate) fn untie(&self) {
+        self.ties.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// The session that owns the node.
     pub(crate) fn session_id(&self) -> i64 {
         self.epoch.session_id

@@ -98,7 +98,9 @@ impl Session {
             .map(|epoch| epoch.session_id)
     }
 
-    /// Reads a node's data and stat; `None` if it does not exist.
+    /// Reads a node's data and stat; `None` if it does not exist. In an outage that takes as long
+    /// as the session's connect timeout, 15 s unless it is set; `tokio::time::timeout` makes it
+    /// shorter.
     ///
     /// # Errors
     /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]

@@ -59,9 +59,27 @@ pub(crate) struct Target {
 
 impl Target {
     /// Ties the writer that the reader goes next to, if any; false if it is released already.
-    pub(crate) fn tie_writer(&self) -> bool {
+    fn tie_writer(&self) -> bool {
         let writer = self.beside.as_ref();
         writer.is_none_or(|writer| writer.lease.tie())
+    }
+
+    fn untie_writer(&self) {
+        if let Some(writer) = &self.beside {
+            writer.lease.untie();
+        }
+    }
+
+    /// Ties the writers of all targets or none; false if one of them is released already.
+    pub(crate) fn tie_writers(targets: &[Self]) -> bool {
+        let released = targets.iter().position(|target| !target.tie_writer());
+        if let Some(released) = released {
+            targets
+                .iter()
+                .take(released + 1)
+                .for_each(Self::untie_writer);
+        }
+        released.is_none()
     }
 
     pub(crate) fn place(&self) -> Place {

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::poll;
 use tokio::time::Instant;
@@ -10,6 +11,9 @@ use crate::lock::hold::Hold;
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, settle, unknown};
 use crate::session::options::LockOptions;
 use crate::store::nodes::Created;
+
+mod creates;
+mod holders;
 
 const OTHER: &str = "_c_00000000-0000-4000-8000-000000000001-lock-0000000000";
 
@@ -38,9 +42,9 @@ async fn try_does_not_wait_for_a_turn() {
     let lock = internals(&stage, "/a", 1);
     let queue = Arc::clone(lock.target.lock.local_queue(LockKind::Mutex).unwrap());
     let turn = queue.take_for_test();
-    let tried = lock.acquire(None, Deadline::after(None)).now_or_never();
+    let tried = lock.acquire(None, Deadline::of_try(None)).now_or_never();
     assert!(matches!(tried, Some(Err(Refusal::Busy(_)))), "{tried:?}");
-    let at_once = Deadline::after(Some(Duration::ZERO));
+    let at_once = Deadline::after(Duration::ZERO);
     let tried = lock.acquire(None, at_once).now_or_never();
     assert!(
         matches!(
@@ -51,7 +55,7 @@ async fn try_does_not_wait_for_a_turn() {
     );
     assert!(stage.log().await.is_empty());
     drop(turn);
-    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::of_try(None)));
     assert!(poll!(tried.as_mut()).is_pending(), "it is free");
 }
 
@@ -62,7 +66,7 @@ async fn try_does_not_wait_for_an_attempt_of_its_owner() {
     let mut waiter = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(waiter.as_mut()).is_pending());
     let tried = lock
-        .acquire(Some(&owner), Deadline::after(None))
+        .acquire(Some(&owner), Deadline::of_try(None))
         .now_or_never();
     assert!(matches!(tried, Some(Err(Refusal::Busy(_)))), "{tried:?}");
 }
@@ -72,7 +76,7 @@ async fn try_does_not_wait_for_an_attempt_of_its_owner() {
 async fn waiter_that_joined_a_try_of_its_owner_waits_on_when_that_finds_the_lock_busy() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let lock = internals(&stage, "/a", 0);
-    let mut tried = Box::pin(lock.acquire(Some(&owner), Deadline::after(None)));
+    let mut tried = Box::pin(lock.acquire(Some(&owner), Deadline::of_try(None)));
     assert!(poll!(tried.as_mut()).is_pending());
     let mut waiter = Box::pin(lock.acquire(Some(&owner), Deadline::never()));
     assert!(poll!(waiter.as_mut()).is_pending());
@@ -91,7 +95,7 @@ async fn try_writes_nothing_where_a_lock_of_its_set_is_busy() {
         let stage = Stage::new().await;
         let set = ["/a", "/b", "/c"].map(|path| internals(&stage, path, 0));
         let set = OneOrMore::new(set.to_vec()).unwrap();
-        let mut tried = Box::pin(acquire_all(&set, None, Deadline::after(None)));
+        let mut tried = Box::pin(acquire_all(&set, None, Deadline::of_try(None)));
         assert!(poll!(tried.as_mut()).is_pending());
         for member in 0..3 {
             let children = match member == busy {
@@ -174,8 +178,8 @@ async fn owner_re_enters_by_any_wait_and_others_do_not() {
     stage.log().await;
     for wait in [
         Deadline::never(),
-        Deadline::after(None),
-        Deadline::after(Some(Duration::ZERO)),
+        Deadline::of_try(None),
+        Deadline::after(Duration::ZERO),
     ] {
         let again = lock.acquire(Some(&owner), wait).now_or_never();
         assert!(matches!(again, Some(Ok(_))), "{again:?}");
@@ -207,50 +211,6 @@ async fn set_ends_when_what_was_re_entered_is_lost() {
     drop(held);
 }
 
-/// The connection breaks before the server answers the create.
-#[tokio::test(start_paused = true)]
-async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_the_same_name() {
-    let stage = Stage::new().await;
-    let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
-    let mut requested = Vec::new();
-    for _ in 0..3 {
-        assert!(poll!(acquire.as_mut()).is_pending());
-        let mut listed = None;
-        while let Some(asked) = stage.nodes.asked() {
-            match asked {
-                Asked::Create(node, answer) => {
-                    requested.push(node.path);
-                    answer.send(Err(unknown())).unwrap();
-                }
-                Asked::List(_, answer) => listed = Some(answer),
-                Asked::Watch(_, answer) => assert!(answer.send(Ok(None)).is_ok()),
-                _ => {}
-            }
-        }
-        listed.unwrap().send(Ok(Vec::new())).unwrap();
-        assert!(poll!(acquire.as_mut()).is_pending());
-        // A deposed leader would still answer a listing or a `sync`, so only a commit counts.
-        let Some(Asked::Multi(operations, committed)) = stage.nodes.asked() else {
-            panic!("nothing is committed before the search");
-        };
-        assert_eq!(operations.len(), 1);
-        assert!(stage.nodes.asked().is_none(), "looked for too early");
-        committed.send(Ok(Vec::new())).unwrap();
-        assert!(poll!(acquire.as_mut()).is_pending());
-        let Some(Asked::List(_, listed)) = stage.nodes.asked() else {
-            panic!("not looked for");
-        };
-        listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
-    }
-    assert_eq!(requested.len(), 3);
-    // All creates have one name, so the search finds whichever was carried out.
-    assert!(
-        requested.iter().all(|it| *it == requested[0]),
-        "{requested:?}"
-    );
-}
-
 /// A create and its listing that are in flight.
 struct Entering {
     path: String,
@@ -280,94 +240,11 @@ async fn entering(stage: &Stage) -> Entering {
     }
 }
 
-/// Another contender may have held the lock by now.
-#[tokio::test(start_paused = true)]
-async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
-    let stage = Stage::new().await;
-    let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
-    assert!(poll!(acquire.as_mut()).is_pending());
-    let entering = entering(&stage).await;
-    jump(T / 2);
-    let Entering { path, name, .. } = entering;
-    let czxid = Some(5);
-    entering.created.send(Ok(Created { path, czxid })).unwrap();
-    entering.listed.send(Ok(vec![name.clone()])).unwrap();
-    assert!(poll!(acquire.as_mut()).is_pending());
-    let sent = Instant::now();
-    let mut granted = None;
-    for _ in 0..10 {
-        while let Some(asked) = stage.nodes.asked() {
-            match asked {
-                Asked::Multi(operations, answer) => {
-                    assert_eq!(operations.len(), 1);
-                    drop(answer.send(Ok(Vec::new())));
-                }
-                Asked::List(_, answer) => drop(answer.send(Ok(vec![name.clone()]))),
-                Asked::Create(..) => panic!("its place is given up"),
-                _ => {}
-            }
-        }
-        if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
-            granted = guard.ok();
-            break;
-        }
-    }
-    let granted = granted.unwrap();
-    assert!(granted.is_valid());
-    assert_eq!(granted.valid_until(), Some(sent + T / 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn grant_counts_from_the_sending_of_its_create() {
-    let stage = Stage::new().await;
-    let lock = internals(&stage, "/a", 0);
-    tokio::time::advance(SECOND).await;
-    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
-    assert!(poll!(acquire.as_mut()).is_pending());
-    let Entering {
-        path,
-        name,
-        created,
-        listed,
-    } = entering(&stage).await;
-    jump(3 * SECOND);
-    let czxid = Some(5);
-    created.send(Ok(Created { path, czxid })).unwrap();
-    listed.send(Ok(vec![name])).unwrap();
-    let granted = acquire.await.unwrap();
-    assert_eq!(granted.valid_until(), Some(stage.start + SECOND + T / 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
-    let stage = Stage::new().await;
-    let lock = internals(&stage, "/a", 0);
-    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
-    assert!(poll!(acquire.as_mut()).is_pending());
-    let Entering {
-        created, listed, ..
-    } = entering(&stage).await;
-    created
-        .send(Err(crate::store::nodes::NodesError::NoAuth))
-        .unwrap();
-    listed.send(Ok(Vec::new())).unwrap();
-    let refused = acquire.await.unwrap_err().into_error();
-    assert!(
-        matches!(refused, AcquireError::NotAuthorized { .. }),
-        "{refused}"
-    );
-    assert!(stage.log().await.is_empty());
-    drop(lock);
-    let table = format!("{:?}", stage.session.paths());
-    assert!(table.contains("paths: 0"), "{table}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 0);
-    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::of_try(None)));
     assert!(poll!(tried.as_mut()).is_pending());
     listing(&stage).await.send(Ok(Vec::new())).unwrap();
     assert!(poll!(tried.as_mut()).is_pending());
@@ -403,7 +280,7 @@ async fn try_whose_node_comes_too_late_ends_when_it_is_gone() {
 async fn try_that_has_the_turn_of_its_process_asks_before_it_makes_a_node() {
     let stage = Stage::new().await;
     let lock = internals(&stage, "/a", 1);
-    let mut tried = Box::pin(lock.acquire(None, Deadline::after(None)));
+    let mut tried = Box::pin(lock.acquire(None, Deadline::of_try(None)));
     assert!(poll!(tried.as_mut()).is_pending());
     listing(&stage)
         .await
@@ -414,40 +291,4 @@ async fn try_that_has_the_turn_of_its_process_asks_before_it_makes_a_node() {
         Poll::Ready(Err(Refusal::Busy(_)))
     ));
     assert!(stage.log().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_lock_is_not_acquired_in_this_process() {
-    let (stage, owner) = (Stage::new().await, Owner::new());
-    let lock = internals(&stage, "/a", 0);
-    let held = granted(&stage, &lock, &owner).await;
-    let lease = stage.epoch.leases().remove(0);
-    lease.lose(crate::error::LostReason::NodeRemoved);
-    assert!(!lock.is_acquired_in_this_process());
-    drop(held);
-}
-
-/// A tie would outlive the surveys of an acquire that waits, and keep the writer's node from being
-/// handed on.
-#[tokio::test(start_paused = true)]
-async fn writer_is_tied_by_a_reader_that_contends_and_not_by_a_survey() {
-    let (stage, owner) = (Stage::new().await, Owner::new());
-    let options = LockOptions::new();
-    let half = |kind| LockInternals::new(&stage.session, "/a", kind, &options).unwrap();
-    let (reader, writer) = (half(LockKind::Read), half(LockKind::Write));
-    let name = OTHER.replace("lock-", LockKind::Write.marker());
-    let lease = stage.lease_named(&writer.target.lock, &name, 1, None);
-    let held = Hold::begin(writer.key(&owner), lease);
-    let label = OwnerLabel::from(&owner);
-    for _ in 0..3 {
-        let survey = survey(&OneOrMore::one(reader.clone()), &owner, label).unwrap();
-        let [Missing { target, .. }] = survey.missing.as_slice() else {
-            panic!("nothing to acquire");
-        };
-        assert!(target.beside.is_some());
-        assert!(!held.lease().is_tied());
-    }
-    let mut reads = Box::pin(reader.acquire(Some(&owner), Deadline::never()));
-    assert!(poll!(reads.as_mut()).is_pending());
-    assert!(held.lease().is_tied());
 }

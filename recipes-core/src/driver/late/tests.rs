@@ -27,7 +27,7 @@ async fn failed(
     meanwhile: impl AsyncFnOnce(),
 ) -> AcquireError {
     let locks = OneOrMore::new(locks).unwrap();
-    let deadline = Deadline::after(Some(within));
+    let deadline = Deadline::after(within);
     let mut acquire = acquire_all(&locks, owner, deadline).boxed();
     if let std::task::Poll::Ready(outcome) = poll!(acquire.as_mut()) {
         return outcome.unwrap_err().into_error();
@@ -73,6 +73,49 @@ async fn store_that_never_answers_is_the_reason() {
     assert_eq!(error.to_string(), text);
     assert!(error.is_transient() && !error.is_busy(), "{error:?}");
     assert!(error.source().is_none(), "no request has failed");
+}
+
+/// The time that it waits for answers is not what it was given, so the text does not say so.
+#[tokio::test(start_paused = true)]
+async fn acquire_without_time_and_without_an_answer_was_not_acquired_at_once() {
+    let stage = Stage::new().await;
+    let patience = stage.session.core().connect_timeout();
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = lock.acquire(None, Deadline::after(Duration::ZERO)).boxed();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    tokio::time::advance(patience).await;
+    let error = acquire.await.unwrap_err().into_error();
+    let silence = human(patience);
+    let text =
+        format!("lock \"/a\" not acquired at once: the store has not answered for {silence}");
+    assert_eq!(error.to_string(), text);
+    assert!(error.is_transient() && !error.is_busy(), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_waits_for_answers_as_long_as_it_may() {
+    let stage = Stage::new().await;
+    let patience = stage.session.core().connect_timeout();
+    let lock = internals(&stage, "/a", 0);
+    for (given, waits) in [
+        (None, patience),
+        (Some(Duration::ZERO), patience),
+        (Some(MILLI * 200), MILLI * 200),
+    ] {
+        let mut tried = lock.acquire(None, Deadline::of_try(given)).boxed();
+        assert!(poll!(tried.as_mut()).is_pending());
+        tokio::time::advance(waits - MILLI).await;
+        assert!(poll!(tried.as_mut()).is_pending(), "{given:?}");
+        tokio::time::advance(MILLI).await;
+        let Err(Refusal::Failed(error)) = tried.await else {
+            panic!("an outage is no contention");
+        };
+        let waits = human(waits);
+        let text = format!(
+            "lock \"/a\" not acquired within {waits}: the store has not answered for {waits}"
+        );
+        assert_eq!(error.to_string(), text);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +214,7 @@ async fn contender_of_a_member_is_the_reason_without_time_to_wait() {
     };
     let error = failed(set, None, Duration::ZERO, b_is_busy).await;
     let text = format!(
-        "lock \"/a, /b\" not acquired within 0 s: \"/b\" is held by another contender \
+        "lock \"/a, /b\" not acquired at once: \"/b\" is held by another contender \
          ({OTHER} is ahead)"
     );
     assert_eq!(error.to_string(), text);
@@ -190,8 +233,11 @@ async fn another_acquire_of_the_owner_is_the_reason() {
     for within in [MILLI * 500, Duration::ZERO] {
         let error = failed(vec![a.clone()], Some(&owner), within, async || ()).await;
         let text = format!(
-            "lock \"/a\" not acquired within {}: already being acquired by the same owner",
-            human(within)
+            "lock \"/a\" not acquired {}: already being acquired by the same owner",
+            match within.is_zero() {
+                true => "at once".to_owned(),
+                false => format!("within {}", human(within)),
+            }
         );
         assert_eq!(error.to_string(), text);
         assert!(error.is_busy() && !error.is_transient(), "{error:?}");
@@ -219,7 +265,7 @@ async fn contender_of_the_attempt_that_has_the_turn_is_the_reason_for_who_waits_
     let error = failed(vec![lock.clone()], None, within, async || ()).await;
     assert_eq!(error.to_string(), format!("{text} ({OTHER} is ahead)"));
     assert!(matches!(
-        lock.acquire(None, Deadline::after(None)).await,
+        lock.acquire(None, Deadline::of_try(None)).await,
         Err(Refusal::Busy(_))
     ));
 }

@@ -1,0 +1,130 @@
+//! Creates without an answer, late ones and refused ones.
+
+use super::*;
+
+/// The connection breaks before the server answers the create.
+#[tokio::test(start_paused = true)]
+async fn node_of_an_unknown_create_is_looked_for_behind_a_commit_and_made_with_the_same_name() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    let mut requested = Vec::new();
+    for _ in 0..3 {
+        assert!(poll!(acquire.as_mut()).is_pending());
+        let mut listed = None;
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::Create(node, answer) => {
+                    requested.push(node.path);
+                    answer.send(Err(unknown())).unwrap();
+                }
+                Asked::List(_, answer) => listed = Some(answer),
+                Asked::Watch(_, answer) => assert!(answer.send(Ok(None)).is_ok()),
+                _ => {}
+            }
+        }
+        listed.unwrap().send(Ok(Vec::new())).unwrap();
+        assert!(poll!(acquire.as_mut()).is_pending());
+        // A deposed leader would still answer a listing or a `sync`, so only a commit counts.
+        let Some(Asked::Multi(operations, committed)) = stage.nodes.asked() else {
+            panic!("nothing is committed before the search");
+        };
+        assert_eq!(operations.len(), 1);
+        assert!(stage.nodes.asked().is_none(), "looked for too early");
+        committed.send(Ok(Vec::new())).unwrap();
+        assert!(poll!(acquire.as_mut()).is_pending());
+        let Some(Asked::List(_, listed)) = stage.nodes.asked() else {
+            panic!("not looked for");
+        };
+        listed.send(Ok(vec![OTHER.to_owned()])).unwrap();
+    }
+    assert_eq!(requested.len(), 3);
+    // All creates have one name, so the search finds whichever was carried out.
+    assert!(
+        requested.iter().all(|it| *it == requested[0]),
+        "{requested:?}"
+    );
+}
+
+/// Another contender may have held the lock by now.
+#[tokio::test(start_paused = true)]
+async fn grant_that_is_answered_past_its_deadline_waits_for_a_commit() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let entering = entering(&stage).await;
+    jump(T / 2);
+    let Entering { path, name, .. } = entering;
+    let czxid = Some(5);
+    entering.created.send(Ok(Created { path, czxid })).unwrap();
+    entering.listed.send(Ok(vec![name.clone()])).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let sent = Instant::now();
+    let mut granted = None;
+    for _ in 0..10 {
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::Multi(operations, answer) => {
+                    assert_eq!(operations.len(), 1);
+                    drop(answer.send(Ok(Vec::new())));
+                }
+                Asked::List(_, answer) => drop(answer.send(Ok(vec![name.clone()]))),
+                Asked::Create(..) => panic!("its place is given up"),
+                _ => {}
+            }
+        }
+        if let Poll::Ready(guard) = poll!(acquire.as_mut()) {
+            granted = guard.ok();
+            break;
+        }
+    }
+    let granted = granted.unwrap();
+    assert!(granted.is_valid());
+    assert_eq!(granted.valid_until(), Some(sent + T / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_counts_from_the_sending_of_its_create() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    tokio::time::advance(SECOND).await;
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    jump(3 * SECOND);
+    let czxid = Some(5);
+    created.send(Ok(Created { path, czxid })).unwrap();
+    listed.send(Ok(vec![name])).unwrap();
+    let granted = acquire.await.unwrap();
+    assert_eq!(granted.valid_until(), Some(stage.start + SECOND + T / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        created, listed, ..
+    } = entering(&stage).await;
+    created
+        .send(Err(crate::store::nodes::NodesError::NoAuth))
+        .unwrap();
+    listed.send(Ok(Vec::new())).unwrap();
+    let refused = acquire.await.unwrap_err().into_error();
+    assert!(
+        matches!(refused, AcquireError::NotAuthorized { .. }),
+        "{refused}"
+    );
+    assert!(stage.log().await.is_empty());
+    drop(lock);
+    let table = format!("{:?}", stage.session.paths());
+    assert!(table.contains("paths: 0"), "{table}");
+}

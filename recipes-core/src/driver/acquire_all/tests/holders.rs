@@ -1,0 +1,65 @@
+//! What an acquire knows of locks that are held here, and does to them.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn lost_lock_is_not_acquired_in_this_process() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let held = granted(&stage, &lock, &owner).await;
+    let lease = stage.epoch.leases().remove(0);
+    lease.lose(crate::error::LostReason::NodeRemoved);
+    assert!(!lock.is_acquired_in_this_process());
+    drop(held);
+}
+
+/// A tie would outlive the surveys of an acquire that waits, and keep the writer's node from being
+/// handed on.
+#[tokio::test(start_paused = true)]
+async fn writer_is_tied_by_a_reader_that_contends_and_not_by_a_survey() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let options = LockOptions::new();
+    let half = |kind| LockInternals::new(&stage.session, "/a", kind, &options).unwrap();
+    let (reader, writer) = (half(LockKind::Read), half(LockKind::Write));
+    let name = OTHER.replace("lock-", LockKind::Write.marker());
+    let lease = stage.lease_named(&writer.target.lock, &name, 1, None);
+    let held = Hold::begin(writer.key(&owner), lease);
+    let label = OwnerLabel::from(&owner);
+    for _ in 0..3 {
+        let survey = survey(&OneOrMore::one(reader.clone()), &owner, label).unwrap();
+        let [Missing { target, .. }] = survey.missing.as_slice() else {
+            panic!("nothing to acquire");
+        };
+        assert!(target.beside.is_some());
+        assert!(!held.lease().is_tied());
+    }
+    let mut reads = Box::pin(reader.acquire(Some(&owner), Deadline::never()));
+    assert!(poll!(reads.as_mut()).is_pending());
+    assert!(held.lease().is_tied());
+}
+
+/// No reader is made next to any of them.
+#[tokio::test(start_paused = true)]
+async fn writers_of_a_set_are_not_tied_if_one_of_them_is_released() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let options = LockOptions::new();
+    let half = |path, kind| LockInternals::new(&stage.session, path, kind, &options).unwrap();
+    let name = OTHER.replace("lock-", LockKind::Write.marker());
+    let (mut held, mut targets) = (Vec::new(), Vec::new());
+    for (path, czxid) in [("/a", 1), ("/b", 2), ("/c", 3)] {
+        let writer = half(path, LockKind::Write);
+        let lease = stage.lease_named(&writer.target.lock, &name, czxid, None);
+        targets.push(Target {
+            beside: Some(Writer::new(lease.writer()).unwrap()),
+            ..half(path, LockKind::Read).target
+        });
+        held.push(Hold::begin(writer.key(&owner), lease));
+    }
+    assert!(Target::tie_writers(&targets[..1]));
+    let released = held.remove(1).leave().unwrap();
+    drop(released.lease().retire());
+    assert!(!Target::tie_writers(&targets[1..]));
+    assert!(!Target::tie_writers(&targets));
+    let ties = held.iter().map(|it| it.lease().is_tied());
+    assert_eq!(ties.collect::<Vec<_>>(), [true, false]);
+}
