@@ -28,7 +28,7 @@ use recipes_testing::{MemoryEnsemble, TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
 
 use crate::executable::executable;
-use crate::log::Log;
+use crate::log::logging;
 
 const ORDERS: &str = "/locks/orders";
 const CONFIG: &str = "/locks/config";
@@ -318,12 +318,9 @@ async fn waits_and_holds_last_as_long_as_the_clock_says() {
 /// It fails no work, so the log and a metric must tell who looks for what others wait for.
 #[tokio::test(start_paused = true)]
 async fn release_without_an_answer_is_counted_and_logged() {
-    let (recorder, log) = (recorder(), Log::default());
+    let (recorder, (log, _logging)) = (recorder(), logging());
     let metrics = recorder.handle();
     let _recording = set_default_local_recorder(&recorder);
-    let subscriber = tracing_subscriber::fmt().with_writer(log.clone());
-    let subscriber = subscriber.with_ansi(false).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
     let mortal = MemoryEnsemble::builder().session_timeout(Duration::from_secs(12));
     let ensemble = TestEnsemble::Memory(mortal.build());
     let session = ensemble.session().await;
@@ -337,16 +334,12 @@ async fn release_without_an_answer_is_counted_and_logged() {
         "{:?}",
         series(&metrics)
     );
-    let text = log.text();
-    let told = |line: &&str| {
-        let parts = [
-            "INFO lock_recipes::cleanup",
-            "release not confirmed yet",
-            ORDERS,
-        ];
+    let lines = log.lines("INFO lock_recipes::cleanup");
+    let told = |line: &&String| {
+        let parts = ["release not confirmed yet", ORDERS];
         parts.iter().all(|it| line.contains(it))
     };
-    assert_eq!(text.lines().filter(told).count(), 1, "{text}");
+    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
 }
 
 /// Runs the example, and returns what it printed.

@@ -13,6 +13,7 @@
 #[allow(dead_code, reason = "for other tests")]
 #[path = "support/again.rs"]
 mod again;
+#[allow(dead_code, reason = "it logs on all threads, unlike other tests")]
 #[path = "support/log.rs"]
 mod log;
 #[allow(dead_code, reason = "for other tests")]

@@ -3,7 +3,7 @@
 use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, Session};
 use recipes_testing::{TestEnsemble, on_every_ensemble};
 
-use crate::log::Log;
+use crate::log::logging;
 
 const PATH: &str = "/locks/mixed";
 const WARNING: &str = "nodes of another recipe";
@@ -13,19 +13,6 @@ on_every_ensemble!(
     writer_and_set_that_find_a_mutex_warn,
     locks_without_strangers_do_not_warn
 );
-
-fn warnings(log: &Log) -> Vec<String> {
-    let text = log.text();
-    let warnings = text.lines().filter(|line| line.contains(WARNING));
-    warnings.map(str::to_owned).collect()
-}
-
-fn logging(log: &Log) -> tracing::subscriber::DefaultGuard {
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false);
-    tracing::subscriber::set_default(subscriber.finish())
-}
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
@@ -41,8 +28,7 @@ async fn mutex_that_finds_a_read_write_lock_warns_once(ensemble: TestEnsemble) {
     let node = reader.members()[0].node_path.clone();
     let name = node.rsplit('/').next().unwrap();
 
-    let log = Log::default();
-    let logging = logging(&log);
+    let (log, logging) = logging();
     for _ in 0..3 {
         // The handle goes each time, and with it what the session knows of the path.
         mutex(&here)
@@ -54,7 +40,7 @@ async fn mutex_that_finds_a_read_write_lock_warns_once(ensemble: TestEnsemble) {
             .unwrap();
         drop(mutex(&here).try_acquire().await.unwrap());
     }
-    let seen = warnings(&log);
+    let seen = log.lines(WARNING);
     assert_eq!(seen.len(), 1, "{seen:?}");
     for part in [
         "WARN",
@@ -75,7 +61,7 @@ async fn mutex_that_finds_a_read_write_lock_warns_once(ensemble: TestEnsemble) {
         .release()
         .await
         .unwrap();
-    assert_eq!(warnings(&log).len(), 2);
+    assert_eq!(log.lines(WARNING).len(), 2);
     drop(logging);
     reader.release().await.unwrap();
 }
@@ -83,8 +69,7 @@ async fn mutex_that_finds_a_read_write_lock_warns_once(ensemble: TestEnsemble) {
 async fn writer_and_set_that_find_a_mutex_warn(ensemble: TestEnsemble) {
     let holder = ensemble.session().await;
     let held = mutex(&holder).acquire().await.unwrap();
-    let log = Log::default();
-    let logging = logging(&log);
+    let (log, logging) = logging();
     let session = ensemble.session().await;
     let writer = read_write(&session).write().await.unwrap();
     writer.release().await.unwrap();
@@ -92,7 +77,7 @@ async fn writer_and_set_that_find_a_mutex_warn(ensemble: TestEnsemble) {
     let members = [Member::mutex("/locks/other"), Member::write(PATH)];
     let set = MultiLock::new(&session, members).unwrap();
     set.acquire().await.unwrap().release().await.unwrap();
-    let seen = warnings(&log);
+    let seen = log.lines(WARNING);
     assert_eq!(seen.len(), 2, "{seen:?}");
     for line in &seen {
         assert!(line.contains(r#"kind="write" found="mutex""#), "{line}");
@@ -103,8 +88,7 @@ async fn writer_and_set_that_find_a_mutex_warn(ensemble: TestEnsemble) {
 }
 
 async fn locks_without_strangers_do_not_warn(ensemble: TestEnsemble) {
-    let log = Log::default();
-    let logging = logging(&log);
+    let (log, logging) = logging();
     let (here, there) = (ensemble.session().await, ensemble.session().await);
     let reader = read_write(&there).read().await.unwrap();
     drop(read_write(&here).read().await.unwrap());
@@ -114,5 +98,5 @@ async fn locks_without_strangers_do_not_warn(ensemble: TestEnsemble) {
     drop(other.acquire().await.unwrap());
     drop(logging);
     reader.release().await.unwrap();
-    assert_eq!(warnings(&log), Vec::<String>::new());
+    assert_eq!(log.lines(WARNING), Vec::<String>::new());
 }

@@ -286,15 +286,11 @@ mod self_wait {
     use recipes_testing::MemoryEnsemble;
 
     use super::*;
-    use crate::log::Log;
+    use crate::log::logging;
 
     /// Waits this long for a lock that the first given task holds. Returns what was logged.
     async fn logged_while_waiting(waited: Duration, by_another_task: bool) -> String {
-        let log = Log::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(log.clone())
-            .with_ansi(false);
-        let _logging = tracing::subscriber::set_default(subscriber.finish());
+        let (log, _logging) = logging();
         let session = MemoryEnsemble::new().session();
         let (lock, _held) = (mutex(&session), mutex(&session).acquire().await.unwrap());
         let acquire = async move { lock.acquire().timeout(waited).await.unwrap_err() };

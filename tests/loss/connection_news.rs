@@ -4,26 +4,14 @@ use std::time::Duration;
 
 use lock_recipes::{GuardState, InterProcessMutex, Session, SessionHealth, ZooKeeper};
 use recipes_testing::{MemoryEnsemble, TestEnsemble};
-use tracing::subscriber::DefaultGuard;
 
-use crate::log::Log;
-
-/// Collects what is logged on this thread from level info on, as long as the second value exists.
-pub(crate) fn logging() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false);
-    let logging = tracing::subscriber::set_default(subscriber.finish());
-    (log, logging)
-}
+use crate::log::{Log, logging};
 
 /// The lines about connections, without their times.
 fn news(log: &Log) -> Vec<String> {
-    let text = log.text();
-    let ours = "lock_recipes::session: connection";
-    let lines = text.lines().filter(|line| line.contains(ours));
+    let lines = log.lines("lock_recipes::session: connection");
     lines
+        .iter()
         .filter_map(|line| line.split_once(' '))
         .map(|(_, line)| line.trim().to_owned())
         .collect()
@@ -59,7 +47,7 @@ fn mutex(session: &Session, number: usize) -> InterProcessMutex {
     InterProcessMutex::new(session, &format!("/locks/{number}")).unwrap()
 }
 
-async fn becomes(session: &Session, health: SessionHealth) {
+pub(crate) async fn becomes(session: &Session, health: SessionHealth) {
     let mut watcher = session.watch_health();
     while session.health() != health {
         watcher.changed().await;

@@ -12,7 +12,7 @@ use recipes_testing::TestEnsemble;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::connection_news::logging;
+use crate::log::logging;
 
 /// Workers with a lock each, and two more that share the lock of the first.
 const LOCKS: usize = 50;

@@ -10,30 +10,13 @@ use recipes_testing::{
     Direction, FaultProxy, Frame, MemoryEnsemble, Opcode, Operation, Request, ZooKeeperServer,
 };
 use tokio::time::{sleep, timeout};
-use tracing::subscriber::DefaultGuard;
 use zookeeper_client::{Acl, AuthId, Permission};
 
-use crate::log::Log;
+use crate::log::{Log, logging};
 
 const PATH: &str = "/locks/orders";
 /// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Collects what is logged on this thread, as long as the second value exists.
-fn logging() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false);
-    let logging = tracing::subscriber::set_default(subscriber.finish());
-    (log, logging)
-}
-
-fn warnings(log: &Log) -> Vec<String> {
-    let text = log.text();
-    let warnings = text.lines().filter(|line| line.contains("WARN"));
-    warnings.map(str::to_owned).collect()
-}
 
 mod nodes_that_may_not_be_read {
     use super::*;
@@ -42,7 +25,7 @@ mod nodes_that_may_not_be_read {
     const READS_A_MINUTE: usize = 10;
 
     fn assert_said_once(log: &Log) {
-        let warnings = warnings(log);
+        let warnings = log.lines("WARN");
         assert_eq!(warnings.len(), 1, "{warnings:#?}");
         assert!(warnings.iter().all(|line| line.contains(PATH)));
     }

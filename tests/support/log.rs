@@ -3,6 +3,7 @@
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
 
+use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The writer of a subscriber. Clones share the text.
@@ -27,8 +28,25 @@ impl MakeWriter<'_> for Log {
     }
 }
 
+/// Collects what is logged on this thread from level info on, as long as the second value exists.
+pub(crate) fn logging() -> (Log, DefaultGuard) {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false);
+    let logging = tracing::subscriber::set_default(subscriber.finish());
+    (log, logging)
+}
+
 impl Log {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The lines that contain this.
+    pub(crate) fn lines(&self, part: &str) -> Vec<String> {
+        let text = self.text();
+        let lines = text.lines().filter(|line| line.contains(part));
+        lines.map(str::to_owned).collect()
     }
 }
