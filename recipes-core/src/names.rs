@@ -9,6 +9,7 @@
 //! | `record` | what a node's data says about its contender |
 //! | `owner` | who re-enters; how records name a contender |
 //! | `token` | the fencing token |
+//! | `session_id` | how people read the id of a store session |
 //! | `printable` | text of others, safe to print |
 
 pub(crate) mod key;
@@ -18,4 +19,5 @@ pub(crate) mod owner;
 pub(crate) mod path;
 pub(crate) mod printable;
 pub(crate) mod record;
+pub(crate) mod session_id;
 pub(crate) mod token;

@@ -6,6 +6,7 @@ use std::fmt::{self, Write as _};
 use crate::inspect::{Contender, Inspection, Standing, cycles};
 use crate::names::owner::enclosing;
 use crate::names::printable::one_line;
+use crate::names::session_id::SessionId;
 
 /// Which contender waits for which, over all locks of an inspection or a [`Scan`](super::Scan).
 ///
@@ -117,7 +118,7 @@ impl fmt::Display for Party {
         match self {
             Self::Owner { id, .. } => write!(f, "owner {id}"),
             Self::Session(0) => f.write_str("no session"),
-            Self::Session(id) => write!(f, "session {id:#x}"),
+            Self::Session(id) => write!(f, "session {}", SessionId(*id)),
         }
     }
 }
@@ -177,7 +178,7 @@ impl WaitForGraph {
             parties.entry(key).or_insert((number, party.session_id()));
         }
         for (party, (number, session_id)) in &parties {
-            let session = format!("session {session_id:#x}");
+            let session = format!("session {}", SessionId(*session_id));
             let label = match party.starts_with("owner") {
                 true => format!("{}\n{session}", one_line(party)),
                 false => party.clone(),

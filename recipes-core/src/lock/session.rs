@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{ConnectError, QueryError};
 use crate::lock::table::PathTable;
+use crate::names::session_id::SessionId;
 use crate::session::core::SessionCore;
 use crate::session::health::{self, HealthWatcher, SessionHealth};
 use crate::session::options::SessionOptions;
@@ -136,7 +137,7 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Session");
         if let Some(id) = self.session_id() {
-            debug.field("id", &format_args!("{id:#x}"));
+            debug.field("id", &SessionId(id));
         }
         debug
             .field("epoch", &self.epoch())

@@ -207,14 +207,15 @@ impl Epoch {
         }
     }
 
-    /// Notes that the connection is lost, for [`silence`](Self::silence).
-    pub(crate) fn cut_off(&self) {
-        lock(&self.ledger.silence).cut_off(Instant::now());
+    /// Notes that the connection is lost, for [`silence`](Self::silence); false if that is known.
+    pub(crate) fn cut_off(&self) -> bool {
+        lock(&self.ledger.silence).cut_off(Instant::now())
     }
 
-    /// Notes that a server accepted the session on a new connection.
-    pub(crate) fn connected(&self) {
-        lock(&self.ledger.silence).connected(Instant::now());
+    /// Notes that a server accepted the session on a new connection. Returns how long there was
+    /// none, if it was lost before.
+    pub(crate) fn connected(&self) -> Option<Duration> {
+        lock(&self.ledger.silence).connected(Instant::now())
     }
 
     /// Notes that a heartbeat is sent.

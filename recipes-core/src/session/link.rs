@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use crate::error::LostReason;
 use crate::log::SESSION;
+use crate::names::session_id::SessionId;
 use crate::session::epoch::{Epoch, Link};
 
 /// Publishes the state of the link. It ends the link at the latest when it is dropped, as with the
@@ -15,36 +16,31 @@ use crate::session::epoch::{Epoch, Link};
 pub(crate) struct LinkSender {
     epoch: Arc<Epoch>,
     link: watch::Sender<Link>,
-    /// Since when there is no connection.
-    down_since: Option<Instant>,
 }
 
 impl LinkSender {
     pub(crate) fn new(epoch: Arc<Epoch>, link: watch::Sender<Link>) -> Self {
-        Self {
-            epoch,
-            link,
-            down_since: None,
-        }
+        Self { epoch, link }
     }
 
-    pub(crate) fn disconnected(&mut self) {
-        self.epoch.cut_off();
+    pub(crate) fn disconnected(&self) {
+        let is_news = self.epoch.cut_off();
         self.link.send_replace(Link::Disconnected);
-        if self.down_since.is_some() {
+        if !is_news {
             return;
         }
-        let now = Instant::now();
-        self.down_since = Some(now);
         let locks = self.epoch.leases().len();
-        let session = self.epoch.session_id;
-        let lost_in = self.epoch.deadline().saturating_duration_since(now);
+        let session = SessionId(self.epoch.session_id);
+        let lost_in = self
+            .epoch
+            .deadline()
+            .saturating_duration_since(Instant::now());
         if locks == 0 {
-            warn!(target: SESSION, session = format_args!("{session:#x}"), "connection lost; no lock is held");
+            warn!(target: SESSION, %session, "connection lost; no lock is held");
         } else {
             warn!(
                 target: SESSION,
-                session = format_args!("{session:#x}"),
+                %session,
                 locks,
                 lost_in_ms = lost_in.as_millis(),
                 "connection lost; locks that are held are suspended, and lost if it does not return in time"
@@ -52,17 +48,17 @@ impl LinkSender {
         }
     }
 
-    pub(crate) fn connected(&mut self) {
-        self.epoch.connected();
+    pub(crate) fn connected(&self) {
+        let lost_for = self.epoch.connected();
         // It may be gone again by now, which the next change reports.
         let connection = self.epoch.connection().unwrap_or_default();
         self.link.send_replace(Link::Connected(connection));
-        if let Some(since) = self.down_since.take() {
+        if let Some(lost_for) = lost_for {
             info!(
                 target: SESSION,
-                session = format_args!("{:#x}", self.epoch.session_id),
+                session = %SessionId(self.epoch.session_id),
                 locks = self.epoch.leases().len(),
-                after_ms = since.elapsed().as_millis(),
+                after_ms = lost_for.as_millis(),
                 "connection is back"
             );
         }

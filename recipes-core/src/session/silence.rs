@@ -14,7 +14,8 @@ use crate::store::nodes::NodesError;
 pub(crate) struct Silence {
     /// Whether a heartbeat is in flight.
     is_beating: bool,
-    is_cut_off: bool,
+    /// Since when there is no connection.
+    cut_off: Option<Instant>,
     since: Option<Instant>,
     error: Option<NodesError>,
 }
@@ -29,26 +30,30 @@ impl Silence {
     /// Notes that the heartbeat is over, which was answered or has failed.
     pub(crate) fn beat_ended(&mut self) {
         self.is_beating = false;
-        if !self.is_cut_off && self.error.is_none() {
+        if self.cut_off.is_none() && self.error.is_none() {
             self.since = None;
         }
     }
 
-    /// Notes that the connection is lost.
-    pub(crate) fn cut_off(&mut self, now: Instant) {
-        self.is_cut_off = true;
+    /// Notes that the connection is lost; false if that is known already.
+    pub(crate) fn cut_off(&mut self, now: Instant) -> bool {
+        let is_news = self.cut_off.is_none();
+        self.cut_off.get_or_insert(now);
         self.since.get_or_insert(now);
+        is_news
     }
 
-    /// Notes that a server accepted the session on a new connection.
-    pub(crate) fn connected(&mut self, now: Instant) {
-        self.is_cut_off = false;
+    /// Notes that a server accepted the session on a new connection. Returns how long there was
+    /// none, if it was lost before.
+    pub(crate) fn connected(&mut self, now: Instant) -> Option<Duration> {
+        let lost_at = self.cut_off.take();
         self.answered(now);
+        lost_at.map(|lost_at| now.saturating_duration_since(lost_at))
     }
 
     /// Notes an answer. One that was on its way when the connection broke does not end the silence.
     pub(crate) fn answered(&mut self, now: Instant) {
-        self.since = (self.is_beating || self.is_cut_off).then_some(now);
+        self.since = (self.is_beating || self.cut_off.is_some()).then_some(now);
         self.error = None;
     }
 
@@ -103,12 +108,15 @@ mod tests {
     #[test]
     fn lost_connection_is_a_silence_until_there_is_another() {
         let (mut silence, start) = (Silence::default(), Instant::now());
-        silence.cut_off(start);
+        assert_eq!(silence.connected(start), None);
+        assert!(silence.cut_off(start));
+        assert!(!silence.cut_off(start + SECOND));
         silence.beat(start + SECOND);
         silence.failed(&unknown(), start + 2 * SECOND);
         silence.beat_ended();
         assert_eq!(silence.lasts(start + 2 * SECOND), Some(2 * SECOND));
-        silence.connected(start + 3 * SECOND);
+        assert_eq!(silence.connected(start + 3 * SECOND), Some(3 * SECOND));
+        assert_eq!(silence.connected(start + 3 * SECOND), None);
         assert_eq!(silence.lasts(start + 4 * SECOND), None);
     }
 }
