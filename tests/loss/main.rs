@@ -5,6 +5,7 @@
 //! | `session_loss` | what happens to holders and waiters whose session ends? |
 //! | `connection_news` | what does the log say of an outage? |
 //! | `loss_news` | what does the log say of a loss, and of a session that is closed? |
+//! | `closing` | how does a session close in an outage? |
 //! | `outage_of_a_service` | does the log of a service explain an outage, and does it undo no good work? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
@@ -21,6 +22,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod closing;
 mod connection_news;
 mod fencing;
 mod heartbeats;

@@ -347,31 +347,6 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_without_a_server_does_not_wait_for_it_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
-    let session = ensemble.session().await;
-    mutex(&session)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    ensemble.stop().await;
-    let mut health = session.watch_health();
-    while session.health() == SessionHealth::Connected {
-        health.changed().await;
-    }
-    let closing = Instant::now();
-    session.close().await;
-    assert!(
-        closing.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        closing.elapsed()
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let client = server.client().await.unwrap();
@@ -390,28 +365,6 @@ async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server(
         matches!(ended, AcquireError::SessionEnded { .. }),
         "{ended}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_server() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let client = server.client().await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
-    let holding = ensemble.session().await;
-    let _held = mutex(&holding).acquire().await.unwrap();
-    let session = ZooKeeper::from_client(client.clone());
-    let waiter = mutex(&session);
-    let waiter = tokio::spawn(waiter.acquire());
-    ensemble.await_children(PATH, 2).await;
-    let closing = Instant::now();
-    session.close().await;
-    assert!(
-        closing.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        closing.elapsed()
-    );
-    assert!(waiter.await.unwrap().is_err());
-    assert_eq!(client.list_children(PATH).await.unwrap().len(), 1);
 }
 
 fn by_sequence(mut names: Vec<String>) -> Vec<String> {

@@ -123,6 +123,9 @@ impl Session {
     /// lost. Pending clean-ups are finished within the connect timeout, and the store removes the
     /// remaining nodes. Closing again does nothing.
     ///
+    /// In an outage, it waits at most 2 s for the connection to come back. Nodes that remain then
+    /// stay until the store expires the session; a warning in the log says how many.
+    ///
     /// # Cancel safety
     /// The close goes on in the background if the future is dropped.
     pub async fn close(&self) {

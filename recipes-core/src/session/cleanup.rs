@@ -37,10 +37,13 @@ use crate::telemetry::PendingCleanup;
 
 mod batch;
 mod deletion;
+mod pending;
 mod sweep;
 
 use batch::Batch;
 pub(crate) use deletion::Deletion;
+pub(crate) use pending::Remaining;
+use pending::{Listed, Pending};
 use sweep::sweep;
 
 /// While this many batches of releases are in flight, only full ones are sent. A lower limit makes
@@ -85,19 +88,19 @@ pub(crate) enum Doomed {
 }
 
 struct Job {
-    target: Doomed,
+    target: Arc<Doomed>,
     /// The number of the epoch of the nodes.
     made_in: u64,
     tried: Tried,
     done: Option<oneshot::Sender<Deleted>>,
-    _pending: Pending,
+    _pending: Listed,
     /// For the metrics, once it is more than a first try.
     gauge: Option<PendingCleanup>,
 }
 
 impl Job {
     fn paths(&self) -> &[String] {
-        match &self.target {
+        match &*self.target {
             Doomed::Nodes(paths) => paths,
             Doomed::MadeWith { .. } => &[],
         }
@@ -127,22 +130,6 @@ impl Job {
     }
 }
 
-/// Counts a job that is not over.
-struct Pending(Arc<watch::Sender<usize>>);
-
-impl Pending {
-    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|pending| *pending += 1);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.send_modify(|pending| *pending -= 1);
-    }
-}
-
 /// What was sent for a job.
 enum Tried {
     /// Nothing, so it can share a transaction.
@@ -158,7 +145,7 @@ enum Tried {
 pub(crate) struct Cleanup {
     /// Those that come together can share a transaction.
     jobs: mpsc::UnboundedSender<Vec<Job>>,
-    pending: Arc<watch::Sender<usize>>,
+    pending: Pending,
     /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
@@ -166,7 +153,7 @@ pub(crate) struct Cleanup {
 impl fmt::Debug for Cleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cleanup")
-            .field("pending", &*self.pending.borrow())
+            .field("pending", &self.pending.count())
             .finish()
     }
 }
@@ -178,7 +165,7 @@ impl Cleanup {
         tokio::spawn(work(queue, phase));
         Self {
             jobs,
-            pending: Arc::new(watch::Sender::new(0)),
+            pending: Pending::default(),
             alone: Arc::new(Semaphore::new(1)),
         }
     }
@@ -202,23 +189,23 @@ impl Cleanup {
 
     /// Completes when the queue is empty.
     pub(crate) async fn drained(&self) {
-        // The sender is ours, so waiting does not fail.
-        drop(
-            self.pending
-                .subscribe()
-                .wait_for(|pending| *pending == 0)
-                .await,
-        );
+        self.pending.over().await;
+    }
+
+    /// The nodes of an epoch that are not deleted yet.
+    pub(crate) fn remaining(&self, epoch: &Epoch) -> Option<Remaining> {
+        self.pending.remaining(epoch.number)
     }
 
     fn job(&self, target: Doomed, made_in: u64, tried: Tried) -> (Job, oneshot::Receiver<Deleted>) {
         let (done, outcome) = oneshot::channel();
+        let target = Arc::new(target);
         let job = Job {
+            _pending: self.pending.list(&target, made_in),
             target,
             made_in,
             tried,
             done: Some(done),
-            _pending: Pending::new(&self.pending),
             gauge: None,
         };
         (job, outcome)
@@ -280,7 +267,7 @@ async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> 
     loop {
         let epoch = current_epoch(&mut phase).await;
         let epoch = epoch.filter(|epoch| epoch.number == job.made_in);
-        let (Some(epoch), Doomed::Nodes(paths)) = (epoch, &job.target) else {
+        let (Some(epoch), Doomed::Nodes(paths)) = (epoch, &*job.target) else {
             return Some(job);
         };
         let attempt = async {

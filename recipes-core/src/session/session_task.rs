@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, future};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -11,15 +12,20 @@ use tracing::{error, info, warn};
 use crate::clock::{Clock, Moment};
 use crate::error::LostReason;
 use crate::log::SESSION;
-use crate::session::cleanup::{Cleanup, Doomed};
+use crate::names::session_id::SessionId;
+use crate::session::cleanup::{Cleanup, Doomed, Remaining};
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
 use crate::session::epoch_task::{EpochTask, Over, UNPOLLED_GRACE};
 use crate::session::phase::Phase;
 use crate::session::witness::HighestNumber;
-use crate::store::nodes::{EndReason, Nodes, NodesError};
+use crate::store::nodes::{Connection, EndReason, Nodes, NodesError};
 use crate::store::retry::Backoff;
 use crate::store::{Store, Traits};
 use crate::telemetry;
+
+/// How long a close waits for a connection that is lost. One that moves to another server is back by
+/// then. A longer outage may last for hours.
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// If a session lives shorter than this, there is a pause before the next one. Each new session
 /// makes all contenders queue again and all clean-ups search again.
@@ -110,7 +116,7 @@ impl SessionTask {
         info!(
             target: SESSION,
             epoch = number,
-            session = format_args!("{:#x}", epoch.session_id),
+            session = %SessionId(epoch.session_id),
             "store session open"
         );
         self.phase.send_replace(Phase::Open(Arc::clone(&epoch)));
@@ -143,12 +149,13 @@ impl SessionTask {
         match ended {
             None => {
                 epoch.note_close();
-                let was_connected = watch.end(LostReason::SessionClosed) != Link::Disconnected;
+                watch.end(LostReason::SessionClosed);
                 let over = watch.session_over();
                 self.drain(&epoch, over).await;
+                let is_connected = epoch.connection().is_some();
                 drop(epoch.take_nodes());
                 // Without a connection it cannot be closed, and the store will expire it.
-                if was_connected && self.traits.closes {
+                if is_connected && self.traits.closes {
                     watch.closed(self.close_patience).await;
                 }
                 return Some(Phase::Closed);
@@ -193,26 +200,81 @@ impl SessionTask {
             biased;
             () = self.cleanup.drained() => {}
             () = over => {}
-            () = tokio::time::sleep(self.close_patience) => {
-                warn!(
-                    target: SESSION,
-                    "session closed before all lock nodes were deleted; the store removes them with it"
-                );
-            }
+            () = cut_off(epoch) => self.warn_of_remaining(epoch),
+            () = tokio::time::sleep(self.close_patience) => self.warn_of_remaining(epoch),
+        }
+    }
+
+    fn warn_of_remaining(&self, epoch: &Epoch) {
+        let Some(Remaining { nodes, first }) = self.cleanup.remaining(epoch) else {
+            return;
+        };
+        let session = SessionId(epoch.session_id);
+        if epoch.connection().is_none() {
+            warn!(
+                target: SESSION,
+                %session,
+                nodes,
+                first,
+                "session closed without a connection; its lock nodes stay until the store expires it"
+            );
+        } else {
+            warn!(
+                target: SESSION,
+                %session,
+                nodes,
+                first,
+                "session closed before all lock nodes were deleted; the store removes them with it"
+            );
         }
     }
 }
 
-fn warn_if_expired(ended: Option<EndReason>, epoch: &Epoch) {
-    if ended == Some(EndReason::Expired) {
-        warn!(
-            target: SESSION,
-            epoch = epoch.number,
-            session = format_args!("{:#x}", epoch.session_id),
-            locks = epoch.leases().len(),
-            "store session expired: its locks are lost"
-        );
+/// Completes when the connection is lost and does not come back soon.
+async fn cut_off(epoch: &Epoch) {
+    let Ok(nodes) = epoch.nodes() else {
+        return future::pending().await;
+    };
+    let (mut changes, mut is_lost) = (nodes.connection(), false);
+    loop {
+        let change = match is_lost {
+            true => tokio::time::timeout(RECONNECT_MAX, changes.next()).await,
+            false => Ok(changes.next().await),
+        };
+        match change {
+            Ok(Some(change)) => is_lost = change == Connection::Disconnected,
+            // The session is over, which the caller notices.
+            Ok(None) => return future::pending().await,
+            Err(_) => return,
+        }
     }
+}
+
+/// The client reports both alike: that the store has expired the session, and that it gave the
+/// session up after a silence in which the store would have.
+fn warn_if_expired(ended: Option<EndReason>, epoch: &Epoch) {
+    if ended != Some(EndReason::Expired) {
+        return;
+    }
+    let silence = epoch.silence().lasts(Instant::now()).unwrap_or_default();
+    let timeout = epoch.nodes().ok().and_then(|nodes| nodes.session_timeout());
+    let why = match timeout.is_some_and(|timeout| silence >= timeout) {
+        true => "the store did not answer for the session timeout, so its session is given up",
+        false => "the store has expired its session",
+    };
+    let locks = epoch.leases().len();
+    let lost = match locks {
+        0 => "no lock was held",
+        _ => "its locks are lost",
+    };
+    warn!(
+        target: SESSION,
+        epoch = epoch.number,
+        session = %SessionId(epoch.session_id),
+        locks,
+        silent_ms = silence.as_millis(),
+        "{why}: {lost}"
+    );
 }
 
 /// Completes when the session is to be closed, or its last handle is gone.

@@ -50,7 +50,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     // A create of this session may be in flight, or the server may lag behind it, so commit first.
     // Creates of ended sessions go with their session.
     let is_open =
-        |job: &Job| matches!(job.target, Doomed::MadeWith { .. }) && job.made_in == epoch.number;
+        |job: &Job| matches!(*job.target, Doomed::MadeWith { .. }) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
     let first = directories.first().filter(|_| any_open);
     let mut committed = first.map(|first| commit(&*nodes, first));
@@ -88,7 +88,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
 }
 
 fn directories_of(job: &Job) -> Vec<String> {
-    match &job.target {
+    match &*job.target {
         Doomed::Nodes(paths) => paths.iter().map(|path| split(path).0.to_owned()).collect(),
         Doomed::MadeWith { directory, .. } => vec![directory.clone()],
     }
@@ -111,7 +111,7 @@ fn nodes_of(
         Some(Err(NodesError::NoNode)) | None => Ok([].as_slice()),
         Some(Err(error)) => Err(error.clone()),
     };
-    let found = || match &job.target {
+    let found = || match &*job.target {
         Doomed::MadeWith { directory, uuid } => {
             let protection = node_name::protection(*uuid);
             let ours = children(directory)?.iter();

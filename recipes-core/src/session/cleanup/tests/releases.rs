@@ -126,13 +126,13 @@ async fn group_of_unknown_outcome_is_pursued() {
 
 #[tokio::test(start_paused = true)]
 async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
-    let count = Arc::new(watch::Sender::new(0));
+    let (pending, target) = (Pending::default(), Arc::new(Doomed::Nodes(paths(["/a/1"]))));
     let job = |made_in| Job {
-        target: Doomed::Nodes(paths(["/a/1"])),
+        target: Arc::clone(&target),
         made_in,
         tried: Tried::Nothing,
         done: None,
-        _pending: Pending::new(&count),
+        _pending: pending.list(&target, made_in),
         gauge: None,
     };
     let left = |made_in: &[u64], only_full| {
