@@ -19,7 +19,8 @@
 //!
 //! `reservations` has the locks, `store` has the tokens.
 //!
-//! Exit codes: 0 done, 2 seats not available, 3 refused as stale, 4 not locked in time, 1 all else.
+//! Exit codes: 0 done, 2 seats not available, 3 refused as stale, 4 not locked in time,
+//! 5 the ensemble does not answer, 1 all else.
 
 #![allow(clippy::print_stdout, reason = "answers are given on stdout")]
 
@@ -128,6 +129,7 @@ fn exit_code(answer: Result<i64, BatchError>) -> Result<ExitCode, Box<dyn Error>
         Err(BatchError::Taken { .. } | BatchError::Free { .. }) => Ok(ExitCode::from(2)),
         Err(BatchError::Stale(_)) => Ok(ExitCode::from(3)),
         Err(BatchError::Busy(_)) => Ok(ExitCode::from(4)),
+        Err(BatchError::Outage(_)) => Ok(ExitCode::from(5)),
         Err(error) => Err(error.into()),
     }
 }

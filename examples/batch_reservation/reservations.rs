@@ -52,9 +52,12 @@ pub(crate) enum BatchError {
     /// This process was paused for too long. Try again: the seats may be taken by now.
     #[error(transparent)]
     Stale(StoreError),
-    /// Other clients hold the locks for long, or the ensemble does not answer. Try again later.
-    #[error("seats not locked in time")]
+    /// Other clients hold the locks for long. Try again later.
+    #[error("seats not locked in time, other clients are ahead")]
     Busy(#[source] AcquireError),
+    /// The ensemble does not answer. Try again later.
+    #[error("seats not locked, the ensemble does not answer")]
+    Outage(#[source] AcquireError),
     /// The request is wrong, or an operator must act.
     #[error("no reservations")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
@@ -168,7 +171,8 @@ fn broken(error: impl StdError + Send + Sync + 'static) -> BatchError {
 impl From<AcquireError> for BatchError {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::TimedOut { .. } => Self::Busy(error),
+            error if error.is_busy() => Self::Busy(error),
+            error if error.is_transient() => Self::Outage(error),
             error => broken(error),
         }
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{LockFactory, Session, escape_key};
+use lock_recipes::{LockFactory, Session, TransactionError, escape_key};
 
 /// Reserves all seats, or returns one that is taken already.
 pub(crate) async fn reserve(
@@ -12,23 +12,36 @@ pub(crate) async fn reserve(
     client: &str,
 ) -> Result<Result<(), String>, Box<dyn Error>> {
     let locks = LockFactory::new(session, "/seats/locks")?;
-    // The set waits in the order of the paths, in whatever order the seats are named.
-    let guard = locks
-        .multi_lock(seats)?
-        .acquire()
-        .timeout(Duration::from_secs(5))
-        .await?;
-    let mut reservation = guard.transaction();
-    for seat in seats {
-        let path = format!("/seats/taken-{}", escape_key(seat));
-        if session.read(&path).await?.is_some() {
-            guard.release().await?;
-            return Ok(Err((*seat).to_owned()));
+    let mut is_unsure = false;
+    // Repeated only if the ensemble did not answer, and at most for as long as an acquire may take.
+    loop {
+        // The set waits in the order of the paths, in whatever order the seats are named.
+        let set = locks.multi_lock(seats)?;
+        let guard = set.acquire().timeout(Duration::from_secs(5)).await?;
+        let mut reservation = guard.transaction();
+        for seat in seats {
+            let path = format!("/seats/taken-{}", escape_key(seat));
+            if let Some((by, _)) = session.read(&path).await? {
+                guard.release().await?;
+                // All were reserved or none, so one that is ours is enough.
+                let is_ours = is_unsure && by == client.as_bytes();
+                return Ok(if is_ours {
+                    Ok(())
+                } else {
+                    Err((*seat).to_owned())
+                });
+            }
+            reservation = reservation.create(path, client);
         }
-        reservation = reservation.create(path, client);
+        // The ensemble refuses the whole transaction unless every lock of the set is still held.
+        match reservation.commit().await {
+            // It may have been carried out. Under the lock again, the seats show it.
+            Err(TransactionError::Unknown { .. }) => is_unsure = true,
+            outcome => {
+                outcome?;
+                guard.release().await?;
+                return Ok(Ok(()));
+            }
+        }
     }
-    // The ensemble refuses the whole transaction unless every lock of the set is still held.
-    reservation.commit().await?;
-    guard.release().await?;
-    Ok(Ok(()))
 }

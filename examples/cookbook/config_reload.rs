@@ -6,26 +6,34 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{InterProcessReadWriteLock, Session};
+use lock_recipes::{InterProcessReadWriteLock, Session, TransactionError};
 
 const HOST: &str = "/config/host";
 const PORT: &str = "/config/port";
 
 /// Replaces both values or none.
 pub(crate) async fn publish(session: &Session, values: [&str; 2]) -> Result<(), Box<dyn Error>> {
-    let writer = InterProcessReadWriteLock::new(session, "/config/lock")?
-        .write()
-        .await?;
-    let mut change = writer.transaction();
-    for (path, value) in [HOST, PORT].into_iter().zip(values) {
-        change = match session.read(path).await? {
-            None => change.create(path, value),
-            Some(_) => change.set(path, value),
-        };
+    let lock = InterProcessReadWriteLock::new(session, "/config/lock")?;
+    // Repeated until the ensemble answers.
+    loop {
+        let writer = lock.write().await?;
+        let mut change = writer.transaction();
+        for (path, value) in [HOST, PORT].into_iter().zip(values) {
+            change = match session.read(path).await? {
+                None => change.create(path, value),
+                Some(_) => change.set(path, value),
+            };
+        }
+        match change.commit().await {
+            // It may have been carried out. Under the lock again, the same change is harmless.
+            Err(TransactionError::Unknown { .. }) => {}
+            outcome => {
+                outcome?;
+                writer.release().await?;
+                return Ok(());
+            }
+        }
     }
-    change.commit().await?;
-    writer.release().await?;
-    Ok(())
 }
 
 /// Reads both as one writer left them, `None` before the first.

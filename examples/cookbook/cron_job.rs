@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use lock_recipes::{InterProcessMutex, Session};
+use lock_recipes::{InterProcessMutex, NodeStat, Session, TransactionError};
 
 /// Runs `job`, unless another machine runs it or it was done for this `slot` or a later one. A slot
 /// is a string such as `2026-11-21`. Returns whether the job ran.
@@ -23,16 +23,34 @@ pub(crate) async fn run_once(
     };
     let done = format!("/cron/{name}/done");
     let last = session.read(&done).await?;
-    if matches!(&last, Some((last, _)) if last.as_slice() >= slot.as_bytes()) {
+    if is_done(last.as_ref(), slot) {
         guard.release().await?;
         return Ok(false);
     }
     guard.run(job).await?;
     let mark = match last {
-        None => guard.transaction().create(done, slot),
-        Some((_, stat)) => guard.transaction().set_version(done, slot, stat.version),
+        None => guard.transaction().create(&done, slot),
+        Some((_, stat)) => guard.transaction().set_version(&done, slot, stat.version),
     };
-    mark.commit().await?;
+    let guard = match mark.commit().await {
+        // The end may be recorded. Under the lock again, the record shows it.
+        Err(unknown @ TransactionError::Unknown { .. }) => {
+            drop(guard);
+            let again = lock.acquire().await?;
+            if !is_done(session.read(&done).await?.as_ref(), slot) {
+                return Err(unknown.into());
+            }
+            again
+        }
+        outcome => {
+            outcome?;
+            guard
+        }
+    };
     guard.release().await?;
     Ok(true)
+}
+
+fn is_done(last: Option<&(Vec<u8>, NodeStat)>, slot: &str) -> bool {
+    last.is_some_and(|(last, _)| last.as_slice() >= slot.as_bytes())
 }

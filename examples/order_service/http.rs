@@ -94,7 +94,7 @@ impl IntoResponse for OrderError {
                 error!(error = details);
                 (StatusCode::INTERNAL_SERVER_ERROR, reason).into_response()
             }
-            Self::Busy(_) | Self::Lost(_) | Self::Closed => {
+            Self::Busy(_) | Self::Outage(_) | Self::Lost(_) | Self::Closed => {
                 warn!(error = details);
                 let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
                 (StatusCode::SERVICE_UNAVAILABLE, retry, reason).into_response()

@@ -51,9 +51,12 @@ struct Counter {
 /// Why no code was handed out, by how the client should react.
 #[derive(Debug, Error)]
 pub(crate) enum OrderError {
-    /// Other requests hold the lock for long, or the ensemble does not answer. Try again later.
-    #[error("no order code in time")]
+    /// Other requests hold the lock for long. Try again later.
+    #[error("no order code in time, other requests are ahead")]
     Busy(#[source] Box<dyn StdError + Send + Sync>),
+    /// The ensemble does not answer. Try again later.
+    #[error("no order code, the ensemble does not answer")]
+    Outage(#[source] Box<dyn StdError + Send + Sync>),
     /// The lock was lost meanwhile. Start again, after all its guards are dropped.
     #[error("no order code, the lock was lost")]
     Lost(#[from] LostError),
@@ -158,13 +161,15 @@ impl OrderCodes {
                         source: Throttled, ..
                     },
                 ) => {
-                    return Err(OrderError::Busy(error.into()));
+                    return Err(OrderError::Outage(error.into()));
                 }
                 Err(error) => return Err(broken(error)),
             }
             unsure = Some(next);
         }
-        Err(OrderError::Busy("writing the counter keeps failing".into()))
+        Err(OrderError::Outage(
+            "writing the counter keeps failing".into(),
+        ))
     }
 
     /// Reads the counter and its version; `None` if there is no node.
@@ -220,7 +225,8 @@ impl From<Counter> for Order {
 impl From<AcquireError> for OrderError {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::TimedOut { .. } => Self::Busy(error.into()),
+            error if error.is_busy() => Self::Busy(error.into()),
+            error if error.is_transient() => Self::Outage(error.into()),
             // An outer function has the guard. It is dropped before `anew_after_loss` starts again.
             AcquireError::Lost(lost) => Self::Lost(lost),
             AcquireError::SessionClosed { .. } => Self::Closed,
@@ -231,13 +237,9 @@ impl From<AcquireError> for OrderError {
 
 impl From<QueryError> for OrderError {
     fn from(error: QueryError) -> Self {
-        use NodesError::{SessionEnded, Throttled, Unknown};
         match error {
             QueryError::SessionClosed { .. } => Self::Closed,
-            QueryError::Failed {
-                source: SessionEnded | Throttled | Unknown(_),
-                ..
-            } => Self::Busy(error.into()),
+            error if error.is_transient() => Self::Outage(error.into()),
             error => broken(error),
         }
     }

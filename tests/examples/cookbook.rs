@@ -20,6 +20,7 @@ mod leader;
 mod rate_of_one;
 #[path = "../../examples/cookbook/testing_your_code.rs"]
 mod testing_your_code;
+mod unanswered;
 
 use std::cell::Cell;
 use std::pin::pin;
