@@ -75,7 +75,10 @@ enum Finding {
     Closes,
     #[error("speaks no TLS on this port")]
     NoTls,
-    #[error("speaks TLS, but the handshake or the session failed: check the certificates")]
+    #[error(
+        "speaks TLS, but the handshake or the session failed: check who signed the certificates, \
+         and for which names"
+    )]
     TlsFailed,
     #[error("expects TLS on this port")]
     ExpectsTls,

@@ -18,6 +18,10 @@
 
 mod access;
 mod bad_input;
+#[cfg(feature = "tls")]
+#[allow(dead_code, reason = "for other tests")]
+#[path = "../../recipes-cli/tests/commands/tls/certificates.rs"]
+mod certificates;
 mod guides;
 mod requests;
 mod security;

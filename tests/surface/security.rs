@@ -38,6 +38,61 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
     patient.connect(&plain).await.unwrap().close().await;
 }
 
+/// The client does not say what is wrong with a certificate, so the text names what can be.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn bad_certificate_is_told_from_a_server_that_does_not_answer() {
+    use lock_recipes::{ConnectError, TlsOptions};
+    use std::error::Error as _;
+    use std::time::Duration;
+
+    use crate::certificates::Certificates;
+
+    let (certificates, strangers) = (Certificates::new(), Certificates::new());
+    let server = ZooKeeperServer::builder()
+        .property("zookeeper.client.portUnification", "true")
+        .property("zookeeper.ssl.clientAuth", "none")
+        .property("zookeeper.ssl.keyStore.type", "PEM")
+        .property(
+            "zookeeper.ssl.keyStore.location",
+            certificates.path("server.pem"),
+        )
+        .property(
+            "zookeeper.serverCnxnFactory",
+            "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        );
+    let server = server.start().await.unwrap();
+    let by_address = server.connect_string();
+    // The certificate is for the address only.
+    let by_name = by_address.replace("127.0.0.1", "localhost");
+    let tls = |authority: &Certificates| {
+        let authority = std::fs::read_to_string(authority.path("authority.pem")).unwrap();
+        let tls = TlsOptions::new().with_pem_ca(&authority).unwrap();
+        ZooKeeper::builder().tls(tls)
+    };
+    for (authority, address) in [(&strangers, &by_address), (&certificates, &by_name)] {
+        let in_vain = tls(authority).connect_timeout(Duration::from_secs(2));
+        let refused = in_vain.connect(address).await.unwrap_err();
+        assert!(
+            matches!(refused, ConnectError::TimedOut { .. }),
+            "{refused}"
+        );
+        assert_eq!(
+            refused.to_string(),
+            format!("no server of {address:?} answered within 2 s")
+        );
+        assert_eq!(
+            refused.source().unwrap().to_string(),
+            format!(
+                "{address} speaks TLS, but the handshake or the session failed: check who signed \
+                 the certificates, and for which names"
+            )
+        );
+    }
+    let trusted = tls(&certificates).connect(&by_address).await;
+    trusted.unwrap().close().await;
+}
+
 #[cfg(feature = "sasl-digest-md5")]
 #[tokio::test]
 async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {

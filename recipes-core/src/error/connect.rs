@@ -14,8 +14,8 @@ use crate::store::nodes::NodesError;
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The options cannot be used. Nothing was sent.
-    #[error("session options cannot be used")]
+    /// The address or an option cannot be used. Nothing was sent.
+    #[error("{}", unusable(.0))]
     Config(#[from] ConfigError),
     /// No server of the store opened a session in time. Nothing is left behind.
     #[error("no server of {address:?} answered within {}", human(*waited))]
@@ -48,4 +48,14 @@ pub enum ConnectError {
         #[source]
         source: NodesError,
     },
+}
+
+/// What the source has more of.
+fn unusable(flaw: &ConfigError) -> &'static str {
+    match flaw {
+        ConfigError::InvalidAddress { .. } | ConfigError::UnknownScheme { .. } => {
+            "address of the store cannot be used"
+        }
+        _ => "session options cannot be used",
+    }
 }

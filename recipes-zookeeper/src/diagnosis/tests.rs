@@ -87,7 +87,8 @@ async fn answer_over_tls_says_whether_there_is_any() {
         ),
         (
             b"\x15\x03\x03\x00\x02\x02\x28",
-            "speaks TLS, but the handshake or the session failed: check the certificates",
+            "speaks TLS, but the handshake or the session failed: check who signed the \
+             certificates, and for which names",
         ),
     ] {
         assert_eq!(said(answering(answer), true).await, finding);
