@@ -139,7 +139,8 @@ pub struct Scan {
 /// # Examples
 /// ```no_run
 /// # async fn example(session: &recipes_core::Session) -> Result<(), recipes_core::InspectError> {
-/// let lock = recipes_core::inspect(session, "/locks/orders/4711").await?;
+/// # use recipes_core as lock_recipes;
+/// let lock = lock_recipes::inspect(session, "/locks/orders/4711").await?;
 /// for holder in lock.holders() {
 ///     let who = holder.participant.identity();
 ///     println!("{} {:?}", holder.participant.path, who);

@@ -283,7 +283,7 @@ pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: Lo
 /// Makes the tests of the contract for one kind of lock.
 ///
 /// ```ignore
-/// recipes_testing::lock_contract!(LockUnderTest {
+/// lock_recipes::testing::lock_contract!(LockUnderTest {
 ///     make: |session| Box::new(InterProcessMutex::new(session, "/contract").unwrap()),
 ///     directories: &["/contract"],
 /// });

@@ -21,7 +21,8 @@
 //! # Examples
 //! ```
 //! use std::time::Duration;
-//! use recipes_testing::history::{History, Malformed, Rule};
+//! # mod lock_recipes { pub use recipes_testing as testing; }
+//! use lock_recipes::testing::history::{History, Malformed, Rule};
 //!
 //! let history = History::parse(
 //!     "10 1.0.0 invoked mutex 1 /locks/orders

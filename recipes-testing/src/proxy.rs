@@ -58,7 +58,8 @@ const STARTS_MAX: usize = 10;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// use lock_recipes::testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 /// use zookeeper_client::{Acls, Client, CreateMode};
 ///
 /// let server = ZooKeeperServer::start().await?;

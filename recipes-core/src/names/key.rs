@@ -37,7 +37,8 @@ const AFTER_THE_QUEUE: char = '~';
 ///
 /// # Examples
 /// ```
-/// use recipes_core::{escape_key, unescape_key};
+/// # use recipes_core as lock_recipes;
+/// use lock_recipes::{escape_key, unescape_key};
 ///
 /// assert_eq!(escape_key("orders/2024 Q1"), "orders%2F2024%20Q1");
 /// assert_eq!(unescape_key("orders%2F2024%20Q1").as_deref(), Some("orders/2024 Q1"));

@@ -48,8 +48,9 @@ impl ParentMode {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// use recipes_core::SessionOptions;
-/// use recipes_testing::MemoryEnsemble;
+/// # mod lock_recipes { pub use recipes_core::*; pub use recipes_testing as testing; }
+/// use lock_recipes::SessionOptions;
+/// use lock_recipes::testing::MemoryEnsemble;
 ///
 /// let options = SessionOptions::new().application("orders");
 /// let session = MemoryEnsemble::new().session_with(options);

@@ -47,7 +47,8 @@ use super::state::shared::Shared;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let ensemble = recipes_testing::MemoryEnsemble::new();
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// let ensemble = lock_recipes::testing::MemoryEnsemble::new();
 /// ensemble.create("/services/orders", b"v1")?;
 /// assert!(ensemble.exists("/services"));
 /// assert_eq!(ensemble.data("/services/orders").as_deref(), Some(&b"v1"[..]));

@@ -28,7 +28,8 @@ const ELECTION_POLL: Duration = Duration::from_millis(20);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use recipes_testing::ZooKeeperEnsemble;
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// use lock_recipes::testing::ZooKeeperEnsemble;
 ///
 /// let ensemble = ZooKeeperEnsemble::start(3).await?;
 /// let client = ensemble.client().await?;

@@ -44,7 +44,8 @@ const READY_POLL: Duration = Duration::from_millis(20);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use recipes_testing::ZooKeeperServer;
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// use lock_recipes::testing::ZooKeeperServer;
 ///
 /// let server = ZooKeeperServer::start().await?;
 /// let client = server.client().await?;
