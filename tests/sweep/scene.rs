@@ -1,5 +1,7 @@
 //! One run: a contender holds, the subject comes through the proxy, and a waiter follows it.
 
+mod trouble;
+
 use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped, Harm};
 use crate::recipe::{Place, lock};
+use trouble::{harm, transcript};
 
 /// For all contenders except the subject. They are judges as well, so their sessions must not be
 /// lost.
@@ -128,56 +131,6 @@ impl Stage {
             Err(broken) => Err(format!("{broken}\n{}", transcript(&proxy.log()))),
         }
     }
-}
-
-/// Injects the fault of the case when its frame comes. Never completes.
-async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &AtomicBool) {
-    match case.harm {
-        Some((point, Harm::Fault(fault))) => {
-            point.on(proxy).then(fault).struck().await;
-            has_struck.store(true, Ordering::Relaxed);
-        }
-        Some((point, Harm::Partition)) => {
-            let gate = point.on(proxy).hold();
-            gate.reached().await;
-            has_struck.store(true, Ordering::Relaxed);
-            proxy.black_hole(Direction::ToServer);
-            proxy.black_hole(Direction::FromServer);
-            gate.release();
-            sleep(2 * case.lifetime.session_timeout()).await;
-            proxy.restore();
-        }
-        Some((point, Harm::Move)) => {
-            let gate = point.on(proxy).hold();
-            gate.reached().await;
-            has_struck.store(true, Ordering::Relaxed);
-            proxy.retarget(elsewhere);
-            proxy.cut_all(Cut::Reset);
-            // It is not released, but ends with its connection.
-            pending().await
-        }
-        None => {}
-    }
-    pending().await
-}
-
-fn transcript(log: &[Frame]) -> String {
-    let start = log.first().map(|it| it.arrived);
-    let line = |it: &Frame| {
-        let at = start.map(|start| (it.arrived - start).as_millis());
-        format!(
-            "{:>6} ms #{} {:?} {:?} xid {:?} error {:?} {:?} {:?}\n",
-            at.unwrap_or_default(),
-            it.connection,
-            it.direction,
-            it.opcode,
-            it.xid,
-            it.error,
-            it.fate,
-            it.paths
-        )
-    };
-    log.iter().map(line).collect()
 }
 
 struct Run {
