@@ -20,6 +20,7 @@ pub struct MemoryBuilder {
     pub(super) latency: Duration,
     pub(super) containers: bool,
     pub(super) stats_in_transactions: bool,
+    pub(super) stats_need_read: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
 }
@@ -32,6 +33,7 @@ impl Default for MemoryBuilder {
             latency: Duration::ZERO,
             containers: true,
             stats_in_transactions: false,
+            stats_need_read: false,
             start_ms: START_MS,
             faults: Faults::default(),
         }
@@ -80,6 +82,13 @@ impl MemoryBuilder {
     /// since 3.7.2 and 3.8.2. Default false.
     pub fn stats_in_transactions(mut self, told: bool) -> Self {
         self.stats_in_transactions = told;
+        self
+    }
+
+    /// Sets whether the stat of a node is refused to a session that may not read it, as on servers
+    /// since 3.8.4 and 3.9.2. Default false.
+    pub fn stats_need_read(mut self, needed: bool) -> Self {
+        self.stats_need_read = needed;
         self
     }
 
