@@ -82,8 +82,9 @@ impl Recipe {
 pub struct Contender {
     /// The node, with the data that its creator wrote.
     pub participant: Participant,
-    /// Whether the data could be read. If the node's ACL refuses that, the data is empty, and only
-    /// the session and the time are known.
+    /// Whether the data could be read. If the node's ACL refuses that, the data is empty. Session
+    /// and time are known if the store reports them all the same:
+    /// [`Participant::is_described`].
     pub is_readable: bool,
     /// The kind of lock that it contends for; `None` for a stranger.
     pub mode: Option<LockKind>,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, NodesError, Permission,
-    QueryError, Standing, ZooKeeper, inspect, scan,
+    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, LockKind, NodesError,
+    Permission, QueryError, Standing, WaitForGraph, ZooKeeper, inspect, scan,
 };
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
@@ -142,6 +142,51 @@ async fn what_may_not_be_listed_or_read_is_told_in_memory() {
     held.release().await.unwrap();
 }
 
+/// Two sessions that wait for each other, with nodes that nobody else may read. A server before
+/// 3.8.4 and 3.9.2 reports whose they are.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_may_not_be_read_are_shown_with_what_is_known_in_memory() {
+    const OTHER: &str = "/locks/other";
+    for is_described in [true, false] {
+        let ensemble = MemoryEnsemble::builder().stats_need_read(!is_described);
+        let ensemble = ensemble.build();
+        let closed = || {
+            let options = ZooKeeper::builder().acl(Acls::creator_all());
+            ensemble.session_as("orders:secret", options)
+        };
+        let (sessions, mut held) = ([closed(), closed()], Vec::new());
+        for (session, path) in sessions.iter().zip([PATH, OTHER]) {
+            ensemble.create(path, b"").unwrap();
+            let lock = InterProcessMutex::new(session, path).unwrap();
+            held.push(lock.acquire().await.unwrap());
+        }
+        for (session, path) in sessions.iter().zip([OTHER, PATH]) {
+            let lock = InterProcessMutex::new(session, path).unwrap();
+            tokio::spawn(lock.acquire());
+            while ensemble.children(path).len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        let seen = scan(&ensemble.session(), "/locks").await.unwrap();
+        assert!(seen.unreadable.is_empty(), "{seen:?}");
+        assert_eq!(seen.locks.len(), 2);
+        let lock = &seen.locks[0];
+        assert_eq!((lock.holders().count(), lock.waiters().count()), (1, 1));
+        for contender in &lock.contenders {
+            assert_eq!(contender.mode, Some(LockKind::Mutex));
+            assert!(!contender.is_readable);
+            assert_eq!(contender.participant.is_described, is_described);
+        }
+        let holder = lock.holders().next().unwrap().participant.session_id;
+        let known = is_described.then(|| sessions[0].session_id().unwrap());
+        assert_eq!(holder, known.unwrap_or(0));
+        // Nodes of unknown sessions are not taken for one party.
+        let cycles = WaitForGraph::of(&seen.locks).cycles();
+        assert_eq!(cycles.len(), usize::from(is_described), "{cycles:?}");
+    }
+}
+
 /// Two directories that only one session may list, and a lock whose nodes only one may read.
 #[tokio::test]
 async fn what_may_not_be_listed_or_read_is_told() {
@@ -172,13 +217,18 @@ async fn what_may_not_be_listed_or_read_is_told() {
         matches!(&refused, InspectError::NotAuthorized { path } if path == "/locks/closed"),
         "{refused}"
     );
-    // The name and the session are known, but not the identity.
+    // The name is known, but not the identity. Servers since 3.8.4 and 3.9.2 do not report the
+    // session either.
+    let node = &half.members()[0].node_path;
+    let is_described = operator.check_stat(node).await.is_ok();
     let seen = inspect(&open, "/locks/half").await.unwrap();
     let [contender] = &seen.contenders[..] else {
         panic!("{seen:?}")
     };
     assert!(!contender.is_readable && contender.participant.data.is_empty());
-    assert_eq!(Some(contender.participant.session_id), owner.session_id());
+    assert_eq!(contender.participant.is_described, is_described);
+    let session_id = is_described.then(|| owner.session_id().unwrap());
+    assert_eq!(contender.participant.session_id, session_id.unwrap_or(0));
     assert_eq!(contender.standing, Standing::Holds);
 
     let seen = scan(&open, "/locks").await.unwrap();

@@ -10,7 +10,7 @@ use lock_recipes::{
 use recipes_testing::{
     MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
 };
-use zookeeper_client::CreateMode;
+use zookeeper_client::{Client, CreateMode};
 
 const PATH: &str = "/locks/orders";
 
@@ -71,16 +71,31 @@ async fn custom_identity_replaces_the_record(ensemble: TestEnsemble) {
     }
 }
 
-/// An ensemble where everyone has these permissions, but only in the lock directory.
+/// An ensemble where everyone has these permissions, but only in the lock directory. An operator
+/// may do everything there.
 async fn server_that_grants(permissions: Permission) -> ZooKeeperServer {
     let server = ZooKeeperServer::start().await.unwrap();
     let operator = server.client().await.unwrap();
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
     operator.create("/locks", b"", &open).await.unwrap();
-    let acl = [Acl::new(permissions, AuthId::anyone())];
+    let acl = [
+        Acl::new(permissions, AuthId::anyone()),
+        Acl::new(Permission::ALL, ops()),
+    ];
     let few = CreateMode::Persistent.with_acls(Acls::new(&acl));
     operator.create(PATH, b"", &few).await.unwrap();
     server
+}
+
+/// The operator, as ACLs name it.
+fn ops() -> AuthId {
+    AuthId::new("digest", "ops:6oydJrFeF0qMiG4jeCQ0VpiwJpM=")
+}
+
+async fn as_operator(server: &ZooKeeperServer) -> Client {
+    let operator = server.client().await.unwrap();
+    operator.auth("digest", b"ops:opspass").await.unwrap();
+    operator
 }
 
 async fn connect(server: &ZooKeeperServer) -> Session {
@@ -162,9 +177,8 @@ async fn refused_list_is_told_and_the_node_is_deleted() {
         ),
         "{unread}"
     );
-    // The session goes on, but its node is gone. The number of children is in the directory's stat,
-    // which everyone may read.
-    let operator = server.client().await.unwrap();
+    // The session goes on, but its node is gone.
+    let operator = as_operator(&server).await;
     let ensemble = TestEnsemble::Real(server);
     let childless = async || {
         let stat = operator.check_stat(PATH).await.unwrap().unwrap();
@@ -266,25 +280,16 @@ async fn nobody_without_the_password_gets_in() {
 async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in() {
     let server = ZooKeeperServer::start().await.unwrap();
     let address = server.connect_string();
-    let as_operator = async || {
-        let operator = server.client().await.unwrap();
-        operator.auth("digest", b"ops:opspass").await.unwrap();
-        operator
-    };
     let use_it = Permission::CREATE | Permission::READ | Permission::WRITE | Permission::DELETE;
     let orders = AuthId::new("digest", "orders:08sob9dMDb87qFrxEU6Yzq8j3HU=");
-    let ops = AuthId::new("digest", "ops:6oydJrFeF0qMiG4jeCQ0VpiwJpM=");
-    let acl = [
-        Acl::new(use_it, orders),
-        Acl::new(Permission::ALL, ops.clone()),
-    ];
+    let acl = [Acl::new(use_it, orders), Acl::new(Permission::ALL, ops())];
     let top = [
         Acl::new(Permission::READ, AuthId::anyone()),
-        Acl::new(Permission::ALL, ops),
+        Acl::new(Permission::ALL, ops()),
     ];
     for (path, acl) in [("/locks", &top), ("/locks/orders", &acl)] {
         let persistent = CreateMode::Persistent.with_acls(Acls::new(acl));
-        as_operator()
+        as_operator(&server)
             .await
             .create(path, b"", &persistent)
             .await
@@ -312,7 +317,7 @@ async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in
     assert!(lacks(Step::Create, foreign.path())(&refused), "{refused}");
     let refused = untold.try_acquire().await.unwrap_err();
     assert!(lacks(Step::CreateParents, "/locks")(&refused), "{refused}");
-    let operator = as_operator().await;
+    let operator = as_operator(&server).await;
     assert_eq!(
         operator
             .list_children("/locks/orders/4711")

@@ -33,9 +33,9 @@ pub(crate) struct ContenderView {
     pub(crate) mode: Option<&'static str>,
     /// Full paths of the nodes that must be deleted first, nearest first.
     pub(crate) waits_for: Vec<String>,
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// When it queued, by the store's clock. No store records when it was granted.
-    pub(crate) created_ms: u64,
+    pub(crate) created_ms: Option<u64>,
     /// A client has requested the lock, which replaces the node's description of its maker.
     pub(crate) revocation_requested: bool,
     /// Whether the node's data could be read.
@@ -185,8 +185,8 @@ impl From<&Contender> for ContenderView {
             standing,
             mode: contender.mode.map(LockKind::as_str),
             waits_for,
-            session: session(node.session_id),
-            created_ms: unix_ms(node.created_at),
+            session: node.is_described.then(|| session(node.session_id)),
+            created_ms: node.is_described.then(|| unix_ms(node.created_at)),
             revocation_requested: node.revocation_requested(),
             readable: contender.is_readable,
             identity: identity.map(IdentityView::from),

@@ -13,6 +13,9 @@ use crate::output::json::session;
 /// may hold a megabyte; `--json` has all of it.
 const CELL_MAX: usize = 400;
 
+/// What the store does not report of a node that may not be read.
+const UNKNOWN: &str = "?";
+
 /// Locks, one a line.
 pub(crate) fn list(locks: &[Inspection], now: SystemTime) -> String {
     let mut rows = vec![["LOCK", "RECIPE", "HOLD", "WAIT", "AGE", "HOLDER"].map(str::to_owned)];
@@ -67,7 +70,7 @@ pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {
             contender.mode.map_or("", LockKind::as_str).to_owned(),
             age(contender, now),
             name(&contender.participant.path),
-            session(contender.participant.session_id),
+            owner(contender),
             who(contender),
             ahead,
         ]);
@@ -135,9 +138,21 @@ pub(crate) fn deadlocks(
     text
 }
 
+/// The session that owns the node.
+fn owner(contender: &Contender) -> String {
+    let node = &contender.participant;
+    match node.is_described {
+        true => session(node.session_id),
+        false => UNKNOWN.to_owned(),
+    }
+}
+
 /// The time since it queued, by the clocks of the store and of this machine, which may differ.
 /// No store records when it was granted.
 fn age(contender: &Contender, now: SystemTime) -> String {
+    if !contender.participant.is_described {
+        return UNKNOWN.to_owned();
+    }
     let age = now.duration_since(contender.participant.created_at);
     short(age.unwrap_or_default())
 }

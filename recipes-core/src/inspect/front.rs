@@ -43,8 +43,11 @@ pub async fn inspect_front(
     path::validate(path).map_err(|error| failed(error.into()))?;
     let reader = Reader::new(session);
     let names = reader.list(path).await.map_err(failed)?;
-    // Which session owns a node is not known from its name; that some session does is enough.
-    let children = names.iter().map(|name| Child { name, session: 1 });
+    // Which session owns a node is not known from its name.
+    let children = names.iter().map(|name| Child {
+        name,
+        session: None,
+    });
     let children: Vec<_> = children.collect();
     let places = standing::places(&children);
     let holds = |it: &&Place| it.mode.is_some() && it.waits_for.is_empty();

@@ -26,6 +26,8 @@ use crate::names::session_id::SessionId;
 /// - **Nested owners**, as of `lockctl run` in `lockctl run`, are taken to keep the owner that they
 ///   are nested in from going on: a cycle may lead from the outer one to a nested one. An outer one
 ///   that goes on all the same makes such a cycle false.
+/// - **Nodes of which only the name is known** ([`is_described`](super::Participant::is_described))
+///   belong to no party, so a deadlock that leads over them is not found.
 /// - A scan reads one lock after the other, so a cycle may not have been true at any one time. A
 ///   deadlock stays: scan again.
 /// - A waiter with a timeout gives up by itself.
@@ -231,9 +233,12 @@ fn nestings(edges: &[Edge]) -> Vec<(&Party, &Party)> {
 }
 
 fn edges_of(lock: &Inspection) -> Vec<Edge> {
-    let parties: BTreeMap<_, _> = lock
+    // All contenders without a session would look like one party, and close cycles.
+    let described = lock
         .contenders
         .iter()
+        .filter(|it| it.participant.is_described);
+    let parties: BTreeMap<_, _> = described
         .map(|it| (it.participant.path.as_str(), Party::of(it)))
         .collect();
     let mut edges = Vec::new();

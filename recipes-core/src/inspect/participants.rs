@@ -30,10 +30,15 @@ pub struct Participant {
     /// The data that its creator wrote; [`identity`](Self::identity) parses records of this
     /// library. In an inspection, only the first 1,000 bytes if no lock recipe made the node.
     pub data: Vec<u8>,
-    /// The session that owns it; 0 if it is not ephemeral.
+    /// The session that owns it; 0 if it is not ephemeral, or if that [is not
+    /// known](Self::is_described).
     pub session_id: i64,
-    /// When it was created, by the store's clock.
+    /// When it was created, by the store's clock; the Unix epoch if that [is not
+    /// known](Self::is_described).
     pub created_at: SystemTime,
+    /// Whether the store reports the session and the time. Servers of ZooKeeper since 3.8.4 and
+    /// 3.9.2 report of a node that this session may not read only its name.
+    pub is_described: bool,
 }
 
 impl Participant {
@@ -83,6 +88,19 @@ impl Participant {
             data,
             session_id: stat.ephemeral_owner,
             created_at: from_unix_ms(stat.ctime_ms),
+            is_described: true,
+        }
+    }
+
+    /// A participant of which only the name is known.
+    pub(crate) fn of_name(path: String) -> Self {
+        Self {
+            sequence: node_name::sequence(node_name::last_part(&path)),
+            path,
+            data: Vec::new(),
+            session_id: 0,
+            created_at: UNIX_EPOCH,
+            is_described: false,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::inspect::standing::Child;
 use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
 use crate::session::epoch::Epoch;
-use crate::store::nodes::{NodeStat, NodesError};
+use crate::store::nodes::NodesError;
 use crate::store::retry::persist;
 
 /// How many nodes of one directory are read at a time.
@@ -33,10 +33,27 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Of a stranger's data only the beginning is kept.
+    fn new(participant: Participant, is_readable: bool) -> Self {
+        let mut node = Self {
+            participant,
+            is_readable,
+        };
+        if node.child().mode().is_none() {
+            let data = &mut node.participant.data;
+            data.truncate(STRANGER_BYTES_MAX);
+            data.shrink_to_fit();
+        }
+        node
+    }
+
     pub(super) fn child(&self) -> Child<'_> {
         Child {
             name: node_name::last_part(&self.participant.path),
-            session: self.participant.session_id,
+            session: self
+                .participant
+                .is_described
+                .then_some(self.participant.session_id),
         }
     }
 }
@@ -130,39 +147,50 @@ impl<'a> Reader<'a> {
     /// Reads a node and the number of its children; `None` if it does not exist.
     pub(super) async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
         let _permit = self.permits.acquire().await.ok();
-        let (data, stat) = match self.session.read(path).await {
-            Err(QueryError::Failed {
-                source: NodesError::NoAuth,
-                ..
-            }) => (None, self.stat(path).await?),
-            read => match read? {
-                Some((data, stat)) => (Some(data), Some(stat)),
-                None => (None, None),
-            },
-        };
-        Ok(stat.map(|stat| {
-            let is_readable = data.is_some();
-            let data = data.unwrap_or_default();
-            let participant = Participant::new(path.to_owned(), data, &stat);
-            let mut node = Node {
-                participant,
-                is_readable,
-            };
-            if node.child().mode().is_none() {
-                let data = &mut node.participant.data;
-                data.truncate(STRANGER_BYTES_MAX);
-                data.shrink_to_fit();
-            }
-            (node, stat.children)
-        }))
+        match self.session.read(path).await {
+            Err(error) if is_no_auth(&error) => self.node_without_data(path).await,
+            read => Ok(read?.map(|(data, stat)| {
+                let participant = Participant::new(path.to_owned(), data, &stat);
+                (Node::new(participant, true), stat.children)
+            })),
+        }
     }
 
-    /// The stat of a node whose data may not be read.
-    async fn stat(&self, path: &str) -> Result<Option<NodeStat>, QueryError> {
+    /// A node whose data may not be read. Its stat may be refused as well: ZooKeeper requires READ
+    /// for it since 3.8.4 and 3.9.2.
+    async fn node_without_data(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
         let stat = async |epoch: Arc<Epoch>| {
             let nodes = epoch.nodes()?;
             persist(|| nodes.stat(path)).await
         };
-        self.session.core().query(path, stat).await
+        let (participant, children) = match self.session.core().query(path, stat).await {
+            Err(error) if is_no_auth(&error) => {
+                // A contender's node has no children. What is below another one may not be listed
+                // either, and is reported so.
+                let is_contender = node_name::kind(node_name::last_part(path)).is_some();
+                (
+                    Participant::of_name(path.to_owned()),
+                    i32::from(!is_contender),
+                )
+            }
+            stat => match stat? {
+                Some(stat) => (
+                    Participant::new(path.to_owned(), Vec::new(), &stat),
+                    stat.children,
+                ),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((Node::new(participant, false), children)))
     }
+}
+
+fn is_no_auth(error: &QueryError) -> bool {
+    matches!(
+        error,
+        QueryError::Failed {
+            source: NodesError::NoAuth,
+            ..
+        }
+    )
 }

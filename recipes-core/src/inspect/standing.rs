@@ -14,15 +14,15 @@ use crate::rules::admission;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Child<'a> {
     pub(crate) name: &'a str,
-    /// The session that owns it; 0 if it is not ephemeral.
-    pub(crate) session: i64,
+    /// The session that owns it; 0 if it is not ephemeral, `None` if that is not known.
+    pub(crate) session: Option<i64>,
 }
 
 impl Child<'_> {
     /// The kind of lock that this node contends for. A node that is not ephemeral contends for
-    /// none, whatever its name.
+    /// none, whatever its name. If only the name is known, the name decides.
     pub(crate) fn mode(&self) -> Option<LockKind> {
-        node_name::kind(self.name).filter(|_| self.session != 0)
+        node_name::kind(self.name).filter(|_| self.session != Some(0))
     }
 }
 
@@ -161,7 +161,10 @@ mod tests {
     use crate::rules::random_names::Random;
 
     fn children<const N: usize>(children: [(&'static str, i64); N]) -> Vec<Child<'static>> {
-        let child = |(name, session)| Child { name, session };
+        let child = |(name, session)| Child {
+            name,
+            session: Some(session),
+        };
         children.map(child).to_vec()
     }
 
@@ -340,7 +343,7 @@ mod tests {
                 .iter()
                 .map(|name| Child {
                     name,
-                    session: random.of(&[0, 1, 1, 2]),
+                    session: random.of(&[Some(0), Some(1), Some(1), Some(2)]),
                 })
                 .collect();
             let places = places(&children);

@@ -28,6 +28,7 @@ fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
                 data,
                 session_id: *session_id,
                 created_at: UNIX_EPOCH,
+                is_described: true,
             },
             is_readable: true,
         }

@@ -99,7 +99,8 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Data and stat of a node; `None` if it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
 
-    /// Stat of a node, even of one that may not be read; `None` if it does not exist.
+    /// Stat of a node; `None` if it does not exist. Some stores refuse that of a node that may not
+    /// be read, as ZooKeeper does since 3.8.4 and 3.9.2.
     fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>>;
 
     /// Data and stat of a node, and a watch on its deletion and data. `None` and no watch if it

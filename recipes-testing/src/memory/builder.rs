@@ -23,6 +23,7 @@ pub struct MemoryBuilder {
     pub(super) watch_bytes: usize,
     pub(super) containers: bool,
     pub(super) stats_in_transactions: bool,
+    pub(super) stats_need_read: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
 }
@@ -36,6 +37,7 @@ impl Default for MemoryBuilder {
             watch_bytes: TRAITS.watch_bytes,
             containers: true,
             stats_in_transactions: false,
+            stats_need_read: false,
             start_ms: START_MS,
             faults: Faults::default(),
         }
@@ -92,6 +94,13 @@ impl MemoryBuilder {
     /// since 3.7.2 and 3.8.2. Default false.
     pub fn stats_in_transactions(mut self, told: bool) -> Self {
         self.stats_in_transactions = told;
+        self
+    }
+
+    /// Sets whether the stat of a node is refused to a session that may not read it, as on servers
+    /// since 3.8.4 and 3.9.2. Default false.
+    pub fn stats_need_read(mut self, needed: bool) -> Self {
+        self.stats_need_read = needed;
         self
     }
 

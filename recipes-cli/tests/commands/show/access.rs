@@ -4,6 +4,7 @@ use recipes_core::Session;
 use recipes_multilock::Member;
 use recipes_testing::TestEnsemble;
 use recipes_zookeeper::{Acl, Acls, AuthId, Permission, ZooKeeper};
+use serde_json::json;
 
 use super::{held, json, node_of, printed, server, start};
 use crate::lockctl::{lockctl, output, said};
@@ -130,6 +131,19 @@ async fn node_that_may_not_be_read_can_be_deleted_by_its_name() {
     let session = owner(&ensemble, Acls::creator_all()).await;
     let guard = held(&session, Member::mutex(PATH)).await;
     let node = node_of(&guard);
+    // Servers since 3.8.4 and 3.9.2 report nothing of it but its name.
+    let operator = server(&ensemble).client().await.unwrap();
+    let is_described = operator.check_stat(&node).await.is_ok();
+    let shown = &json(&ensemble, &["inspect", PATH]).await["contenders"][0];
+    assert_eq!(
+        (&shown["standing"], &shown["readable"]),
+        (&json!("holds"), &json!(false))
+    );
+    for unknown in ["session", "created_ms"] {
+        assert_eq!(shown[unknown].is_null(), !is_described, "{shown}");
+    }
+    let table = printed(&ensemble, &["inspect", PATH]).await;
+    assert!(table.contains("(not readable)"), "{table}");
     let deleted = printed(&ensemble, &["break", "-y", &node]).await;
     assert_eq!(deleted, format!("deleted: {node}\n"));
     guard.lost().await;

@@ -100,7 +100,7 @@ impl State {
                 .map_err(failed),
             Call::Delete(path) => self.delete(path, &access).map_err(failed),
             Call::Read(path) => self.read(session, path, &access).map_err(failed),
-            Call::Stat(path) => self.stat_of(session, path).map_err(failed),
+            Call::Stat(path) => self.stat_of(session, path, &access).map_err(failed),
             Call::Watch(path) => self.watch(session, path, &access).map_err(failed),
             Call::Sync(path) => self.sync(path).map_err(failed),
         };
@@ -225,11 +225,16 @@ impl State {
         Ok(Answer::Node(Some((node.data.to_vec(), node.stat()))))
     }
 
-    /// As on a server, this needs no permission.
-    fn stat_of(&mut self, session: i64, path: &str) -> Result<Answer, NodesError> {
+    /// This needs no permission before 3.8.4 and 3.9.2.
+    fn stat_of(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::Stat)?;
-        let node = self.tree_of(session).get(&NodePath::parse(path)?);
-        Ok(Answer::Stat(node.map(|node| node.stat())))
+        let Some(node) = self.tree_of(session).get(&NodePath::parse(path)?) else {
+            return Ok(Answer::Stat(None));
+        };
+        if self.stats_need_read {
+            access.require(&node.acl, Permission::READ)?;
+        }
+        Ok(Answer::Stat(Some(node.stat())))
     }
 
     fn watch(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
