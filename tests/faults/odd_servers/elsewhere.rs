@@ -104,6 +104,45 @@ async fn holder_on_a_server_that_forgot_everything_is_notified_long_before_its_d
     println!("notified {:?} after the server was back", back.elapsed());
 }
 
+/// A service may ask for a long session timeout and get a shorter one. A machine that is dead must
+/// not take the whole time in which the others could say that the node is gone.
+async fn holder_is_told_by_two_of_three(requested: Duration) {
+    let server = ZooKeeperServer::builder();
+    let server = server.config("maxSessionTimeout", "24000");
+    let server = server.start().await.unwrap();
+    advance(&server).await;
+    let proxy = proxy(&server).await;
+    // Refuses connections until the session is open.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_address = silent.local_addr().unwrap();
+    drop(silent);
+    let servers = format!(
+        "{},{},{silent_address}",
+        server.connect_string(),
+        proxy.connect_string()
+    );
+    let session = connect(&servers, requested).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let _silent = std::net::TcpListener::bind(silent_address).unwrap();
+
+    forget_everything(&server).await;
+    let back = Instant::now();
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
+    println!("notified {:?} after the server was back", back.elapsed());
+    // At its deadline there would be another reason.
+    assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_machine_does_not_keep_others_from_being_asked() {
+    holder_is_told_by_two_of_three(Duration::from_secs(24)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_machine_does_not_keep_others_from_being_asked_by_a_session_that_wanted_more_time() {
+    holder_is_told_by_two_of_three(Duration::from_secs(600)).await;
+}
+
 /// The question whether its node exists does a session no harm that is only slow to connect: not to
 /// its timeout, and not to the connection that it is making.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
