@@ -279,6 +279,36 @@ async fn client_that_moves_to_a_follower_that_lags_is_let_in_when_it_has_caught_
     await_queue(&ensemble.client().await.unwrap(), 0).await;
 }
 
+/// Where servers open sessions of their own, without a quorum, a new session on a follower that
+/// lags sees what was before. The node is there all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_not_see_it() {
+    let builder = ZooKeeperEnsemble::builder().links();
+    let builder = builder.config("initLimit", "30").config("syncLimit", "40");
+    let builder = builder.config("localSessionsEnabled", "true");
+    let builder = builder.config("localSessionsUpgradingEnabled", "true");
+    let ensemble = builder.start_ensemble(3).await.unwrap();
+    let leader = ensemble.leader().await.unwrap();
+    let follower = (leader + 1) % 3;
+    let proxy = proxy(ensemble.server(leader)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    ensemble.cut_off(follower);
+    let held = mutex(&session).acquire().await.unwrap();
+
+    proxy.retarget(&ensemble.server(follower).connect_string());
+    proxy.cut_all(Cut::Reset);
+    sleep(Duration::from_secs(2)).await;
+    let operator = Client::connect(&ensemble.server(leader).connect_string())
+        .await
+        .unwrap();
+    assert_eq!(children(&operator, PATH).await.len(), 1, "the node is gone");
+    assert!(
+        matches!(held.state(), GuardState::Suspended { .. }),
+        "{:?}",
+        held.state()
+    );
+}
+
 /// A request is held up, and its client gives up the connection and goes on with another server.
 /// Then the request arrives on the old connection, which the server still has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
