@@ -309,6 +309,34 @@ async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_n
     );
 }
 
+/// A single address leads to another store for a while, so a lock is lost that is held. Its node
+/// must not stay, and nobody may be granted the lock beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_back() {
+    let known = ZooKeeperServer::start().await.unwrap();
+    let younger = ZooKeeperServer::start().await.unwrap();
+    advance(&known).await;
+    let proxy = proxy(&known).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    proxy.retarget(&younger.connect_string());
+    proxy.cut_all(Cut::Reset);
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
+    assert_eq!(lost.reason, LostReason::NodeRemoved);
+    proxy.retarget(&known.connect_string());
+    await_health(&session, SessionHealth::Connected).await;
+    assert_eq!(session.epoch(), 1);
+    let operator = known.client().await.unwrap();
+    let next = waiter(&session);
+    await_queue(&operator, 2).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!next.is_finished(), "beside a node of ours");
+    assert!(!held.is_valid());
+    drop(held);
+    granted(next).await.release().await.unwrap();
+    await_queue(&operator, 0).await;
+}
+
 /// A request is held up, and its client gives up the connection and goes on with another server.
 /// Then the request arrives on the old connection, which the server still has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
