@@ -337,6 +337,37 @@ async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_ba
     await_queue(&operator, 0).await;
 }
 
+/// What a server says of its sessions.
+async fn global_sessions(server: &ZooKeeperServer) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(server.connect_string())
+        .await
+        .unwrap();
+    stream.write_all(b"mntr").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let mut lines = answer.lines();
+    let sessions = lines.find(|line| line.starts_with("zk_global_sessions"));
+    sessions.unwrap().to_owned()
+}
+
+/// The answer to a question that nobody awaits any more opens a session all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_over_a_slow_link_leave_no_sessions_behind() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let before = global_sessions(&server).await;
+    proxy.set_latency(Duration::from_millis(1_000));
+    proxy.cut_all(Cut::Reset);
+    await_health(&session, SessionHealth::Disconnected).await;
+    await_held(&held).await;
+    proxy.set_latency(Duration::ZERO);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(global_sessions(&server).await, before);
+}
+
 /// A request is held up, and its client gives up the connection and goes on with another server.
 /// Then the request arrives on the old connection, which the server still has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
