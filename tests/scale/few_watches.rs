@@ -264,3 +264,57 @@ async fn looks_share_requests() {
         granted(waiting).await.release().await.unwrap();
     }
 }
+
+/// The client keeps a request that is made without a connection until there is one. So a round of
+/// looks may last as long as an outage, and the store is not slow afterwards.
+#[tokio::test(start_paused = true)]
+async fn waiter_without_room_is_granted_soon_after_an_outage() {
+    const OUTAGE: Duration = Duration::from_secs(10);
+    let memory = ensemble(0);
+    let (ours, theirs) = (memory.session(), memory.session());
+    let held = mutex(&theirs, PATH).acquire().await.unwrap();
+    let waiting = queued(&memory, mutex(&ours, PATH)).await;
+    sleep(Duration::from_secs(30)).await;
+    let id = ours.session_id().unwrap();
+    assert!(memory.disconnect(id));
+    sleep(OUTAGE / 2).await;
+    held.release().await.unwrap();
+    sleep(OUTAGE / 2).await;
+    assert!(memory.reconnect(id));
+    let back = Instant::now();
+    let guard = granted(waiting).await;
+    assert_eq!(ours.epoch(), 1);
+    assert!(back.elapsed() < LOOKED_AT, "free for {:?}", back.elapsed());
+    guard.release().await.unwrap();
+}
+
+/// Waiters of one lock have all the room. A contender for another lock, which is free after a
+/// moment, has less time than passes between two looks.
+#[tokio::test(start_paused = true)]
+async fn contender_without_room_is_not_told_that_a_free_lock_is_busy() {
+    const TURN: Duration = Duration::from_millis(100);
+    const TIME: Duration = Duration::from_secs(2);
+    let memory = ensemble(ONE);
+    let (ours, theirs) = (memory.session(), memory.session());
+    let slow = mutex(&theirs, "/locks/slow").acquire().await.unwrap();
+    let _crowd = [
+        queued(&memory, mutex(&ours, "/locks/slow")).await,
+        queued(&memory, mutex(&ours, "/locks/slow")).await,
+    ];
+    sleep(Duration::from_secs(60)).await;
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        let held = mutex(&theirs, PATH).acquire().await.unwrap();
+        let lock = mutex(&ours, PATH);
+        let acquiring = tokio::spawn(async move { lock.acquire().timeout(TIME).await });
+        sleep(TURN).await;
+        held.release().await.unwrap();
+        match acquiring.await.unwrap() {
+            Ok(guard) => drop(guard.release().await.unwrap()),
+            Err(error) => told.push(error.to_string()),
+        }
+        sleep(Duration::from_secs(21)).await;
+    }
+    assert!(told.is_empty(), "{} of 10: {}", told.len(), told[0]);
+    slow.release().await.unwrap();
+}

@@ -104,6 +104,45 @@ async fn holder_on_a_server_that_forgot_everything_is_notified_long_before_its_d
     println!("notified {:?} after the server was back", back.elapsed());
 }
 
+/// A service may ask for a long session timeout and get a shorter one. A machine that is dead must
+/// not take the whole time in which the others could say that the node is gone.
+async fn holder_is_told_by_two_of_three(requested: Duration) {
+    let server = ZooKeeperServer::builder();
+    let server = server.config("maxSessionTimeout", "24000");
+    let server = server.start().await.unwrap();
+    advance(&server).await;
+    let proxy = proxy(&server).await;
+    // Refuses connections until the session is open.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_address = silent.local_addr().unwrap();
+    drop(silent);
+    let servers = format!(
+        "{},{},{silent_address}",
+        server.connect_string(),
+        proxy.connect_string()
+    );
+    let session = connect(&servers, requested).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let _silent = std::net::TcpListener::bind(silent_address).unwrap();
+
+    forget_everything(&server).await;
+    let back = Instant::now();
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
+    println!("notified {:?} after the server was back", back.elapsed());
+    // At its deadline there would be another reason.
+    assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_machine_does_not_keep_others_from_being_asked() {
+    holder_is_told_by_two_of_three(Duration::from_secs(24)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_machine_does_not_keep_others_from_being_asked_by_a_session_that_wanted_more_time() {
+    holder_is_told_by_two_of_three(Duration::from_secs(600)).await;
+}
+
 /// The question whether its node exists does a session no harm that is only slow to connect: not to
 /// its timeout, and not to the connection that it is making.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,6 +277,95 @@ async fn client_that_moves_to_a_follower_that_lags_is_let_in_when_it_has_caught_
     assert_eq!(session.epoch(), 1);
     held.release().await.unwrap();
     await_queue(&ensemble.client().await.unwrap(), 0).await;
+}
+
+/// Where servers open sessions of their own, without a quorum, a new session on a follower that
+/// lags sees what was before. The node is there all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_not_see_it() {
+    let builder = ZooKeeperEnsemble::builder().links();
+    let builder = builder.config("initLimit", "30").config("syncLimit", "40");
+    let builder = builder.config("localSessionsEnabled", "true");
+    let builder = builder.config("localSessionsUpgradingEnabled", "true");
+    let ensemble = builder.start_ensemble(3).await.unwrap();
+    let leader = ensemble.leader().await.unwrap();
+    let follower = (leader + 1) % 3;
+    let proxy = proxy(ensemble.server(leader)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    ensemble.cut_off(follower);
+    let held = mutex(&session).acquire().await.unwrap();
+
+    proxy.retarget(&ensemble.server(follower).connect_string());
+    proxy.cut_all(Cut::Reset);
+    sleep(Duration::from_secs(2)).await;
+    let operator = Client::connect(&ensemble.server(leader).connect_string())
+        .await
+        .unwrap();
+    assert_eq!(children(&operator, PATH).await.len(), 1, "the node is gone");
+    assert!(
+        matches!(held.state(), GuardState::Suspended { .. }),
+        "{:?}",
+        held.state()
+    );
+}
+
+/// A single address leads to another store for a while, so a lock is lost that is held. Its node
+/// must not stay, and nobody may be granted the lock beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_back() {
+    let known = ZooKeeperServer::start().await.unwrap();
+    let younger = ZooKeeperServer::start().await.unwrap();
+    advance(&known).await;
+    let proxy = proxy(&known).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    proxy.retarget(&younger.connect_string());
+    proxy.cut_all(Cut::Reset);
+    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
+    assert_eq!(lost.reason, LostReason::NodeRemoved);
+    proxy.retarget(&known.connect_string());
+    await_health(&session, SessionHealth::Connected).await;
+    assert_eq!(session.epoch(), 1);
+    let operator = known.client().await.unwrap();
+    let next = waiter(&session);
+    await_queue(&operator, 2).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!next.is_finished(), "beside a node of ours");
+    assert!(!held.is_valid());
+    drop(held);
+    granted(next).await.release().await.unwrap();
+    await_queue(&operator, 0).await;
+}
+
+/// What a server says of its sessions.
+async fn global_sessions(server: &ZooKeeperServer) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(server.connect_string())
+        .await
+        .unwrap();
+    stream.write_all(b"mntr").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let mut lines = answer.lines();
+    let sessions = lines.find(|line| line.starts_with("zk_global_sessions"));
+    sessions.unwrap().to_owned()
+}
+
+/// The answer to a question that nobody awaits any more opens a session all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_over_a_slow_link_leave_no_sessions_behind() {
+    let server = ZooKeeperServer::start().await.unwrap();
+    let proxy = proxy(&server).await;
+    let session = connect(&proxy.connect_string(), LONG).await;
+    let held = mutex(&session).acquire().await.unwrap();
+    let before = global_sessions(&server).await;
+    proxy.set_latency(Duration::from_millis(1_000));
+    proxy.cut_all(Cut::Reset);
+    await_health(&session, SessionHealth::Disconnected).await;
+    await_held(&held).await;
+    proxy.set_latency(Duration::ZERO);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(global_sessions(&server).await, before);
 }
 
 /// A request is held up, and its client gives up the connection and goes on with another server.

@@ -129,6 +129,53 @@ async fn others_are_not_asked_while_nothing_is_held() {
     );
 }
 
+/// Every question opens a session on each server. Nothing depends on the answer any more: the locks
+/// are lost, and their guards have not been dropped yet.
+#[tokio::test(start_paused = true)]
+async fn others_are_not_asked_about_locks_that_are_lost() {
+    let stage = Stage::new().await;
+    let (lease, _event) = watched(&stage, 1).await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    let (_, answer) = others_see(&stage, T / 24).await;
+    answer.send(Ok(vec![false])).unwrap();
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
+    let mut questions = 0;
+    for _ in 0..24 {
+        settle().await;
+        tokio::time::advance(T / 24 + MILLI).await;
+        settle().await;
+        while let Some(asked) = stage.nodes.asked() {
+            if let Asked::OthersSee(paths, answer) = asked {
+                questions += 1;
+                drop(answer.send(Ok(vec![false; paths.len()])));
+            }
+        }
+    }
+    assert_eq!(questions, 0, "about a lock that is lost");
+}
+
+/// A store that is slow to open sessions is not helped by more of them: each is a transaction.
+#[tokio::test(start_paused = true)]
+async fn others_are_asked_less_and_less_often_while_none_is_let_in() {
+    let stage = Stage::new().await;
+    let (_lease, _event) = watched(&stage, 1).await;
+    stage.nodes.connection_is(Connection::Disconnected);
+    let mut questions = 0;
+    for _ in 0..120 {
+        settle().await;
+        tokio::time::advance(T / 120).await;
+        settle().await;
+        while let Some(asked) = stage.nodes.asked() {
+            if let Asked::OthersSee(_, answer) = asked {
+                questions += 1;
+                drop(answer.send(Err(unknown())));
+            }
+        }
+    }
+    assert!(questions <= 8, "{questions} questions in one session timeout");
+}
+
 /// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
 #[tokio::test(start_paused = true)]
 async fn client_is_told_of_each_new_connection() {
