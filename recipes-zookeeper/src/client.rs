@@ -167,7 +167,8 @@ impl Nodes for ClientNodes {
             return future::pending().boxed();
         };
         let (link, session) = (Arc::clone(link), self.session());
-        async move { link.others_see(session, &paths).await }.boxed()
+        let timeout = self.client.session_timeout();
+        async move { link.others_see(session, timeout, &paths).await }.boxed()
     }
 
     fn sync(&self, path: &str) -> Reply<'_, ()> {

@@ -75,7 +75,8 @@ impl Inquiry {
         if next.at > now {
             return Some(next.at);
         }
-        let leases = epoch.leases();
+        let mut leases = epoch.leases();
+        leases.retain(|lease| lease.lose_if_over().is_ok());
         if leases.is_empty() {
             return None;
         }

@@ -12,6 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 use tracing::debug;
@@ -37,6 +38,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A round is followed by a pause at least this many times as long, so that a slow store is not
 /// made slower.
 const REST: u32 = 8;
+
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// What became of a node: it is gone, or the store refuses to show it.
 type Seen = Result<(), NodesError>;
@@ -112,13 +116,21 @@ impl Lookout {
                 self.came.notified().await;
                 pause = PAUSE_MIN;
             }
+            // Whoever has come by now is looked at in this round.
+            self.came.notified().now_or_never();
             let started = Instant::now();
             let is_any_gone = self.round(nodes).await;
             pause = match is_any_gone {
                 true => PAUSE_MIN,
                 false => (pause * 3 / 2).min(PAUSE_MAX),
             };
-            sleep(pause.max(started.elapsed() * REST)).await;
+            let rest = (started.elapsed() * REST).min(REST_MAX);
+            tokio::select! {
+                () = sleep(pause.max(rest)) => {}
+                // A contender that has come may wait for a short time only. All come again after a
+                // reconnect, and then the round has lasted as long as the outage.
+                () = self.came.notified() => sleep(PAUSE_MIN).await,
+            }
         }
     }
 

@@ -57,8 +57,12 @@ async fn goes_on(signals_meanwhile: usize) {
     let ended = ended.expect("lockctl does not end").unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(9), "{said}");
-    // The shell says that its `sleep` was terminated.
-    assert!(!said.contains("lockctl:"), "{said}");
+    // The shell says that its `sleep` was terminated, and a busy server may be late with the close.
+    let mut news = said.lines().filter(|it| it.starts_with("lockctl:"));
+    assert!(
+        news.all(|it| it.contains("the session is not closed")),
+        "{said}"
+    );
     drop(next.await.unwrap());
 }
 
