@@ -19,9 +19,11 @@ impl Link {
     ///
     /// A new session names no transaction that it has seen, so also a server that has lost its data
     /// lets it in. Its first request is one that a quorum commits, so its server shows everything
-    /// that was committed before. The opening alone is none where sessions are local
-    /// (`localSessionsEnabled`). The session that asks is not touched: a second connection of its own would
-    /// renegotiate its timeout, and the server would close the first.
+    /// that was committed before. The opening alone proves nothing: a server with
+    /// `localSessionsEnabled` opens sessions without a quorum.
+    ///
+    /// The session that asks is not touched: a second connection of its own would renegotiate its
+    /// timeout, and the server would close the first.
     ///
     /// A node is there if one server shows it. It is gone if more than half of the servers of the
     /// connect string do not show it: one address of several may lead to a store of its own.

@@ -223,11 +223,11 @@ const ZEROS: [(&str, u64); 17] = [
 ];
 
 const COUNTS: [(&str, u64); 63] = [
-    // 3 in the queue, 5 that share, 2 of the node that is removed, 3 of the session, 1 clean-up.
     (r#"acquires_pending{kind="mutex"}"#, 0),
     (r#"acquires_pending{kind="read"}"#, 0),
     (r#"acquires_pending{kind="set"}"#, 0),
     (r#"acquires_pending{kind="write"}"#, 0),
+    // 3 in the queue, 5 that share, 2 of the node that is removed, 3 of the session, 1 clean-up.
     (r#"acquires_total{kind="mutex",outcome="granted"}"#, 14),
     (r#"acquires_total{kind="mutex",outcome="busy"}"#, 1),
     (r#"acquires_total{kind="mutex",outcome="dropped"}"#, 1),
