@@ -16,7 +16,8 @@ async fn command_is_told_to_end_for_who_asks_where_that_is_wanted() {
     let connect = server(&ensemble).connect_string();
     for (on_revoke, code) in [("term", 9), ("tell", 0)] {
         let family = Family::new();
-        let script = "trap 'exit 9' TERM; : > ready; until [ -e done ]; do sleep 0.05; done";
+        // Shells report children that a signal ended.
+        let script = "exec 2>/dev/null; trap 'exit 9' TERM; : > ready; until [ -e done ]; do sleep 0.05; done";
         let arguments = [LONG, "--on-revoke", on_revoke, PATH];
         let mut run = family.run(&connect, &arguments, script);
         let mut run = run.stderr(Stdio::piped()).spawn().unwrap();
