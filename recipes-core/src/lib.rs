@@ -62,7 +62,7 @@ pub use session::options::{LockOptions, ParentMode, SessionOptions};
 #[doc(hidden)]
 pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeWatch, Nodes, Reply, list_each,
+    NodeOpDone, NodeWatch, Nodes, Reply, commit, list_each,
 };
 pub use store::nodes::{NodeStat, NodesError};
 #[doc(hidden)]

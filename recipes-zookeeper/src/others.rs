@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use recipes_core::NodesError;
+use futures::future::join_all;
+use recipes_core::{Nodes, NodesError, commit};
 use tokio::time::timeout;
-use zookeeper_client::{Client, Error, MultiWriteError};
+use zookeeper_client::Error;
 
-use crate::answers::refusal;
+use crate::answers::refusal_of_session;
+use crate::client::{ClientNodes, NodeOptions};
 use crate::connect_string::Server;
 use crate::link::Link;
 
@@ -15,7 +17,8 @@ use crate::link::Link;
 const ANSWER_PART: u32 = 8;
 
 impl Link {
-    /// Opens a session on each server in turn, and looks whether the nodes exist.
+    /// Opens a session on one server, and on all others at once if that one does not show all
+    /// nodes. Looks whether the nodes exist.
     ///
     /// A new session names no transaction that it has seen, so also a server that has lost its data
     /// lets it in. Its first request is one that a quorum commits, so its server shows everything
@@ -38,20 +41,24 @@ impl Link {
         // Sessions that lose their connections together do not all begin with one server.
         let first = usize::try_from(session.unsigned_abs()).unwrap_or_default();
         servers.rotate_left(first % count);
+        let answer_max = session_timeout / ANSWER_PART;
         let mut seen = vec![false; paths.len()];
-        let (mut answers, mut failed) = (0, Error::Timeout);
-        for (server, tls) in &servers {
-            let answer_max = session_timeout / ANSWER_PART;
-            let shown = self.shown(server, *tls, answer_max, paths);
-            let shown = timeout(answer_max, shown).await;
-            match shown.unwrap_or(Err(Error::Timeout)) {
-                Ok(shown) => {
-                    answers += 1;
-                    seen.iter_mut()
-                        .zip(shown)
-                        .for_each(|(it, is_shown)| *it |= is_shown);
+        let (mut answers, mut failed) = (0, refusal_of_session(Error::Timeout));
+        let (first, rest) = servers.split_at(1);
+        for asked in [first, rest] {
+            let asked = asked.iter().map(|(server, tls)| {
+                timeout(answer_max, self.shown(server, *tls, answer_max, paths))
+            });
+            for shown in join_all(asked).await.into_iter().flatten() {
+                match shown {
+                    Ok(shown) => {
+                        answers += 1;
+                        seen.iter_mut()
+                            .zip(shown)
+                            .for_each(|(it, is_shown)| *it |= is_shown);
+                    }
+                    Err(error) => failed = error,
                 }
-                Err(error) => failed = error,
             }
             // The client will find this server too.
             if seen.iter().all(|it| *it) {
@@ -60,7 +67,7 @@ impl Link {
         }
         match answers * 2 > count {
             true => Ok(seen),
-            false => Err(refusal(failed)),
+            false => Err(failed),
         }
     }
 
@@ -71,46 +78,29 @@ impl Link {
         tls: bool,
         answer_max: Duration,
         paths: &[String],
-    ) -> Result<Vec<bool>, Error> {
+    ) -> Result<Vec<bool>, NodesError> {
         let scheme = if tls { "tcp+tls" } else { "tcp" };
         let address = format!("{scheme}://{server}{}", self.connect_string.chroot());
-        // What is opened after we have stopped waiting goes soon.
-        let connector = self.connector().with_session_timeout(answer_max);
-        let connector = connector.with_fail_eagerly();
-        let client = self.connect(connector, &address).await?;
-        let committed = commit(&client);
-        let stats: Vec<_> = paths.iter().map(|path| client.check_stat(path)).collect();
+        let connector = self.connector().with_fail_eagerly();
+        // What is opened after we have stopped waiting goes soon. Twice, because the client takes
+        // no time to connect that is longer than 3/5 of the session timeout.
+        let connector = connector.with_session_timeout(2 * answer_max);
+        let connector = connector.with_connection_timeout(answer_max);
+        let client = self.connect(connector, &address).await;
+        let client = client.map_err(refusal_of_session)?;
+        let nodes = ClientNodes::new(client, NodeOptions::default(), None);
+        let committed = commit(&nodes, "/");
+        let stats: Vec<_> = paths.iter().map(|path| nodes.stat(path)).collect();
         committed.await?;
         let mut shown = Vec::with_capacity(paths.len());
         for stat in stats {
             shown.push(match stat.await {
                 Ok(stat) => stat.is_some(),
                 // Some servers say this of a node that exists and may not be read.
-                Err(Error::NoAuth) => true,
+                Err(NodesError::NoAuth) => true,
                 Err(error) => return Err(error),
             });
         }
         Ok(shown)
-    }
-}
-
-/// Has a quorum commit a transaction that changes nothing. A refusal is committed as well.
-fn commit(client: &Client) -> impl Future<Output = Result<(), Error>> {
-    let mut writer = client.new_multi_writer();
-    let added = writer.add_check_version("/", -1);
-    let committed = writer.commit();
-    async move {
-        added?;
-        match committed.await {
-            Ok(_) => Ok(()),
-            Err(MultiWriteError::OperationFailed {
-                source: Error::NoNode | Error::NoAuth,
-                ..
-            }) => Ok(()),
-            Err(
-                MultiWriteError::OperationFailed { source, .. }
-                | MultiWriteError::RequestFailed { source },
-            ) => Err(source),
-        }
     }
 }

@@ -46,7 +46,8 @@ pub fn list_each<'a, N: Nodes + ?Sized>(nodes: &'a N, paths: &[&str]) -> Reply<'
 ///
 /// A `sync` would prove neither: a deposed leader that has not noticed answers it (ZOOKEEPER-1675).
 /// A check is a transaction even if the node does not exist or may not be read.
-pub(crate) fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
+#[doc(hidden)]
+pub fn commit<'a>(nodes: &'a dyn Nodes, path: &str) -> Reply<'a, ()> {
     let check = NodeOp::Check {
         path: path.to_owned(),
         version: None,

@@ -11,7 +11,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::{
     ASK_AGAIN, LONG, PATH, PATIENCE, await_health, await_held, await_queue, children, connect,
-    granted, mutex, proxy, waiter,
+    granted, mutex, proxy, until, waiter,
 };
 
 /// Makes transactions that another server does not have.
@@ -104,26 +104,30 @@ async fn holder_on_a_server_that_forgot_everything_is_notified_long_before_its_d
     println!("notified {:?} after the server was back", back.elapsed());
 }
 
-/// A service may ask for a long session timeout and get a shorter one. A machine that is dead must
-/// not take the whole time in which the others could say that the node is gone.
-async fn holder_is_told_by_two_of_three(requested: Duration) {
+/// Tells a holder whose server lost its data, though some of its servers do not answer.
+async fn holder_is_told(requested: Duration, silent: usize, answering: usize) {
     let server = ZooKeeperServer::builder();
     let server = server.config("maxSessionTimeout", "24000");
     let server = server.start().await.unwrap();
     advance(&server).await;
-    let proxy = proxy(&server).await;
-    // Refuses connections until the session is open.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent_address = silent.local_addr().unwrap();
-    drop(silent);
-    let servers = format!(
-        "{},{},{silent_address}",
-        server.connect_string(),
-        proxy.connect_string()
-    );
-    let session = connect(&servers, requested).await;
+    let (mut servers, mut proxies) = (vec![server.connect_string()], Vec::new());
+    for _ in 1..answering {
+        let proxy = proxy(&server).await;
+        servers.push(proxy.connect_string());
+        proxies.push(proxy);
+    }
+    let mut silent_ones = Vec::new();
+    for _ in 0..silent {
+        let silent = FaultProxy::start(&server.connect_string()).await.unwrap();
+        servers.push(silent.connect_string());
+        silent_ones.push(silent);
+    }
+    let session = connect(&servers.join(","), requested).await;
     let held = mutex(&session).acquire().await.unwrap();
-    let _silent = std::net::TcpListener::bind(silent_address).unwrap();
+    // Connections are accepted, and nothing comes back.
+    silent_ones
+        .iter()
+        .for_each(|it| it.black_hole(Direction::FromServer));
 
     forget_everything(&server).await;
     let back = Instant::now();
@@ -133,14 +137,23 @@ async fn holder_is_told_by_two_of_three(requested: Duration) {
     assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
 }
 
+/// A machine that is dead must not take the whole time in which the others could say that the node
+/// is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_machine_does_not_keep_others_from_being_asked() {
-    holder_is_told_by_two_of_three(Duration::from_secs(24)).await;
+    holder_is_told(Duration::from_secs(24), 1, 2).await;
 }
 
+/// A service may ask for a long session timeout and get a shorter one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_machine_does_not_keep_others_from_being_asked_by_a_session_that_wanted_more_time() {
-    holder_is_told_by_two_of_three(Duration::from_secs(600)).await;
+    holder_is_told(Duration::from_secs(600), 1, 2).await;
+}
+
+/// If they were asked in turn, the silent ones alone would take longer than the lock can be held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_machines_do_not_add_up() {
+    holder_is_told(Duration::from_secs(24), 9, 10).await;
 }
 
 /// The question whether its node exists does a session no harm that is only slow to connect: not to
@@ -284,20 +297,23 @@ async fn client_that_moves_to_a_follower_that_lags_is_let_in_when_it_has_caught_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_not_see_it() {
     let builder = ZooKeeperEnsemble::builder().links();
-    let builder = builder.config("initLimit", "30").config("syncLimit", "40");
+    let builder = builder.config("initLimit", "30").config("syncLimit", "400");
     let builder = builder.config("localSessionsEnabled", "true");
     let builder = builder.config("localSessionsUpgradingEnabled", "true");
     let ensemble = builder.start_ensemble(3).await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let follower = (leader + 1) % 3;
     let proxy = proxy(ensemble.server(leader)).await;
-    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(24)).await;
     ensemble.cut_off(follower);
     let held = mutex(&session).acquire().await.unwrap();
 
     proxy.retarget(&ensemble.server(follower).connect_string());
     proxy.cut_all(Cut::Reset);
-    sleep(Duration::from_secs(2)).await;
+    // The second question shows that the first is answered, or given up.
+    let asked = proxy.on(Direction::ToServer).opcode(Opcode::Multi);
+    let asked = asked.clone().nth(asked.count() + 2).seen();
+    timeout(PATIENCE, asked).await.unwrap();
     let operator = Client::connect(&ensemble.server(leader).connect_string())
         .await
         .unwrap();
@@ -327,9 +343,12 @@ async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_ba
     await_health(&session, SessionHealth::Connected).await;
     assert_eq!(session.epoch(), 1);
     let operator = known.client().await.unwrap();
+    let watched = proxy.on(Direction::FromServer).opcode(Opcode::GetData);
+    let watched = watched.clone().nth(watched.count() + 1).seen();
     let next = waiter(&session);
     await_queue(&operator, 2).await;
-    sleep(Duration::from_secs(1)).await;
+    // It waits for the one ahead of it, which is ours.
+    timeout(PATIENCE, watched).await.unwrap();
     assert!(!next.is_finished(), "beside a node of ours");
     assert!(!held.is_valid());
     drop(held);
@@ -351,21 +370,26 @@ async fn global_sessions(server: &ZooKeeperServer) -> String {
     sessions.unwrap().to_owned()
 }
 
-/// The answer to a question that nobody awaits any more opens a session all the same.
+/// The answer to a question that nobody awaits any more opens a session all the same. It goes long
+/// before one with the timeout of the session that asked would go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn questions_over_a_slow_link_leave_no_sessions_behind() {
+async fn sessions_that_questions_leave_behind_go_soon() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
     let session = connect(&proxy.connect_string(), LONG).await;
     let held = mutex(&session).acquire().await.unwrap();
     let before = global_sessions(&server).await;
-    proxy.set_latency(Duration::from_millis(1_000));
+    // No answer comes in time for a question.
+    proxy.black_hole(Direction::FromServer);
     proxy.cut_all(Cut::Reset);
-    await_health(&session, SessionHealth::Disconnected).await;
+    let left = async || global_sessions(&server).await != before;
+    until("a session that is left", left).await;
+    proxy.restore();
+    let since = Instant::now();
     await_held(&held).await;
-    proxy.set_latency(Duration::ZERO);
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(global_sessions(&server).await, before);
+    let gone = async || global_sessions(&server).await == before;
+    until("no session is left", gone).await;
+    assert!(since.elapsed() < LONG, "{:?}", since.elapsed());
 }
 
 /// A request is held up, and its client gives up the connection and goes on with another server.
