@@ -139,8 +139,19 @@ pub(crate) fn is_there(pid: i32) -> bool {
 }
 
 /// Whether a signal or a terminal has halted it.
+/// Whether a process is halted, or waits for a child that was halted before it ran its program, as
+/// a shell does that starts one by `vfork`.
 pub(crate) fn is_halted(pid: i32) -> bool {
-    stat(pid).is_some_and(|it| it.state == "T")
+    match stat(pid).as_ref().map(|it| it.state.as_str()) {
+        Some("T") => true,
+        Some("D") => {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let children = children.unwrap_or_default();
+            let mut children = children.split_whitespace().map(|it| it.parse().unwrap());
+            children.any(is_halted)
+        }
+        _ => false,
+    }
 }
 
 pub(crate) fn alive(members: &[Member]) -> Vec<&Member> {
