@@ -18,7 +18,7 @@ use super::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, sessio
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Curator gives up a session after four thirds of it.
-const SHORT: Duration = Duration::from_secs(6);
+const SHORT: Duration = Duration::from_secs(10);
 
 /// Curator with a client named `c`, through a proxy, and another named `d`. The first has the mutex
 /// `m` and the pair `m.read` and `m.write`. The other has those of `n`. All are on one path.
@@ -131,7 +131,7 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     let theirs = curator.acquire("t", "m", None);
     let ours = mutex(&waiting, OURS);
     let ours = tokio::spawn(ours.acquire());
-    ensemble.await_children(THEIRS, 2).await;
+    let queue = ensemble.await_children(THEIRS, 2).await;
     let before = ensemble.await_children(OURS, 2).await;
     let dead = curator.session("c").await.unwrap();
 
@@ -151,9 +151,9 @@ async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again
     }
 
     assert!(theirs.await.unwrap());
+    // On the node of its former session, which the server may have deleted meanwhile.
     let node = curator.lock_path("t", "m").await.unwrap().unwrap();
-    let stat = curator.stat("d", &node).await.unwrap().unwrap();
-    assert_eq!(stat.ephemeral_owner, dead);
+    assert!(queue.iter().any(|old| node.ends_with(old)), "{node}");
     assert_ne!(curator.session("c").await.unwrap(), dead);
     // So the next contender is granted as well when the server ends that session.
     let beside = mutex(&ensemble.session().await, THEIRS).acquire().await;
