@@ -111,6 +111,17 @@ async fn session_outlives_the_kill_of_its_server() -> Outcome {
 }
 
 #[tokio::test]
+async fn session_outlives_the_stop_of_its_server() -> Outcome {
+    let server = ZooKeeperServer::start().await?;
+    let client = server.client().await?;
+    create(&client, "/held", CreateMode::Ephemeral).await?;
+    server.stop().await?;
+    server.start_again().await?;
+    assert!(timeout(PATIENCE, exists(&client, "/held")).await??);
+    Ok(())
+}
+
+#[tokio::test]
 async fn stop_of_a_paused_server_ends_it() -> Outcome {
     let server = ZooKeeperServer::start().await?;
     server.pause()?;
