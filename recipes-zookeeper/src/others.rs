@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use recipes_core::{Nodes, NodesError, commit};
 use tokio::time::timeout;
 use zookeeper_client::Error;
@@ -28,8 +29,7 @@ impl Link {
     /// The session that asks is not touched: a second connection of its own would renegotiate its
     /// timeout, and the server would close the first.
     ///
-    /// A node is there if one server shows it. It is gone if more than half of the servers of the
-    /// connect string do not show it: one address of several may lead to a store of its own.
+    /// What their answers mean is for [`Views`] to say.
     pub(crate) async fn others_see(
         &self,
         session: i64,
@@ -42,39 +42,30 @@ impl Link {
         let first = usize::try_from(session.unsigned_abs()).unwrap_or_default();
         servers.rotate_left(first % count);
         let answer_max = session_timeout / ANSWER_PART;
-        let mut seen = vec![false; paths.len()];
-        let (mut answers, mut failed) = (0, refusal_of_session(Error::Timeout));
+        let mut views = Views::new(count, paths.len());
         let (first, rest) = servers.split_at(1);
         for asked in [first, rest] {
-            let asked = asked.iter().map(|(server, tls)| {
-                timeout(answer_max, self.shown(server, *tls, answer_max, paths))
-            });
-            for shown in join_all(asked).await.into_iter().flatten() {
-                match shown {
-                    Ok(shown) => {
-                        answers += 1;
-                        seen.iter_mut()
-                            .zip(shown)
-                            .for_each(|(it, is_shown)| *it |= is_shown);
+            let view = |(server, tls): &(Server, bool)| {
+                let shown = self.shown(server.clone(), *tls, answer_max, paths);
+                timeout(answer_max, shown)
+            };
+            let mut asked: FuturesUnordered<_> = asked.iter().map(view).collect();
+            while !views.is_decided() {
+                match asked.next().await {
+                    Some(view) => {
+                        views.add(view.unwrap_or(Err(refusal_of_session(Error::Timeout))))
                     }
-                    Err(error) => failed = error,
+                    None => break,
                 }
             }
-            // The client will find this server too.
-            if seen.iter().all(|it| *it) {
-                return Ok(seen);
-            }
         }
-        match answers * 2 > count {
-            true => Ok(seen),
-            false => Err(failed),
-        }
+        views.outcome()
     }
 
     /// Which nodes a server shows to a session of its own.
     async fn shown(
         &self,
-        server: &Server,
+        server: Server,
         tls: bool,
         answer_max: Duration,
         paths: &[String],
@@ -104,3 +95,63 @@ impl Link {
         Ok(shown)
     }
 }
+
+/// What the servers of a connect string show of some nodes.
+///
+/// A node is there if one server shows it. It is gone if more than half of the servers do not show
+/// it: one address of several may lead to a store of its own.
+struct Views {
+    servers: usize,
+    answers: usize,
+    failures: usize,
+    seen: Vec<bool>,
+    failed: NodesError,
+}
+
+impl Views {
+    fn new(servers: usize, nodes: usize) -> Self {
+        Self {
+            servers,
+            answers: 0,
+            failures: 0,
+            seen: vec![false; nodes],
+            failed: refusal_of_session(Error::Timeout),
+        }
+    }
+
+    /// Which nodes one server shows, or why nobody knows.
+    fn add(&mut self, view: Result<Vec<bool>, NodesError>) {
+        match view {
+            Ok(shown) => {
+                self.answers += 1;
+                let both = self.seen.iter_mut().zip(shown);
+                both.for_each(|(it, is_shown)| *it |= is_shown);
+            }
+            Err(error) => {
+                self.failures += 1;
+                self.failed = error;
+            }
+        }
+    }
+
+    /// Whether all nodes are there, and so the client will find their servers too.
+    fn are_all_seen(&self) -> bool {
+        self.seen.iter().all(|it| *it)
+    }
+
+    /// Whether the other servers need not be asked: without half of them, none is gone.
+    fn is_decided(&self) -> bool {
+        self.are_all_seen() || self.failures * 2 >= self.servers
+    }
+
+    /// Which nodes are there; an error if nobody can say that the others are gone.
+    fn outcome(self) -> Result<Vec<bool>, NodesError> {
+        match self.are_all_seen() || self.answers * 2 > self.servers {
+            true => Ok(self.seen),
+            false => Err(self.failed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

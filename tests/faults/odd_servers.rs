@@ -5,6 +5,7 @@
 //! break at a chosen frame are in `sweep`. Servers that are killed or halted are in
 //! `process_faults`.
 
+mod asked;
 mod deposed;
 mod elsewhere;
 mod refusing;

@@ -11,11 +11,11 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::{
     ASK_AGAIN, LONG, PATH, PATIENCE, await_health, await_held, await_queue, children, connect,
-    granted, mutex, proxy, until, waiter,
+    granted, mutex, proxy, waiter,
 };
 
 /// Makes transactions that another server does not have.
-async fn advance(server: &ZooKeeperServer) {
+pub(super) async fn advance(server: &ZooKeeperServer) {
     let operator = server.client().await.unwrap();
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     for number in 0..100 {
@@ -25,7 +25,7 @@ async fn advance(server: &ZooKeeperServer) {
 }
 
 /// Wipes a server, as if the disk of its machine was replaced.
-async fn forget_everything(server: &ZooKeeperServer) {
+pub(super) async fn forget_everything(server: &ZooKeeperServer) {
     server.kill().await.unwrap();
     let data = server.log_path().with_file_name("data");
     std::fs::remove_dir_all(data.join("version-2")).unwrap();
@@ -85,120 +85,6 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     granted.verify().await.unwrap();
     granted.release().await.unwrap();
     await_queue(&operator, 0).await;
-}
-
-/// Such a server closes the connections of a client that has seen more, and the client goes on
-/// trying. Meanwhile others are granted the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holder_on_a_server_that_forgot_everything_is_notified_long_before_its_deadline() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    advance(&server).await;
-    let session = connect(&server.connect_string(), LONG).await;
-    let held = mutex(&session).acquire().await.unwrap();
-
-    forget_everything(&server).await;
-    let back = Instant::now();
-    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
-    // At its deadline there would be another reason.
-    assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
-    println!("notified {:?} after the server was back", back.elapsed());
-}
-
-/// Tells a holder whose server lost its data, though some of its servers do not answer.
-async fn holder_is_told(requested: Duration, silent: usize, answering: usize) {
-    let server = ZooKeeperServer::builder();
-    let server = server.config("maxSessionTimeout", "24000");
-    let server = server.start().await.unwrap();
-    advance(&server).await;
-    let (mut servers, mut proxies) = (vec![server.connect_string()], Vec::new());
-    for _ in 1..answering {
-        let proxy = proxy(&server).await;
-        servers.push(proxy.connect_string());
-        proxies.push(proxy);
-    }
-    let mut silent_ones = Vec::new();
-    for _ in 0..silent {
-        let silent = FaultProxy::start(&server.connect_string()).await.unwrap();
-        servers.push(silent.connect_string());
-        silent_ones.push(silent);
-    }
-    let session = connect(&servers.join(","), requested).await;
-    let held = mutex(&session).acquire().await.unwrap();
-    // Connections are accepted, and nothing comes back.
-    silent_ones
-        .iter()
-        .for_each(|it| it.black_hole(Direction::FromServer));
-
-    forget_everything(&server).await;
-    let back = Instant::now();
-    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
-    println!("notified {:?} after the server was back", back.elapsed());
-    // At its deadline there would be another reason.
-    assert_eq!(lost.reason, LostReason::NodeRemoved, "{lost}");
-}
-
-/// A machine that is dead must not take the whole time in which the others could say that the node
-/// is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_machine_does_not_keep_others_from_being_asked() {
-    holder_is_told(Duration::from_secs(24), 1, 2).await;
-}
-
-/// A service may ask for a long session timeout and get a shorter one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_machine_does_not_keep_others_from_being_asked_by_a_session_that_wanted_more_time() {
-    holder_is_told(Duration::from_secs(600), 1, 2).await;
-}
-
-/// If they were asked in turn, the silent ones alone would take longer than the lock can be held.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_machines_do_not_add_up() {
-    holder_is_told(Duration::from_secs(24), 9, 10).await;
-}
-
-/// The question whether its node exists does a session no harm that is only slow to connect: not to
-/// its timeout, and not to the connection that it is making.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holder_that_reconnects_slowly_keeps_its_lock_and_its_session() {
-    const EACH_WAY: Duration = Duration::from_millis(150);
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = proxy(&server).await;
-    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
-    let held = mutex(&session).acquire().await.unwrap();
-    proxy.set_latency(EACH_WAY);
-    for _ in 0..3 {
-        let connections = proxy.connections();
-        proxy.cut_all(Cut::Reset);
-        await_health(&session, SessionHealth::Disconnected).await;
-        await_held(&held).await;
-        held.verify().await.unwrap();
-        assert_eq!(session.epoch(), 1);
-        println!("{} connections", proxy.connections() - connections);
-    }
-    held.release().await.unwrap();
-}
-
-/// A client that cannot connect for a while, to a server that has its node.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holder_whose_node_others_see_keeps_its_lock() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = proxy(&server).await;
-    let session = connect(&proxy.connect_string(), LONG).await;
-    let held = mutex(&session).acquire().await.unwrap();
-
-    let answers = proxy.on(Direction::FromServer).opcode(Opcode::Exists);
-    let asked = answers.clone().nth(answers.count() + 1).seen();
-    // The client asks first, and is kept waiting.
-    let gate = proxy.on(Direction::ToServer).opcode(Opcode::Connect).hold();
-    proxy.cut_all(Cut::Reset);
-    gate.reached().await;
-    timeout(PATIENCE, asked).await.unwrap();
-    assert!(matches!(held.state(), GuardState::Suspended { .. }));
-    gate.release();
-    await_held(&held).await;
-    held.verify().await.unwrap();
-    assert_eq!(session.epoch(), 1);
-    held.release().await.unwrap();
 }
 
 fn assert_store_forgot(error: AcquireError, token: FencingToken) {
@@ -290,106 +176,6 @@ async fn client_that_moves_to_a_follower_that_lags_is_let_in_when_it_has_caught_
     assert_eq!(session.epoch(), 1);
     held.release().await.unwrap();
     await_queue(&ensemble.client().await.unwrap(), 0).await;
-}
-
-/// Where servers open sessions of their own, without a quorum, a new session on a follower that
-/// lags sees what was before. The node is there all the time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_not_see_it() {
-    let builder = ZooKeeperEnsemble::builder().links();
-    let builder = builder.config("initLimit", "30").config("syncLimit", "400");
-    let builder = builder.config("localSessionsEnabled", "true");
-    let builder = builder.config("localSessionsUpgradingEnabled", "true");
-    let ensemble = builder.start_ensemble(3).await.unwrap();
-    let leader = ensemble.leader().await.unwrap();
-    let follower = (leader + 1) % 3;
-    let proxy = proxy(ensemble.server(leader)).await;
-    let session = connect(&proxy.connect_string(), Duration::from_secs(24)).await;
-    ensemble.cut_off(follower);
-    let held = mutex(&session).acquire().await.unwrap();
-
-    proxy.retarget(&ensemble.server(follower).connect_string());
-    proxy.cut_all(Cut::Reset);
-    // The second question shows that the first is answered, or given up.
-    let asked = proxy.on(Direction::ToServer).opcode(Opcode::Multi);
-    let asked = asked.clone().nth(asked.count() + 2).seen();
-    timeout(PATIENCE, asked).await.unwrap();
-    let operator = Client::connect(&ensemble.server(leader).connect_string())
-        .await
-        .unwrap();
-    assert_eq!(children(&operator, PATH).await.len(), 1, "the node is gone");
-    assert!(
-        matches!(held.state(), GuardState::Suspended { .. }),
-        "{:?}",
-        held.state()
-    );
-}
-
-/// A single address leads to another store for a while, so a lock is lost that is held. Its node
-/// must not stay, and nobody may be granted the lock beside it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_back() {
-    let known = ZooKeeperServer::start().await.unwrap();
-    let younger = ZooKeeperServer::start().await.unwrap();
-    advance(&known).await;
-    let proxy = proxy(&known).await;
-    let session = connect(&proxy.connect_string(), LONG).await;
-    let held = mutex(&session).acquire().await.unwrap();
-    proxy.retarget(&younger.connect_string());
-    proxy.cut_all(Cut::Reset);
-    let lost = timeout(PATIENCE, held.lost()).await.unwrap();
-    assert_eq!(lost.reason, LostReason::NodeRemoved);
-    proxy.retarget(&known.connect_string());
-    await_health(&session, SessionHealth::Connected).await;
-    assert_eq!(session.epoch(), 1);
-    let operator = known.client().await.unwrap();
-    let watched = proxy.on(Direction::FromServer).opcode(Opcode::GetData);
-    let watched = watched.clone().nth(watched.count() + 1).seen();
-    let next = waiter(&session);
-    await_queue(&operator, 2).await;
-    // It waits for the one ahead of it, which is ours.
-    timeout(PATIENCE, watched).await.unwrap();
-    assert!(!next.is_finished(), "beside a node of ours");
-    assert!(!held.is_valid());
-    drop(held);
-    granted(next).await.release().await.unwrap();
-    await_queue(&operator, 0).await;
-}
-
-/// What a server says of its sessions.
-async fn global_sessions(server: &ZooKeeperServer) -> String {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut stream = tokio::net::TcpStream::connect(server.connect_string())
-        .await
-        .unwrap();
-    stream.write_all(b"mntr").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let mut lines = answer.lines();
-    let sessions = lines.find(|line| line.starts_with("zk_global_sessions"));
-    sessions.unwrap().to_owned()
-}
-
-/// The answer to a question that nobody awaits any more opens a session all the same. It goes long
-/// before one with the timeout of the session that asked would go.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_that_questions_leave_behind_go_soon() {
-    let server = ZooKeeperServer::start().await.unwrap();
-    let proxy = proxy(&server).await;
-    let session = connect(&proxy.connect_string(), LONG).await;
-    let held = mutex(&session).acquire().await.unwrap();
-    let before = global_sessions(&server).await;
-    // No answer comes in time for a question.
-    proxy.black_hole(Direction::FromServer);
-    proxy.cut_all(Cut::Reset);
-    let left = async || global_sessions(&server).await != before;
-    until("a session that is left", left).await;
-    proxy.restore();
-    let since = Instant::now();
-    await_held(&held).await;
-    let gone = async || global_sessions(&server).await == before;
-    until("no session is left", gone).await;
-    assert!(since.elapsed() < LONG, "{:?}", since.elapsed());
 }
 
 /// A request is held up, and its client gives up the connection and goes on with another server.
