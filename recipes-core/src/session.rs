@@ -19,6 +19,7 @@
 //! | `leftovers` | what an attempt may have made |
 //! | `tenant` | what an epoch can lose: a lease, for those above |
 //! | `cleanup` | deletes nodes in the background |
+//! | `under_way` | waits for futures of which there may be none |
 
 pub(crate) mod check_schedule;
 pub(crate) mod cleanup;
@@ -37,5 +38,6 @@ pub(crate) mod phase;
 pub(crate) mod session_task;
 pub(crate) mod silence;
 pub(crate) mod tenant;
+pub(crate) mod under_way;
 pub(crate) mod watch_budget;
 pub(crate) mod witness;

@@ -16,9 +16,10 @@ use crate::log::SESSION;
 use crate::rules::evidence::{BEATS, Proof};
 use crate::session::check_schedule::{CheckSchedule, Refusals};
 use crate::session::epoch::{Arrival, Epoch, Forgot, Link};
-use crate::session::inquiry::{Inquiry, Seen, answer};
+use crate::session::inquiry::{Inquiry, Seen};
 use crate::session::link::LinkSender;
 use crate::session::own_watch::OwnWatch;
+use crate::session::under_way::{next, output};
 use crate::session::watch_budget::{WatchBudget, WatchPermit};
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 
@@ -114,7 +115,7 @@ impl EpochTask {
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
-                answer = answer(&mut self.heartbeat) => self.answered(answer),
+                answer = output(&mut self.heartbeat) => self.answered(answer),
                 seen = self.inquiry.answer() => self.seen_by_others(seen),
                 () = epoch.wake_task.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
@@ -391,14 +392,6 @@ async fn session_over(mut connection: BoxStream<'static, Connection>) {
         if let Connection::Ended(_) = change {
             return;
         }
-    }
-}
-
-/// The next output; never completes while there are no futures.
-async fn next<T>(futures: &mut FuturesUnordered<BoxFuture<'static, T>>) -> T {
-    match futures.next().await {
-        Some(output) => output,
-        None => std::future::pending().await,
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::debug;
 
 use crate::log::SESSION;
 use crate::session::epoch::Epoch;
+use crate::session::under_way::output;
 use crate::store::nodes::{Nodes, NodesError};
 
 /// The shortest pause before a question. A client that has lost one server is usually connected to
@@ -89,7 +90,7 @@ impl Inquiry {
 
     /// The answer to the question under way; empty if the store did not answer it.
     pub(crate) async fn answer(&mut self) -> Seen {
-        let (ids, seen) = answer(&mut self.under_way).await;
+        let (ids, seen) = output(&mut self.under_way).await;
         let seen = seen.unwrap_or_else(|error| {
             debug!(target: SESSION, %error, "no other session sees whether own nodes exist");
             Vec::new()
@@ -103,14 +104,4 @@ impl Inquiry {
         }
         ids.into_iter().zip(seen).collect()
     }
-}
-
-/// The output of a future, which is dropped then; never completes while there is none.
-pub(crate) async fn answer<T>(running: &mut Option<BoxFuture<'static, T>>) -> T {
-    let Some(future) = running.as_mut() else {
-        return std::future::pending().await;
-    };
-    let output = future.await;
-    *running = None;
-    output
 }

@@ -67,17 +67,16 @@ impl InFlight<'_> {
                     target: LOCK,
                     "wait", lock = %target.lock.path, node, predecessor = %name
                 );
-                if self.room.is_some() && name.len() <= NAME_BYTES_MAX {
-                    let gone = requests::blocker(self.nodes, &target.lock, member, name);
-                    self.start(slot, gone.instrument(wait));
-                } else {
-                    let epoch = self.epoch;
-                    let gone = async move {
-                        requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
-                        Ok(Event::BlockerGone(member, name))
-                    };
-                    self.start(slot, gone.instrument(wait));
-                }
+                let is_watched = self.room.is_some() && name.len() <= NAME_BYTES_MAX;
+                let (nodes, epoch) = (self.nodes, self.epoch);
+                let gone = async move {
+                    if is_watched {
+                        return requests::blocker(nodes, &target.lock, member, name).await;
+                    }
+                    requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
+                    Ok(Event::BlockerGone(member, name))
+                };
+                self.start(slot, gone.instrument(wait));
             }
         }
         self.queue_for_room();
