@@ -6,6 +6,7 @@
 //! | `foreign` | the locks of Go and Python |
 //! | `nodes` | nodes, as Curator's client reads and changes them |
 //! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
+//! | `verbs` | the commands that all peers know |
 //! | `process`, `wire` | the peer's process, and the lines to and from it |
 
 mod contention;
@@ -14,6 +15,7 @@ mod foreign;
 mod grants;
 mod nodes;
 mod process;
+mod verbs;
 mod wire;
 
 use std::future::Future;
@@ -25,8 +27,8 @@ pub use foreign::{ForeignPeer, Naming};
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
 pub use nodes::PeerStat;
 
-use process::{ANSWER_MAX, Process};
-use wire::{Command, Values};
+use process::Process;
+use wire::Command;
 
 /// The thread whose commands run at once and concurrently.
 const MAIN: &str = "main";
@@ -78,8 +80,7 @@ impl CuratorPeer {
         java.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .args(["-cp", &class_path, "CuratorPeer"]);
         let process = Process::start(java)?;
-        let version = process.send(Command::new(MAIN, "version"));
-        let curator_version = version.values_within(ANSWER_MAX).await?.text()?;
+        let curator_version = process.version().await?;
         Ok(Self {
             process,
             curator_version,
@@ -100,8 +101,7 @@ impl CuratorPeer {
 
     /// Closes all sessions and ends the JVM.
     pub async fn exit(self) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "exit")).await?;
-        self.process.wait().await
+        self.process.exit().await
     }
 
     /// Kills the JVM: the server learns of it only when the sessions time out.
@@ -116,10 +116,8 @@ impl CuratorPeer {
         connect_string: &str,
         session_timeout: Duration,
     ) -> Result<i64, PeerError> {
-        let open = Command::new(MAIN, "open").word(client).word(connect_string);
-        self.ask(open.number(millis(session_timeout)))
-            .await?
-            .hexadecimal()
+        let open = verbs::open(client, connect_string, session_timeout);
+        self.process.open(open).await
     }
 
     /// Connects a new client all of whose paths are below `/{namespace}`; returns its session id.
@@ -130,10 +128,8 @@ impl CuratorPeer {
         session_timeout: Duration,
         namespace: &str,
     ) -> Result<i64, PeerError> {
-        let open = Command::new(MAIN, "open").word(client).word(connect_string);
-        self.ask(open.number(millis(session_timeout)).word(namespace))
-            .await?
-            .hexadecimal()
+        let open = verbs::open(client, connect_string, session_timeout);
+        self.process.open(open.word(namespace)).await
     }
 
     /// Connects a new client that retries each request for this long. Other clients give up after
@@ -145,22 +141,21 @@ impl CuratorPeer {
         session_timeout: Duration,
         patience: Duration,
     ) -> Result<i64, PeerError> {
-        let open = Command::new(MAIN, "open").word(client).word(connect_string);
-        let open = open.number(millis(session_timeout)).word("");
-        self.ask(open.number(millis(patience))).await?.hexadecimal()
+        let open = verbs::open(client, connect_string, session_timeout);
+        let open = open.word("").number(millis(patience));
+        self.process.open(open).await
     }
 
     /// Returns the id of the client's present session. Curator opens a new one after an expiry.
     pub async fn session(&self, client: &str) -> Result<i64, PeerError> {
-        self.ask(Command::new(MAIN, "session").word(client))
-            .await?
-            .hexadecimal()
+        self.process.session(client).await
     }
 
     /// Returns the last state that Curator reported to the client's listeners: a name of Java's
     /// `ConnectionState`, as in `LOST`.
     pub async fn state(&self, client: &str) -> Result<String, PeerError> {
-        self.ask(Command::new(MAIN, "state").word(client))
+        self.process
+            .ask(Command::new(MAIN, "state").word(client))
             .await?
             .text()
     }
@@ -169,25 +164,27 @@ impl CuratorPeer {
     ///
     /// The client learns of it only at its next ping, up to a third of the session timeout later.
     pub async fn expire_session(&self, client: &str) -> Result<i64, PeerError> {
-        self.ask(Command::new(MAIN, "kill").word(client))
+        self.process
+            .ask(Command::new(MAIN, "kill").word(client))
             .await?
             .hexadecimal()
     }
 
     /// Closes the client and its session.
     pub async fn close(&self, client: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "close").word(client)).await
+        self.process.close(client).await
     }
 
     /// Makes an `InterProcessMutex` named `lock`.
     pub async fn mutex(&self, lock: &str, client: &str, path: &str) -> Result<(), PeerError> {
-        self.tell(
-            Command::new(MAIN, "mutex")
-                .word(lock)
-                .word(client)
-                .word(path),
-        )
-        .await
+        self.process
+            .tell(
+                Command::new(MAIN, "mutex")
+                    .word(lock)
+                    .word(client)
+                    .word(path),
+            )
+            .await
     }
 
     /// Makes an `InterProcessReadWriteLock`, as two locks named `{lock}.read` and `{lock}.write`.
@@ -197,14 +194,17 @@ impl CuratorPeer {
         client: &str,
         path: &str,
     ) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "rw").word(lock).word(client).word(path))
+        self.process
+            .tell(Command::new(MAIN, "rw").word(lock).word(client).word(path))
             .await
     }
 
     /// Makes an `InterProcessMultiLock` named `lock` over existing locks, in this order.
     pub async fn multi_lock(&self, lock: &str, members: &[&str]) -> Result<(), PeerError> {
         let multi = Command::new(MAIN, "multi").word(lock);
-        self.tell(members.iter().fold(multi, Command::word)).await
+        self.process
+            .tell(members.iter().fold(multi, Command::word))
+            .await
     }
 
     /// Acquires the lock for the thread. Returns whether it was granted within the timeout; `None`
@@ -219,54 +219,47 @@ impl CuratorPeer {
         lock: &str,
         timeout: Option<Duration>,
     ) -> impl Future<Output = Result<bool, PeerError>> + Send + use<> {
-        let acquire = Command::new(thread, "acquire").word(lock);
-        let pending = self.process.send(match timeout {
-            Some(timeout) => acquire.number(millis(timeout)),
-            None => acquire,
-        });
-        async move { pending.values().await?.parsed() }
+        self.process.acquire(thread, lock, timeout)
     }
 
     /// Releases the thread's lock.
     pub async fn release(&self, thread: &str, lock: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(thread, "release").word(lock)).await
+        self.process.release(thread, lock).await
     }
 
     /// Interrupts the thread: an acquire in which it waits fails with `InterruptedException`.
     pub async fn interrupt(&self, thread: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "interrupt").word(thread))
+        self.process
+            .tell(Command::new(MAIN, "interrupt").word(thread))
             .await
     }
 
     /// Returns the node by which the thread holds the lock, if it does.
     pub async fn lock_path(&self, thread: &str, lock: &str) -> Result<Option<String>, PeerError> {
-        let mut values = self
-            .ask(Command::new(thread, "lockpath").word(lock))
-            .await?;
-        if values.is_empty() {
-            Ok(None)
-        } else {
-            values.text().map(Some)
-        }
+        self.process.lock_path(thread, lock).await
     }
 
     /// Returns `isAcquiredInThisProcess`, which is Curator's belief and not the server's.
     pub async fn held(&self, lock: &str) -> Result<bool, PeerError> {
-        self.ask(Command::new(MAIN, "held").word(lock))
+        self.process
+            .ask(Command::new(MAIN, "held").word(lock))
             .await?
             .parsed()
     }
 
     /// Returns `getParticipantNodes`: the full paths of the nodes in the queue, in its order.
     pub async fn participants(&self, lock: &str) -> Result<Vec<String>, PeerError> {
-        self.ask(Command::new(MAIN, "participants").word(lock))
+        self.process
+            .ask(Command::new(MAIN, "participants").word(lock))
             .await?
             .texts()
     }
 
     /// Makes the lock revocable from its next acquire on, until it is released.
     pub async fn make_revocable(&self, lock: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "revocable").word(lock)).await
+        self.process
+            .tell(Command::new(MAIN, "revocable").word(lock))
+            .await
     }
 
     /// Waits for a request to give the lock up, and consumes it. False if none came in time.
@@ -278,29 +271,14 @@ impl CuratorPeer {
         let revoked = Command::new(MAIN, "revoked")
             .word(lock)
             .number(millis(timeout));
-        self.ask_within(revoked, timeout).await?.parsed()
+        self.process.ask_within(revoked, timeout).await?.parsed()
     }
 
     /// Asks the holder of the lock node to give the lock up.
     pub async fn revoke(&self, client: &str, node: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "revoke").word(client).word(node))
-            .await
-    }
-
-    async fn ask(&self, command: Command) -> Result<Values, PeerError> {
-        self.ask_within(command, Duration::ZERO).await
-    }
-
-    /// Sends a command that may take `wait` longer than a plain one.
-    async fn ask_within(&self, command: Command, wait: Duration) -> Result<Values, PeerError> {
         self.process
-            .send(command)
-            .values_within(ANSWER_MAX.saturating_add(wait))
+            .tell(Command::new(MAIN, "revoke").word(client).word(node))
             .await
-    }
-
-    async fn tell(&self, command: Command) -> Result<(), PeerError> {
-        self.ask(command).await.map(drop)
     }
 }
 

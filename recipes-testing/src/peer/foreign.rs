@@ -4,9 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::grants::{self, Grant};
-use super::process::{self, ANSWER_MAX, Process};
-use super::wire::{Command, Values};
-use super::{MAIN, PeerError, millis};
+use super::process::{self, Process};
+use super::verbs;
+use super::wire::Command;
+use super::{MAIN, PeerError};
 
 /// By which names a peer of another language contends, and which names it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,8 +94,7 @@ impl ForeignPeer {
 
     async fn start(program: tokio::process::Command) -> Result<Self, PeerError> {
         let process = Process::start(program)?;
-        let version = process.send(Command::new(MAIN, "version"));
-        let version = version.values_within(ANSWER_MAX).await?.text()?;
+        let version = process.version().await?;
         Ok(Self { process, version })
     }
 
@@ -106,8 +106,7 @@ impl ForeignPeer {
 
     /// Closes all sessions and ends the process.
     pub async fn exit(self) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "exit")).await?;
-        self.process.wait().await
+        self.process.exit().await
     }
 
     /// Kills the process: the server learns of it only when the sessions time out.
@@ -122,22 +121,18 @@ impl ForeignPeer {
         connect_string: &str,
         session_timeout: Duration,
     ) -> Result<i64, PeerError> {
-        let open = Command::new(MAIN, "open").word(client).word(connect_string);
-        self.ask(open.number(millis(session_timeout)))
-            .await?
-            .hexadecimal()
+        let open = verbs::open(client, connect_string, session_timeout);
+        self.process.open(open).await
     }
 
     /// Returns the id of the client's present session.
     pub async fn session(&self, client: &str) -> Result<i64, PeerError> {
-        self.ask(Command::new(MAIN, "session").word(client))
-            .await?
-            .hexadecimal()
+        self.process.session(client).await
     }
 
     /// Closes the client and its session.
     pub async fn close(&self, client: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "close").word(client)).await
+        self.process.close(client).await
     }
 
     /// Makes a lock named `lock`.
@@ -149,7 +144,9 @@ impl ForeignPeer {
         naming: Naming,
     ) -> Result<(), PeerError> {
         let make = Command::new(MAIN, "lock").word(lock).word(client);
-        self.tell(make.word(path).word(naming.as_str())).await
+        self.process
+            .tell(make.word(path).word(naming.as_str()))
+            .await
     }
 
     /// Acquires the lock. Returns whether it was granted within the timeout; `None` waits without
@@ -162,29 +159,17 @@ impl ForeignPeer {
         lock: &str,
         timeout: Option<Duration>,
     ) -> impl Future<Output = Result<bool, PeerError>> + Send + use<> {
-        let acquire = Command::new(thread, "acquire").word(lock);
-        let pending = self.process.send(match timeout {
-            Some(timeout) => acquire.number(millis(timeout)),
-            None => acquire,
-        });
-        async move { pending.values().await?.parsed() }
+        self.process.acquire(thread, lock, timeout)
     }
 
     /// Releases the lock.
     pub async fn release(&self, thread: &str, lock: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(thread, "release").word(lock)).await
+        self.process.release(thread, lock).await
     }
 
     /// Returns the node by which the lock is held or waited for, as far as the client knows it.
     pub async fn lock_path(&self, thread: &str, lock: &str) -> Result<Option<String>, PeerError> {
-        let mut values = self
-            .ask(Command::new(thread, "lockpath").word(lock))
-            .await?;
-        if values.is_empty() {
-            Ok(None)
-        } else {
-            values.text().map(Some)
-        }
+        self.process.lock_path(thread, lock).await
     }
 
     /// Lets `threads` threads share `rounds` grants of the mutex at `path`, as
@@ -201,14 +186,5 @@ impl ForeignPeer {
         let contend = contend.word(counter).number(rounds).number(threads);
         let pending = self.process.send(contend.word(naming.as_str()));
         async move { grants::parse(&mut pending.values().await?) }
-    }
-
-    async fn ask(&self, command: Command) -> Result<Values, PeerError> {
-        let pending = self.process.send(command);
-        pending.values_within(ANSWER_MAX).await
-    }
-
-    async fn tell(&self, command: Command) -> Result<(), PeerError> {
-        self.ask(command).await.map(drop)
     }
 }

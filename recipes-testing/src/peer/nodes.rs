@@ -35,31 +35,35 @@ impl CuratorPeer {
             .word(client)
             .word(path)
             .word(mode);
-        self.ask(create.word(data)).await?.text()
+        self.process.ask(create.word(data)).await?.text()
     }
 
     /// Reads the node's data.
     pub async fn data(&self, client: &str, path: &str) -> Result<Vec<u8>, PeerError> {
-        self.ask(Command::new(MAIN, "get").word(client).word(path))
+        self.process
+            .ask(Command::new(MAIN, "get").word(client).word(path))
             .await?
             .bytes()
     }
 
     /// Replaces the node's data, whatever its version.
     pub async fn set_data(&self, client: &str, path: &str, data: &[u8]) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "set").word(client).word(path).word(data))
+        self.process
+            .tell(Command::new(MAIN, "set").word(client).word(path).word(data))
             .await
     }
 
     /// Deletes the node, whatever its version.
     pub async fn delete(&self, client: &str, path: &str) -> Result<(), PeerError> {
-        self.tell(Command::new(MAIN, "delete").word(client).word(path))
+        self.process
+            .tell(Command::new(MAIN, "delete").word(client).word(path))
             .await
     }
 
     /// Returns the names of the node's children, in no order.
     pub async fn children(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
-        self.ask(Command::new(MAIN, "children").word(client).word(path))
+        self.process
+            .ask(Command::new(MAIN, "children").word(client).word(path))
             .await?
             .texts()
     }
@@ -78,7 +82,8 @@ impl CuratorPeer {
             .word(client)
             .word(path)
             .number(count);
-        self.ask_within(children.number(millis(timeout)), timeout)
+        self.process
+            .ask_within(children.number(millis(timeout)), timeout)
             .await?
             .parsed()
     }
@@ -86,6 +91,7 @@ impl CuratorPeer {
     /// Returns what the server knows of the node, if it exists.
     pub async fn stat(&self, client: &str, path: &str) -> Result<Option<PeerStat>, PeerError> {
         let mut values = self
+            .process
             .ask(Command::new(MAIN, "stat").word(client).word(path))
             .await?;
         if values.is_empty() {
@@ -100,7 +106,8 @@ impl CuratorPeer {
 
     /// Returns the node's access list, each entry in the form `world:anyone:cdrwa`.
     pub async fn acl(&self, client: &str, path: &str) -> Result<Vec<String>, PeerError> {
-        self.ask(Command::new(MAIN, "acl").word(client).word(path))
+        self.process
+            .ask(Command::new(MAIN, "acl").word(client).word(path))
             .await?
             .texts()
     }

@@ -4,29 +4,12 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use lock_recipes::{InterProcessMutex, LostReason};
-use recipes_testing::{Grant, GrantKind, check_grants};
-use zookeeper_client::Client;
+use recipes_testing::{Grant, check_grants};
 
-use super::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count, increment, sequence};
+use super::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count};
+use crate::foreign::contend;
 
 const COUNTER: &str = "/counter";
-
-/// Does what the peer's threads do: reads the counter under the lock and writes it back plus one.
-async fn contend(lock: InterProcessMutex, store: Client, rounds: usize) -> Vec<Grant> {
-    let mut grants = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
-        let guard = lock.acquire().await.unwrap();
-        let value = increment(&store, COUNTER).await;
-        let sequence = sequence(&guard.members()[0].node_path);
-        grants.push(Grant {
-            kind: GrantKind::Exclusive,
-            value,
-            sequence,
-        });
-        guard.release().await.unwrap();
-    }
-    grants
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_of_ours_and_eight_of_curators_share_one_queue() {
