@@ -76,7 +76,7 @@ impl WriteGuard {
 /// Why a writer did not become a reader. The error contains the write guard, so the lock stays held
 /// while the error lives.
 #[derive(Debug, Error)]
-#[error("write lock not downgraded")]
+#[error("write lock {:?} not downgraded, it is still held", .guard.path())]
 pub struct DowngradeError {
     /// The unchanged guard.
     pub guard: Box<WriteGuard>,

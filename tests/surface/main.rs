@@ -2,9 +2,11 @@
 //!
 //! | file | question it answers |
 //! |---|---|
-//! | `access` | do access control, credentials, chroot and data of nodes work? |
+//! | `access` | do access control, credentials and chroot work? |
+//! | `records` | what do nodes say of who made them? |
 //! | `requests` | what does an acquire do before it is polled, and what takes it as it is? |
 //! | `bad_input` | is bad input refused before any request is sent? |
+//! | `errors` | does each error say which lock, what failed, and what to do? |
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `texts` | what do errors, guards and handles say when they are printed? |
 //! | `guides` | do the guides cover every error and every exit code? |
@@ -22,7 +24,9 @@ mod bad_input;
 #[allow(dead_code, reason = "for other tests")]
 #[path = "../../recipes-cli/tests/commands/tls/certificates.rs"]
 mod certificates;
+mod errors;
 mod guides;
+mod records;
 mod requests;
 mod security;
 mod texts;

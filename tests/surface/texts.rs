@@ -1,5 +1,5 @@
-//! Errors say which lock, why, and what to do. Handles and guards say which lock and what is known
-//! of it, and nothing of their inside.
+//! Errors of a held lock, and what handles and guards say of it: which lock and what is known of it,
+//! and nothing of their inside. Other errors are in `errors`.
 
 use std::time::Duration;
 
