@@ -20,3 +20,17 @@ mod go;
 mod one_queue;
 mod peers_fail_here;
 mod python;
+
+use recipes_testing::CuratorPeer;
+
+/// Whether the peer's version is one before the release that fixed a fault. Which release that was
+/// is known from Curator's history, and the tests show it on both sides of it.
+pub(crate) fn is_older_than(peer: &CuratorPeer, fixed_in: [u32; 2]) -> bool {
+    let version = peer.curator_version();
+    let numbers: Vec<u32> = version
+        .split(['.', '-'])
+        .take(2)
+        .map(|it| it.parse().unwrap())
+        .collect();
+    numbers < fixed_in.to_vec()
+}

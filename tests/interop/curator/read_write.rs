@@ -5,9 +5,11 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use lock_recipes::InterProcessReadWriteLock;
 use recipes_testing::{Grant, GrantKind, ReadWriteMix, check_grants};
+use tokio::time::timeout;
 use zookeeper_client::Client;
 
 use super::{PATH, PATIENCE, Stage, count, increment, sequence};
+use crate::is_older_than;
 
 const COUNTERS: [&str; 2] = ["/first", "/second"];
 
@@ -110,19 +112,29 @@ async fn writer_queued_before_a_downgrade_waits_with_us_and_gets_in_with_curator
     assert!(queued.await.unwrap());
     stage.curator.release("t", "rw.write").await.unwrap();
 
-    // Curator 5.4 downgrades. Its reader queues after our writer, which is granted while it reads.
-    assert!(stage.curator.curator_version().starts_with("5.4."));
+    // Curator downgrades. Before 5.5.0 its reader queues after our writer, which is granted while it
+    // reads. CURATOR-621 gives it the place of its writer.
     assert!(stage.curator.acquire("t", "rw.write", None).await.unwrap());
-    let queued = tokio::spawn(lock.write());
+    let mut queued = tokio::spawn(lock.write());
     stage.ensemble.await_children(PATH, 2).await;
     assert!(stage.curator.acquire("t", "rw.read", None).await.unwrap());
     stage.curator.release("t", "rw.write").await.unwrap();
-    let writer = queued.await.unwrap().unwrap();
-    assert!(
-        stage.curator.held("rw.read").await.unwrap(),
-        "so both are inside"
-    );
-    stage.curator.release("t", "rw.read").await.unwrap();
+    let writer = match is_older_than(&stage.curator, [5, 5]) {
+        true => {
+            let writer = queued.await.unwrap().unwrap();
+            let is_held = stage.curator.held("rw.read").await.unwrap();
+            assert!(is_held, "so both are inside");
+            stage.curator.release("t", "rw.read").await.unwrap();
+            writer
+        }
+        false => {
+            let early = timeout(Duration::from_secs(1), &mut queued).await;
+            assert!(early.is_err(), "{early:?}");
+            assert!(stage.curator.held("rw.read").await.unwrap());
+            stage.curator.release("t", "rw.read").await.unwrap();
+            queued.await.unwrap().unwrap()
+        }
+    };
     writer.release().await.unwrap();
     assert!(stage.ensemble.children(PATH).await.is_empty());
 }
