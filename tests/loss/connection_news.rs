@@ -95,3 +95,15 @@ async fn outage_is_logged_when_it_begins_and_ends_on_a_real_server() {
     becomes(&session, SessionHealth::Connected).await;
     assert_told(&news(&log), id, 1);
 }
+
+/// A line of the program counts for all threads, whichever comes to it first.
+#[test]
+fn line_is_collected_though_a_thread_that_collects_nothing_came_to_it_first() {
+    fn line() {
+        tracing::info!("come to");
+    }
+    let (log, _logging) = logging();
+    std::thread::spawn(line).join().unwrap();
+    line();
+    assert_eq!(log.lines("come to").len(), 1);
+}

@@ -1,9 +1,10 @@
 //! Collects what is logged.
 
 use std::io::{Result, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The writer of a subscriber. Clones share the text.
@@ -28,8 +29,14 @@ impl MakeWriter<'_> for Log {
     }
 }
 
+/// While there is one subscriber in the process, tracing-core (0.1.36, `Rebuilder::JustOne`) asks
+/// only the thread that comes to a line of the program first whether anybody wants it, and remembers
+/// the answer. If that is the thread of a test that collects nothing, no other test gets the line.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+
 /// Collects what is logged on this thread from level info on, as long as the second value exists.
 pub(crate) fn logging() -> (Log, DefaultGuard) {
+    LazyLock::force(&SECOND);
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())
