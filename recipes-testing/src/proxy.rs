@@ -32,7 +32,7 @@ pub use rule::{Cut, Fault, Gate, Injection};
 use self::connection::Connections;
 use self::rule::{Act, GateState, Pattern, Turn};
 use self::shared::{Flow, Shared};
-use crate::server::ports;
+use crate::server::ports::{self, Port};
 
 /// Ports that are tried before giving up.
 const STARTS_MAX: usize = 10;
@@ -77,7 +77,7 @@ const STARTS_MAX: usize = 10;
 /// ```
 #[derive(Debug)]
 pub struct FaultProxy {
-    port: u16,
+    port: Port,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
     /// The task that accepts connections; `None` while they are refused.
@@ -115,7 +115,7 @@ impl FaultProxy {
     /// Returns where clients connect: `127.0.0.1:<port>`.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     /// Starts a pattern that matches all frames of one direction.
@@ -181,12 +181,12 @@ impl FaultProxy {
     /// Accepts connections again, on the same port. Does nothing if they are accepted already.
     ///
     /// # Errors
-    /// If another process took the port meanwhile.
+    /// If another process than a test took the port meanwhile.
     pub async fn accept_connections(&self) -> io::Result<()> {
         if lock(&self.acceptor).is_some() {
             return Ok(());
         }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port.number())).await?;
         let connections = Arc::downgrade(&self.connections);
         let accepting = connection::accept(listener, Arc::clone(&self.shared), connections);
         *lock(&self.acceptor) = Some(tokio::spawn(accepting));

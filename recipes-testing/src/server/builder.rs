@@ -1,6 +1,7 @@
 //! How a server is set up.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -10,7 +11,7 @@ use super::ensemble::ZooKeeperEnsemble;
 use super::error::ServerError;
 use super::installation::Installation;
 use super::links::Links;
-use super::ports;
+use super::ports::{self, Port};
 use super::single::ZooKeeperServer;
 
 /// Losing a race for a port twice in a row is bad luck. Five times means another problem.
@@ -153,7 +154,9 @@ impl ServerBuilder {
         size: usize,
     ) -> Result<Launched, ServerError> {
         let ports = ports::free(3 * size).map_err(ServerError::io("find free ports"))?;
-        let all: Vec<Ports> = ports
+        let ports = Arc::new(ports);
+        let numbers: Vec<_> = ports.iter().map(Port::number).collect();
+        let all: Vec<Ports> = numbers
             .chunks_exact(3)
             .filter_map(|ports| <[u16; 3]>::try_from(ports).ok())
             .map(|[client, quorum, election]| Ports {
@@ -173,7 +176,8 @@ impl ServerBuilder {
                     index,
                     all: seen.unwrap_or_else(|| all.clone()),
                 };
-                ZooKeeperServer::new(self, installation.clone(), membership)
+                let ports = Arc::clone(&ports);
+                ZooKeeperServer::new(self, installation.clone(), membership, ports)
             })
             .collect::<Result<Vec<_>, _>>()?;
         for server in &servers {

@@ -10,7 +10,7 @@ use super::builder::ServerBuilder;
 use super::error::ServerError;
 use super::four_letter::{self, Mode};
 use super::links::Links;
-use super::single::ZooKeeperServer;
+use super::single::{CLIENT_TIMEOUT, ZooKeeperServer};
 use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
@@ -95,13 +95,14 @@ impl ZooKeeperEnsemble {
         &self.servers[index]
     }
 
-    /// Connects a client to any of the servers, with the default options.
+    /// Connects a client to any of the servers.
     ///
     /// # Errors
     ///
     /// [`ServerError::Client`] if no session could be established.
     pub async fn client(&self) -> Result<Client, ServerError> {
-        Ok(Client::connect(&self.connect_string()).await?)
+        let connector = Client::connector().with_session_timeout(CLIENT_TIMEOUT);
+        Ok(connector.connect(&self.connect_string()).await?)
     }
 
     /// Waits until the running servers have a leader and returns its number.

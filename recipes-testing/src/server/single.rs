@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -16,9 +16,13 @@ use super::config::Membership;
 use super::error::ServerError;
 use super::home::Home;
 use super::installation::Installation;
+use super::ports::Port;
 use super::process::Process;
 use super::raw_session::{self, Ended};
 
+/// The session timeout of clients for tests. With a shorter one, such as the client's own six
+/// seconds, a busy machine breaks connections.
+pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// A server closes its files and ends within a few hundred milliseconds.
@@ -61,6 +65,8 @@ pub struct ZooKeeperServer {
     change: tokio::sync::Mutex<()>,
     pub(super) home: Home,
     membership: Membership,
+    /// All ports of the ensemble. Nobody else takes them while the server is down.
+    _ports: Arc<Vec<Port>>,
     java: PathBuf,
     arguments: Vec<OsString>,
 }
@@ -85,6 +91,7 @@ impl ZooKeeperServer {
         options: &ServerBuilder,
         installation: Installation,
         membership: Membership,
+        ports: Arc<Vec<Port>>,
     ) -> Result<Self, ServerError> {
         let home =
             Home::new(options, &membership).map_err(ServerError::io("write the server's files"))?;
@@ -94,6 +101,7 @@ impl ZooKeeperServer {
             change: tokio::sync::Mutex::new(()),
             home,
             membership,
+            _ports: ports,
             java: installation.java,
             arguments,
         })
@@ -124,13 +132,14 @@ impl ZooKeeperServer {
         self.home.log()
     }
 
-    /// Connects a client with the default options.
+    /// Connects a client.
     ///
     /// # Errors
     ///
     /// [`ServerError::Client`] if no session could be established.
     pub async fn client(&self) -> Result<Client, ServerError> {
-        Ok(Client::connect(&self.connect_string()).await?)
+        let connector = Client::connector().with_session_timeout(CLIENT_TIMEOUT);
+        Ok(connector.connect(&self.connect_string()).await?)
     }
 
     /// Kills the process as `kill -9` does. Does nothing if it is not running.

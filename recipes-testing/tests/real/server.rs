@@ -210,7 +210,7 @@ async fn options_reach_the_server() -> Outcome {
         .config("snapCount", "77777");
     let server = builder.start().await?;
     // It requests six seconds.
-    let client = server.client().await?;
+    let client = zookeeper_client::Client::connect(&server.connect_string()).await?;
     assert_eq!(client.session_timeout(), Duration::from_secs(20));
     let log = std::fs::read_to_string(server.log_path())?;
     assert!(log.contains("zookeeper.digest.enabled = false"), "{log}");
