@@ -169,9 +169,7 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
 
     let leader = ensemble.leader().await.unwrap();
     let cut = (leader + 1) % 3;
-    let witness = Client::connect(&ensemble.server(leader).connect_string())
-        .await
-        .unwrap();
+    let witness = ensemble.server(leader).client().await.unwrap();
     let mut believer = Believer::start(&ensemble.server(cut).connect_string()).await;
     ensemble.cut_off(cut);
     let gone = async {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{join_all, select_all, try_join_all};
+use futures::future::{join_all, select_all};
 use lock_recipes::{Client, LockGuard, ReleaseError, Session, ZooKeeper};
 use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::EventType;
 
 use crate::recipe::{Recipe, lock};
+use crate::scene::client;
 
 /// Partitions of every recipe for each way of being cut off: 48 in a test.
 const EACH: usize = 3;
@@ -169,11 +170,33 @@ async fn cut_off(servers: &[&ZooKeeperServer]) {
     let steady = ZooKeeper::builder().session_timeout(PATIENCE);
     let stage = Arc::new(Stage {
         waiting: steady.connect(&any).await.expect("a session"),
-        observers: try_join_all(servers.iter().map(|it| Client::connect(it)))
-            .await
-            .expect("clients"),
+        observers: join_all(servers.iter().map(|it| client(it))).await,
         servers,
     });
+    let mut told = Vec::new();
+    // On a busy machine a holder may lose its lock before it is cut off. Then others are cut off.
+    let until = Instant::now() + PATIENCE;
+    while told.len() < 16 * EACH * 3 / 4 && Instant::now() < until {
+        told.extend(play(&stage).await);
+    }
+    println!(
+        "session of {SESSION_TIMEOUT:?}, {} partitions: told so many ms before the server deleted \
+         the node",
+        told.len()
+    );
+    for way in Way::ALL {
+        let of_way = told.iter().filter(|(it, _)| *it == way);
+        let mut of_way: Vec<_> = of_way.map(|(_, margin)| margin.as_millis()).collect();
+        of_way.sort_unstable();
+        println!("  {way:?}: {of_way:?}");
+    }
+    assert!(told.len() >= 16 * EACH * 3 / 4, "the machine is too busy");
+    assert!(told.iter().all(|(_, margin)| !margin.is_zero()), "{told:?}");
+}
+
+/// Cuts holders of every kind off in every way, at the same time. Returns by how much those knew
+/// earlier than the server that were cut off while they held.
+async fn play(stage: &Arc<Stage>) -> Vec<(Way, Duration)> {
     let mut partitions = Vec::new();
     for _ in 0..EACH {
         for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
@@ -189,25 +212,13 @@ async fn cut_off(servers: &[&ZooKeeperServer]) {
     let ways: Vec<_> = partitions.iter().map(|it| it.way).collect();
     let played = partitions
         .into_iter()
-        .map(|it| tokio::spawn(it.play(Arc::clone(&stage))));
+        .map(|it| tokio::spawn(it.play(Arc::clone(stage))));
     let margins = join_all(played.collect::<Vec<_>>()).await;
     let mut told = Vec::new();
     for (way, margin) in ways.into_iter().zip(margins) {
         told.extend(margin.expect("a partition").map(|margin| (way, margin)));
     }
-    println!(
-        "session of {SESSION_TIMEOUT:?}, {} partitions: told so many ms before the server deleted \
-         the node",
-        told.len()
-    );
-    for way in Way::ALL {
-        let of_way = told.iter().filter(|(it, _)| *it == way);
-        let mut of_way: Vec<_> = of_way.map(|(_, margin)| margin.as_millis()).collect();
-        of_way.sort_unstable();
-        println!("  {way:?}: {of_way:?}");
-    }
-    assert!(told.len() >= 16 * EACH * 3 / 4, "the machine is too busy");
-    assert!(told.iter().all(|(_, margin)| !margin.is_zero()), "{told:?}");
+    told
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 use lock_recipes::{GuardState, LostReason, SessionHealth};
 use recipes_testing::{Cut, Direction, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, timeout};
-use zookeeper_client::Client;
 
 use super::elsewhere::{advance, forget_everything};
 use super::{
@@ -151,9 +150,7 @@ async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_n
     let asked = proxy.on(Direction::ToServer).opcode(Opcode::Multi);
     let asked = asked.clone().nth(asked.count() + 2).seen();
     timeout(PATIENCE, asked).await.unwrap();
-    let operator = Client::connect(&ensemble.server(leader).connect_string())
-        .await
-        .unwrap();
+    let operator = ensemble.server(leader).client().await.unwrap();
     assert_eq!(children(&operator, PATH).await.len(), 1, "the node is gone");
     assert!(
         matches!(held.state(), GuardState::Suspended { .. }),

@@ -71,7 +71,7 @@ impl Scene {
         let acquiring = waiter(&session);
         timeout(PATIENCE, lost[0].struck()).await.unwrap();
         // Not earlier, because this opens a session, which is a transaction that ours would see.
-        let operator = Client::connect(&address).await.unwrap();
+        let operator = ensemble.server(follower).client().await.unwrap();
         let made = await_queue(&operator, 1).await.remove(0);
         Self {
             ensemble,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_recipes::{AcquireError, FencingToken, GuardState, InterProcessMutex, SessionHealth};
 use recipes_testing::{Cut, Direction, FaultProxy, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::{Acls, Client, CreateMode};
+use zookeeper_client::{Acls, CreateMode};
 
 use super::{
     ASK_AGAIN, LONG, PATH, PATIENCE, await_health, await_held, await_queue, children, connect,
@@ -179,7 +179,7 @@ async fn create_that_arrives_when_its_session_has_moved_makes_no_second_node() {
     let ensemble = ZooKeeperEnsemble::start(3).await.unwrap();
     let proxy = proxy(ensemble.server(0)).await;
     let third = ensemble.server(2).connect_string();
-    let operator = Client::connect(&third).await.unwrap();
+    let operator = ensemble.server(2).client().await.unwrap();
     let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
     let other = connect(&third, LONG).await;
     let first = mutex(&session).acquire().await.unwrap();

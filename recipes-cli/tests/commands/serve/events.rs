@@ -1,5 +1,7 @@
 //! The events that the page gets.
 
+use std::time::Duration;
+
 use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use serde_json::{Value, json};
 
@@ -16,7 +18,9 @@ fn paths(event: &Value) -> Vec<&str> {
 }
 
 fn identity(of: &str) -> ZooKeeperBuilder {
-    ZooKeeper::builder().identity(of)
+    ZooKeeper::builder()
+        .session_timeout(Duration::from_secs(40))
+        .identity(of)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

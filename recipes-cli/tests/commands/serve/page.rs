@@ -1,6 +1,7 @@
 //! The page, as a browser shows it.
 
 use std::iter;
+use std::time::Duration;
 
 use futures::future::try_join_all;
 use recipes_core::{LockGuard, LockOptions, Owner, Session};
@@ -84,9 +85,10 @@ fn with_purpose(session: &Session, path: &str, purpose: &str) -> MultiLock {
 }
 
 async fn application(ensemble: &TestEnsemble, name: &str) -> Session {
-    ensemble
-        .session_with(ZooKeeper::builder().application(name))
-        .await
+    let options = ZooKeeper::builder().application(name);
+    // Longer than any pause of a busy machine.
+    let options = options.session_timeout(Duration::from_secs(40));
+    ensemble.session_with(options).await
 }
 
 /// How the page names contenders of one of our applications.
@@ -303,7 +305,11 @@ async fn hostile_names_are_shown_as_text_and_run_nothing() {
     let purpose = with_purpose(&session, "/locks/purpose", &tag("purpose"));
     let _purpose = purpose.acquire().await.unwrap();
     let data = ensemble
-        .session_with(ZooKeeper::builder().identity(HOSTILE))
+        .session_with(
+            ZooKeeper::builder()
+                .session_timeout(Duration::from_secs(40))
+                .identity(HOSTILE),
+        )
         .await;
     let _data = lock(&data, "/locks/data").acquire().await.unwrap();
     let operator = server(&ensemble).client().await.unwrap();
