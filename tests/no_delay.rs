@@ -43,7 +43,13 @@ const TRIES: usize = 40;
 /// wait of Nagle's algorithm.
 const EACH_WAY: Duration = Duration::from_millis(15);
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A session whose connection lasts on a busy machine.
+async fn connect(servers: &str) -> Session {
+    let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
+    options.connect(servers).await.unwrap()
+}
 
 async fn proxied(each_way: Duration) -> (ZooKeeperServer, FaultProxy) {
     let server = ZooKeeperServer::start().await.unwrap();
@@ -102,7 +108,7 @@ async fn sent_together(proxy: &FaultProxy, session: &Session) -> usize {
 async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
     let (_server, proxy) = proxied(EACH_WAY).await;
     let probe = TcpStream::connect(proxy.connect_string()).unwrap();
-    let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
+    let session = connect(&proxy.connect_string()).await;
     // This creates the directory.
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -118,7 +124,7 @@ async fn list_of_an_acquire_does_not_wait_for_the_reply_to_its_create() {
 async fn it_is_set_again_after_a_reconnect() {
     let (_server, proxy) = proxied(Duration::ZERO).await;
     let first = TcpStream::connect(proxy.connect_string()).unwrap();
-    let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
+    let session = connect(&proxy.connect_string()).await;
     until_set(&first).await;
     let lock = InterProcessMutex::new(&session, PATH).unwrap();
     for _ in 0..TRIES {
@@ -151,7 +157,7 @@ async fn sockets_with_other_peers_are_left_alone() {
         }
         below.push(probe);
     };
-    let session = ZooKeeper::connect(&server.connect_string()).await.unwrap();
+    let session = connect(&server.connect_string()).await;
     until_set(&probe).await;
     for other in &others {
         assert!(!other.nodelay().unwrap(), "{other:?}");
@@ -212,10 +218,7 @@ fn process_that_locks() {
         .build()
         .unwrap();
     let median = runtime.block_on(async {
-        let sessions = [
-            ZooKeeper::connect(servers).await.unwrap(),
-            ZooKeeper::connect(servers).await.unwrap(),
-        ];
+        let sessions = [connect(servers).await, connect(servers).await];
         let [lock, _] = sessions
             .each_ref()
             .map(|it| InterProcessMutex::new(it, PATH).unwrap());
@@ -336,7 +339,7 @@ fn one_round_trip_where_the_profile_refuses_to_take_descriptors() {
     let probe = TcpStream::connect(proxy.connect_string()).unwrap();
     let runtime = runtime();
     let session = runtime.block_on(async {
-        let session = ZooKeeper::connect(&proxy.connect_string()).await.unwrap();
+        let session = connect(&proxy.connect_string()).await;
         until_set(&probe).await;
         // This creates the directory.
         acquire(session.clone()).await;
@@ -355,7 +358,8 @@ fn one_round_trip_where_the_profile_refuses_to_take_descriptors() {
         );
     }
     proxy.set_latency(Duration::from_micros(750));
-    let client = runtime.block_on(Client::connect(&proxy.connect_string()));
+    let connector = Client::connector().with_session_timeout(Duration::from_secs(40));
+    let client = runtime.block_on(connector.connect(&proxy.connect_string()));
     let client = client.unwrap();
     for case in CASES {
         let both = (0..TRIES * 5).map(|_| {

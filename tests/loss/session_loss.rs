@@ -232,13 +232,23 @@ async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsembl
 
 /// Sessions that the ensemble expires after two seconds.
 const SHORT: Duration = Duration::from_secs(2);
+/// The same, of a server on a machine that keeps each process waiting for a second and more.
+const BUSY: Duration = Duration::from_secs(12);
 
 /// A holder without contact to the ensemble gives the lock up in time, and for good.
-async fn holder_gives_up_in_time(ensemble: &TestEnsemble, session: &Session) {
+async fn holder_gives_up_in_time(
+    ensemble: &TestEnsemble,
+    session: &Session,
+    session_timeout: Duration,
+) {
     let held = mutex(session).acquire().await.unwrap();
     // The heartbeat moves the deadline on without any other request.
     let lost = held.lost();
-    assert!(tokio::time::timeout(SHORT * 2, lost).await.is_err());
+    assert!(
+        tokio::time::timeout(session_timeout * 2, lost)
+            .await
+            .is_err()
+    );
     assert_eq!(held.state(), GuardState::Held);
 
     ensemble.stop().await;
@@ -246,7 +256,10 @@ async fn holder_gives_up_in_time(ensemble: &TestEnsemble, session: &Session) {
     let lost = held.lost().await;
     let silent = stopped.elapsed();
     assert_eq!(lost.reason, LostReason::DeadlinePassed);
-    assert!(silent <= SHORT / 2 + SHORT / 10, "{silent:?}");
+    assert!(
+        silent <= session_timeout / 2 + session_timeout / 10,
+        "{silent:?}"
+    );
     assert!(!held.is_valid());
 
     ensemble.start_again().await;
@@ -271,16 +284,16 @@ async fn holder_gives_up_in_time(ensemble: &TestEnsemble, session: &Session) {
 async fn holder_of_a_silent_ensemble_gives_up_in_time_in_memory() {
     let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
     let ensemble = TestEnsemble::Memory(memory);
-    holder_gives_up_in_time(&ensemble, &ensemble.session().await).await;
+    holder_gives_up_in_time(&ensemble, &ensemble.session().await, SHORT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
     let ensemble = TestEnsemble::on_a_real_server().await;
     let session = ensemble
-        .session_with(ZooKeeper::builder().session_timeout(SHORT))
+        .session_with(ZooKeeper::builder().session_timeout(BUSY))
         .await;
-    holder_gives_up_in_time(&ensemble, &session).await;
+    holder_gives_up_in_time(&ensemble, &session, BUSY).await;
 }
 
 /// The ensemble still lists the node of a session that its client has given up. If the waiter were

@@ -69,6 +69,12 @@ const LONG: &str = "--session-timeout=40s";
 /// For sessions whose deadline must pass.
 const SHORT: &str = "--session-timeout=4s";
 
+/// For locks that heartbeats keep for longer than the session timeout, on a machine that keeps each
+/// process waiting for a second and more.
+const KEPT: &str = "--session-timeout=16s";
+/// Longer than the session timeout of [`KEPT`].
+const KEPT_FOR: Duration = Duration::from_secs(20);
+
 /// Immediate actions happen within this time on any machine, and the deadline of a [`LONG`] session
 /// is much later.
 const SOON: Duration = Duration::from_secs(10);

@@ -25,10 +25,10 @@ use super::raw_session::{self, Ended};
 pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// A server closes its files and ends within a few hundred milliseconds.
-const STOP_MAX: Duration = Duration::from_secs(20);
-/// Taking a session over and closing it are two requests.
-const EXPIRE_MAX: Duration = Duration::from_secs(10);
+/// A server closes its files and ends within a few hundred milliseconds, unless the machine is busy.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// Taking a session over and closing it are two requests; many may be in progress.
+const EXPIRE_MAX: Duration = Duration::from_secs(60);
 /// A server that listens answers within milliseconds, or will not answer this connection at all.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
 /// A server that starts cannot notify its parent, so it is polled this often.

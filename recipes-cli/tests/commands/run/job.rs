@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::family::{SCRIPT, alive, gone, is_halted};
 use super::process::signal;
 use super::terminal::Terminal;
-use super::{LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start, token};
+use super::{KEPT, KEPT_FOR, LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start, token};
 use crate::lockctl::PATIENCE;
 
 const CTRL_C: &str = "\u{3}";
@@ -116,7 +116,7 @@ async fn halted_for_long(ensemble: &TestEnsemble, name: &str, starter: &str) {
     let terminal = Terminal::open_for(ensemble, &connect, &path).await;
     let script =
         r#"echo "sh $$" > family; until [ -e go ]; do sleep 0.05; date > date; done; exit 3"#;
-    terminal.start_by(starter, SHORT, script);
+    terminal.start_by(starter, KEPT, script);
     terminal.written(ensemble, "date", |_| true).await;
     let members = terminal.family.written();
     let command = members[0].pid;
@@ -128,8 +128,7 @@ async fn halted_for_long(ensemble: &TestEnsemble, name: &str, starter: &str) {
     assert_eq!(terminal.code(ensemble).await, 128 + 20, "{name}");
     let is_reached = async || (is_halted(command) == (name == "plain")).then_some(());
     ensemble.until(name, is_reached).await;
-    // Longer than two session timeouts.
-    let granted = timeout(SOON, &mut next).await;
+    let granted = timeout(KEPT_FOR, &mut next).await;
     assert!(
         granted.is_err(),
         "{name} is halted and another has its lock"
@@ -189,7 +188,7 @@ async fn command_of_a_job_that_was_halted_while_it_waited_starts_when_it_goes_on
     let terminal = Terminal::open(&ensemble).await;
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
-    terminal.start(SHORT, "echo ran > ran; exit 3");
+    terminal.start(KEPT, "echo ran > ran; exit 3");
     ensemble.await_children(PATH, 2).await;
     terminal.type_in(CTRL_Z);
     assert_eq!(terminal.code(&ensemble).await, 128 + 20);
@@ -199,7 +198,7 @@ async fn command_of_a_job_that_was_halted_while_it_waited_starts_when_it_goes_on
     let since = Instant::now();
     let kept = async || {
         assert_eq!(ensemble.children(PATH).await, nodes);
-        (since.elapsed() > SOON).then_some(())
+        (since.elapsed() > KEPT_FOR).then_some(())
     };
     ensemble.until("some time", kept).await;
     assert_eq!(terminal.family.read("ran"), "");

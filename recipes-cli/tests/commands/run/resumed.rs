@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::family::{Family, is_halted};
 use super::process::{pid, signal};
-use super::{PATH, SHORT, SOON, next_in_line, server, start};
+use super::{KEPT, KEPT_FOR, PATH, next_in_line, server, start};
 use crate::lockctl::PATIENCE;
 
 /// The deadlines that it had when it was halted have passed, and `lockctl` has moved them.
@@ -20,7 +20,7 @@ async fn goes_on(signals_meanwhile: usize) {
         trap 'exit 9' TERM; trap '' INT
         : > ready; while :; do sleep 0.05; done
     "#;
-    let mut run = family.run(&connect, &[SHORT, PATH], script);
+    let mut run = family.run(&connect, &[KEPT, PATH], script);
     let run = run.stderr(Stdio::piped()).spawn().unwrap();
     let ready = async || family.path("ready").exists().then_some(());
     ensemble.until("the command", ready).await;
@@ -36,7 +36,7 @@ async fn goes_on(signals_meanwhile: usize) {
     let since = Instant::now();
     let deadlines_pass = async || {
         assert!(!next.is_finished(), "the lock is not held any more");
-        (since.elapsed() > SOON).then_some(())
+        (since.elapsed() > KEPT_FOR).then_some(())
     };
     ensemble.until("some time", deadlines_pass).await;
     assert!(is_halted(supervisor));

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::family::{Family, alive, gone};
 use super::process::{ended, pid, signal};
 use super::refused::{start_refused, termination};
-use super::{LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start};
+use super::{KEPT, KEPT_FOR, LONG, PATH, SHORT, SOON, mutex, next_in_line, server, start};
 use crate::lockctl::{PATIENCE, lockctl, output};
 
 /// A full pipe. It is blocked as long as the other end is there.
@@ -66,7 +66,7 @@ async fn request_to_give_up_kills_no_healthy_command_and_signals_still_reach_it(
     let family = Family::new();
     // A shell says that its `sleep` was terminated, and would wait for a reader.
     let script = "exec 2>/dev/null; trap 'exit 9' TERM; : > ready; while :; do sleep 0.05; done";
-    let (mut run, _other_end) = unread(family.run(&connect, &[SHORT, PATH], script)).await;
+    let (mut run, _other_end) = unread(family.run(&connect, &[KEPT, PATH], script)).await;
     let mut run = run.spawn().unwrap();
     let ready = async || family.path("ready").exists().then_some(());
     ensemble.until("the command", ready).await;
@@ -77,7 +77,7 @@ async fn request_to_give_up_kills_no_healthy_command_and_signals_still_reach_it(
     let since = Instant::now();
     let still_held = async || {
         assert!(!next.is_finished(), "the lock is not held any more");
-        (since.elapsed() > SOON).then_some(())
+        (since.elapsed() > KEPT_FOR).then_some(())
     };
     ensemble.until("some time", still_held).await;
     let sent = Instant::now();
