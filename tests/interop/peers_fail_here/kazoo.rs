@@ -47,15 +47,19 @@ async fn lock_object_fails_when_its_directory_was_reaped_where_ours_makes_it_aga
     let (ensemble, kazoo) = set_up().await;
     let session = ensemble.session().await;
     let lock = mutex(&session, THEIRS);
-    // We make the directories: containers.
-    for lock in [&lock, &mutex(&session, OURS)] {
-        lock.acquire().await.unwrap().release().await.unwrap();
-    }
+    // We make the directories: containers. Theirs is not empty before kazoo has come: kazoo would
+    // make one that is never reaped.
+    let held = mutex(&session, OURS).acquire().await.unwrap();
+    held.release().await.unwrap();
+    let held = lock.acquire().await.unwrap();
     for lock in ["m", "n"] {
         let made = kazoo.lock(lock, "c", THEIRS, Naming::Counting);
         made.await.unwrap();
     }
-    assert!(kazoo.acquire("t", "m", None).await.unwrap());
+    let theirs = kazoo.acquire("t", "m", None);
+    ensemble.await_children(THEIRS, 2).await;
+    held.release().await.unwrap();
+    assert!(theirs.await.unwrap());
     kazoo.release("t", "m").await.unwrap();
     ensemble.await_reaper(THEIRS).await;
     for _ in 0..2 {
