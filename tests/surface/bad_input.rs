@@ -57,6 +57,9 @@ fn refuses(session: &Session, path: &str) {
 async fn bad_paths_are_refused_by_name_and_nothing_is_sent(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     mutex_round(&session).await;
+    if let TestEnsemble::Memory(ensemble) = &ensemble {
+        ensemble.reset_requests();
+    }
     let refused = async || {
         let before = ensemble.zxid().await;
         BAD_PATHS.iter().for_each(|path| refuses(&session, path));
@@ -65,7 +68,6 @@ async fn bad_paths_are_refused_by_name_and_nothing_is_sent(ensemble: TestEnsembl
     };
     ensemble.until("refusals that send nothing", refused).await;
     if let TestEnsemble::Memory(ensemble) = &ensemble {
-        ensemble.reset_requests();
         drop(InterProcessMutex::new(&session, "/zookeeper").unwrap_err());
         drop(InterProcessMutex::new(&session, "/good").unwrap());
         assert_eq!(ensemble.requests(), []);
@@ -207,7 +209,7 @@ async fn an_ensemble_that_does_not_answer_is_named() {
 }
 
 /// The text of an error and of its sources.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),

@@ -2,7 +2,6 @@
 //! failed, and what to do. Those of a timeout are in `giving_up/reasons.rs`, those of a connection in
 //! `bad_input`, those of a lost lock in `texts`.
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
 use lock_recipes::{
@@ -11,18 +10,12 @@ use lock_recipes::{
 };
 use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 
+use crate::bad_input::chain;
+
 const PATH: &str = "/locks/orders";
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
-}
-
-/// The text of an error and of its sources.
-fn chain(error: &dyn StdError) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
 }
 
 #[tokio::test(start_paused = true)]

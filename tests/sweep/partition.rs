@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{join_all, select_all};
+use futures::future::{join_all, select_all, try_join_all};
 use lock_recipes::{Client, LockGuard, ReleaseError, Session, ZooKeeper};
 use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::EventType;
 
 use crate::recipe::{Recipe, lock};
-use crate::scene::client;
 
 /// Partitions of every recipe for each way of being cut off: 48 in a test.
 const EACH: usize = 3;
@@ -165,12 +164,13 @@ fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
 /// Cuts holders off in every way, all at the same time. Prints how much earlier than the server
 /// they knew.
 async fn cut_off(servers: &[&ZooKeeperServer]) {
+    let observers = try_join_all(servers.iter().map(|it| it.client())).await;
     let servers: Vec<_> = servers.iter().map(|it| it.connect_string()).collect();
     let any = servers.join(",");
     let steady = ZooKeeper::builder().session_timeout(PATIENCE);
     let stage = Arc::new(Stage {
         waiting: steady.connect(&any).await.expect("a session"),
-        observers: join_all(servers.iter().map(|it| client(it))).await,
+        observers: observers.expect("clients"),
         servers,
     });
     let mut told = Vec::new();

@@ -31,7 +31,9 @@ const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
 const SETTLED_MAX: Duration = Duration::from_millis(300);
 /// Within this time a live waiter is granted once no conflicting node is ahead (P5), and an
 /// abandoned node is gone (P4). It covers the end of a session, a new one, and a busy machine.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(8);
+/// How long a session may take to open, which is no promise, on a busy machine.
+const OPEN_MAX: Duration = Duration::from_secs(60);
 /// How long closing the subject's session may wait for its clean-up.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
@@ -79,23 +81,25 @@ impl Stage {
     pub(crate) async fn set() -> Arc<Self> {
         let server = ZooKeeperServer::start().await.expect("a server");
         let address = server.connect_string();
-        Self::on(Servers::One(server), &address).await
+        let operator = server.client().await.expect("a client");
+        Self::on(Servers::One(server), &address, operator).await
     }
 
     /// With three servers. All contenders except the subject are on the first.
     pub(crate) async fn set_on_an_ensemble() -> Arc<Self> {
         let servers = ZooKeeperEnsemble::start(3).await.expect("an ensemble");
         let address = servers.server(0).connect_string();
-        Self::on(Servers::Three(servers), &address).await
+        let operator = servers.server(0).client().await.expect("a client");
+        Self::on(Servers::Three(servers), &address, operator).await
     }
 
-    async fn on(servers: Servers, address: &str) -> Arc<Self> {
+    async fn on(servers: Servers, address: &str, operator: Client) -> Arc<Self> {
         let steady = || ZooKeeper::builder().session_timeout(STEADY_TIMEOUT);
         Arc::new(Self {
             servers,
             before: steady().connect(address).await.expect("a session"),
             behind: steady().connect(address).await.expect("a session"),
-            operator: client(address).await,
+            operator,
             runs: AtomicU64::new(0),
         })
     }
@@ -142,12 +146,6 @@ struct Run {
     arena: Arc<Arena>,
 }
 
-/// A client whose connection lasts on a busy machine.
-pub(crate) async fn client(address: &str) -> Client {
-    let connector = Client::connector().with_session_timeout(STEADY_TIMEOUT);
-    connector.connect(address).await.expect("a client")
-}
-
 /// `None` if the future was dropped.
 type Acquired = Result<Option<Arc<LockGuard>>, String>;
 
@@ -165,7 +163,7 @@ impl Run {
         let session = loop {
             match options.clone().connect(&proxy.connect_string()).await {
                 Ok(session) => break session,
-                Err(ConnectError::TimedOut { .. }) if begun.elapsed() < BOUND => {}
+                Err(ConnectError::TimedOut { .. }) if begun.elapsed() < OPEN_MAX => {}
                 Err(error) => return Err(failed("P5: no session")(error)),
             }
         };

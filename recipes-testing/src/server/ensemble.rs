@@ -10,7 +10,7 @@ use super::builder::ServerBuilder;
 use super::error::ServerError;
 use super::four_letter::{self, Mode};
 use super::links::Links;
-use super::single::{CLIENT_TIMEOUT, ZooKeeperServer};
+use super::single::{self, ZooKeeperServer};
 use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
@@ -95,14 +95,13 @@ impl ZooKeeperEnsemble {
         &self.servers[index]
     }
 
-    /// Connects a client to any of the servers.
+    /// Connects a client to any of the servers, with a session timeout of 40 s.
     ///
     /// # Errors
     ///
     /// [`ServerError::Client`] if no session could be established.
     pub async fn client(&self) -> Result<Client, ServerError> {
-        let connector = Client::connector().with_session_timeout(CLIENT_TIMEOUT);
-        Ok(connector.connect(&self.connect_string()).await?)
+        single::connect(&self.connect_string()).await
     }
 
     /// Waits until the running servers have a leader and returns its number.

@@ -16,8 +16,8 @@ const DEBIAN_LOG_JAR: &str = "/usr/share/java/slf4j-simple.jar";
 /// A part of Netty that encrypted connections need, and that the manifest does not name.
 const DEBIAN_CODEC_JAR: &str = "/usr/share/java/netty-codec.jar";
 
-/// Names an archive of the classes that a server loads, with which Java starts it with half of the
-/// work. A server that starts without the file makes it when it is stopped, not when it is killed.
+/// Names an archive of the classes that a server loads, with which Java starts it with two thirds
+/// of the work. A server that starts without the file makes it when it is stopped, not when it is killed.
 const CLASS_ARCHIVE: &str = "ZOOKEEPER_CLASS_ARCHIVE";
 
 /// What is needed to start a server.

@@ -22,7 +22,7 @@ use super::raw_session::{self, Ended};
 
 /// The session timeout of clients for tests. With a shorter one, such as the client's own six
 /// seconds, a busy machine breaks connections.
-pub(super) const CLIENT_TIMEOUT: Duration = Duration::from_secs(40);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// A server closes its files and ends within a few hundred milliseconds, unless the machine is busy.
@@ -33,6 +33,12 @@ const EXPIRE_MAX: Duration = Duration::from_secs(60);
 const ANSWER_MAX: Duration = Duration::from_millis(300);
 /// A server that starts cannot notify its parent, so it is polled this often.
 const READY_POLL: Duration = Duration::from_millis(20);
+
+/// Connects a client for a test.
+pub(super) async fn connect(servers: &str) -> Result<Client, ServerError> {
+    let connector = Client::connector().with_session_timeout(CLIENT_TIMEOUT);
+    Ok(connector.connect(servers).await?)
+}
 
 /// A real ZooKeeper server on loopback, in a process of its own.
 ///
@@ -132,14 +138,13 @@ impl ZooKeeperServer {
         self.home.log()
     }
 
-    /// Connects a client.
+    /// Connects a client, with a session timeout of 40 s, which a busy machine does not exceed.
     ///
     /// # Errors
     ///
     /// [`ServerError::Client`] if no session could be established.
     pub async fn client(&self) -> Result<Client, ServerError> {
-        let connector = Client::connector().with_session_timeout(CLIENT_TIMEOUT);
-        Ok(connector.connect(&self.connect_string()).await?)
+        connect(&self.connect_string()).await
     }
 
     /// Kills the process as `kill -9` does. Does nothing if it is not running.

@@ -178,6 +178,7 @@ async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_ba
     assert_eq!(session.epoch(), 1);
     let operator = known.client().await.unwrap();
     let watched = proxy.on(Direction::FromServer).opcode(Opcode::GetData);
+    let watched = watched.path_contains(&held.members()[0].node_path);
     let watched = watched.clone().nth(watched.count() + 1).seen();
     let next = waiter(&session);
     await_queue(&operator, 2).await;
@@ -192,13 +193,7 @@ async fn node_of_a_lock_that_was_lost_by_mistake_is_deleted_when_its_store_is_ba
 
 /// What a server says of its sessions.
 async fn global_sessions(server: &ZooKeeperServer) -> String {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut stream = tokio::net::TcpStream::connect(server.connect_string())
-        .await
-        .unwrap();
-    stream.write_all(b"mntr").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let answer = server.four_letter("mntr").await.unwrap();
     let mut lines = answer.lines();
     let sessions = lines.find(|line| line.starts_with("zk_global_sessions"));
     sessions.unwrap().to_owned()

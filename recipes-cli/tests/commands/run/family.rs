@@ -138,9 +138,8 @@ pub(crate) fn is_there(pid: i32) -> bool {
     stat(pid).is_some_and(|it| it.state != "Z")
 }
 
-/// Whether a signal or a terminal has halted it.
-/// Whether a process is halted, or waits for a child that was halted before it ran its program, as
-/// a shell does that starts one by `vfork`.
+/// Whether a signal or a terminal has halted it, or a child for which it waits that has not run its
+/// program yet, as a shell does that starts one by `vfork`.
 pub(crate) fn is_halted(pid: i32) -> bool {
     match stat(pid).as_ref().map(|it| it.state.as_str()) {
         Some("T") => true,
