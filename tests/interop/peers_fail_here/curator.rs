@@ -230,7 +230,12 @@ async fn two_lost_replies_leak_a_node_where_ours_is_found_again() {
 
     lose(&stage.proxy);
     let error = curator.acquire("t", "m", None).await.unwrap_err();
-    assert_eq!(error.class(), Some("IllegalArgumentException"), "{error}");
+    // 5.4.0 deletes a node without a path, 5.9.0 looks for its name.
+    let of_no_path = ["IllegalArgumentException", "NullPointerException"];
+    assert!(
+        error.class().is_some_and(|it| of_no_path.contains(&it)),
+        "{error}"
+    );
     let left = ensemble.await_children(THEIRS, 1).await;
     let stat = curator.stat("d", &format!("{THEIRS}/{}", left[0])).await;
     let owner = stat.unwrap().unwrap().ephemeral_owner;
