@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 const ONE: &str = "/locks/orders";
 /// The default number of waiters.
-const CROWD: usize = 2_000;
+const CROWD: usize = 1_000;
 /// How many join together. Each on the one lock requests a listing of all.
 const AT_ONCE: usize = 200;
 /// Long enough that a busy machine loses no session.

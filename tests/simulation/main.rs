@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use world::Run;
 
-/// They take about 20 s on two cores. Continuous integration runs ten times as many.
-const SEEDS: u64 = 2_000;
+/// They take about 10 s on two cores. Continuous integration runs twenty times as many.
+const SEEDS: u64 = 1_000;
 /// Seeds that fail are listed up to this many.
 const FAILURES_MAX: u64 = 20;
 /// A world that takes this much real time never comes to rest.
