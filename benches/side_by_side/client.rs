@@ -26,7 +26,7 @@ impl Clients {
     }
 }
 
-fn directory() -> CreateOptions<'static> {
+pub(crate) fn directory() -> CreateOptions<'static> {
     CreateMode::Container.with_acls(Acls::anyone_all())
 }
 

@@ -5,7 +5,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `plan`, `work` | what is compared; a step of it |
-//! | `side`, `ours`, `client`, `peer` | the sides that are compared |
+//! | `side`, `ours`, `client`, `herd`, `peer` | the sides that are compared |
+//! | `crowd` | waiters with a session each |
 //! | `stage` | the server, and the ways to it |
 //! | `record`, `counts` | what was measured, what was counted |
 //! | `goals`, `report`, `pictures`, `plot` | what that means, in words and pictures |
@@ -23,7 +24,9 @@
 mod client;
 mod conditions;
 mod counts;
+mod crowd;
 mod goals;
+mod herd;
 mod options;
 mod ours;
 mod peer;
@@ -146,15 +149,26 @@ impl Bench {
         let place = self.place(&case.name, way, side, length);
         self.prepare(case, side, &place).await;
         let figures = self.sides.perform(side, main_work(case.work), &place).await;
-        if case.work == Work::Try {
-            self.sides.perform(side, Work::Free, &place).await;
-        }
+        self.clear_up(case, side, &place).await;
         figures
+    }
+
+    /// Ends what `prepare` began and the work has left.
+    async fn clear_up(&mut self, case: &Case, side: Kind, place: &Place) {
+        let end = match case.work {
+            Work::Try => Work::Free,
+            Work::Crowd { .. } => Work::Disperse,
+            _ => return,
+        };
+        self.sides.perform(side, end, place).await;
     }
 
     async fn prepare(&mut self, case: &Case, side: Kind, place: &Place) {
         if case.work == Work::Try {
             self.sides.perform(side, Work::Hold, place).await;
+        }
+        if let Work::Crowd { .. } = case.work {
+            self.sides.perform(side, case.work, place).await;
         }
         if let Work::Queue { waiters, .. } = case.work {
             self.sides.perform(side, case.work, place).await;
@@ -169,15 +183,20 @@ impl Bench {
                 continue;
             }
             let place = self.place(&case.name, counts::WAY, side, counts::LENGTH);
-            // A first run creates sessions and directories, so they are not counted.
-            self.once(case, counts::WAY, side, counts::LENGTH).await;
+            // A first run creates sessions and directories, so they are not counted. Those of a
+            // crowd are ready when it waits.
+            if !matches!(case.work, Work::Crowd { .. }) {
+                self.once(case, counts::WAY, side, counts::LENGTH).await;
+            }
             self.prepare(case, side, &place).await;
+            if let Work::Crowd { .. } = case.work {
+                // All waiters wait when nothing is sent any more.
+                self.stage.noted().await;
+            }
             let counter = Counter::start(&self.stage).await;
             let figures = self.sides.perform(side, main_work(case.work), &place).await;
             all.push(counter.end(case, side, &figures).await);
-            if case.work == Work::Try {
-                self.sides.perform(side, Work::Free, &place).await;
-            }
+            self.clear_up(case, side, &place).await;
         }
         all
     }
@@ -197,6 +216,7 @@ impl Bench {
 fn main_work(work: Work) -> Work {
     match work {
         Work::Queue { .. } => Work::Drain,
+        Work::Crowd { .. } => Work::Release,
         work => work,
     }
 }

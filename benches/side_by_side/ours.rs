@@ -11,6 +11,7 @@ use lock_recipes::{
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::crowd::{self, Crowd};
 use super::work::{Contender, Place, Work, cycles, each, nanos, together};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
@@ -29,6 +30,8 @@ pub(crate) struct Ours {
     sessions: HashMap<String, Vec<Session>>,
     held: Option<LockGuard>,
     waiters: Vec<JoinHandle<()>>,
+    crowd: Option<Crowd>,
+    crowd_sessions: Vec<Session>,
 }
 
 impl Ours {
@@ -45,9 +48,8 @@ impl Ours {
             }
             Work::Contended { sessions } => {
                 let sessions = self.sessions(&place.at, sessions).await;
-                let locks = sessions
-                    .iter()
-                    .map(|session| OneLock(mutex(session, &place.path)));
+                let locks = sessions.iter();
+                let locks = locks.map(|it| OneLock(mutex(it, &place.path)));
                 together(locks.collect(), length).await
             }
             Work::Local {
@@ -100,8 +102,34 @@ impl Ours {
                 Vec::new()
             }
             Work::Drain => self.drain().await,
+            Work::Crowd { .. } | Work::Release | Work::Disperse => self.in_crowd(work, place).await,
             Work::Read => unreachable!("not compared: {work:?}"),
         }
+    }
+
+    async fn in_crowd(&mut self, work: Work, place: &Place) -> Vec<u64> {
+        match work {
+            Work::Crowd { waiters } => self.gather(place, waiters + 1).await,
+            Work::Release => return self.crowd.as_ref().unwrap().release_one().await,
+            _ => {
+                self.crowd.take().unwrap().disperse();
+                for session in self.crowd_sessions.drain(..) {
+                    session.close().await;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    async fn gather(&mut self, place: &Place, contenders: usize) {
+        for _ in 0..contenders {
+            let options = ZooKeeper::builder().session_timeout(crowd::SESSION_TIMEOUT);
+            let session = options.connect(&place.at).await.unwrap();
+            self.crowd_sessions.push(session);
+        }
+        let locks = self.crowd_sessions.iter();
+        let locks = locks.map(|session| OneLock(mutex(session, &place.path)));
+        self.crowd = Some(Crowd::gather(locks.collect()).await);
     }
 
     async fn tries(&mut self, place: &Place) -> Vec<u64> {

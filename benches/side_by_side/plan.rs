@@ -63,6 +63,8 @@ pub(crate) const LOCAL_HANDED_ON: &str =
 pub(crate) const TRY: &str = "failed try-acquire";
 /// Lengths of queues. Both sides are also measured over the distant way up to the third.
 pub(crate) const QUEUES: [usize; 5] = [10, 100, 200, 1_000, 10_000];
+/// Waiters with a session each.
+pub(crate) const CROWDS: [usize; 3] = [8, 100, 1_000];
 /// Sessions that contend for one lock.
 pub(crate) const SESSIONS: [usize; 5] = [1, 2, 4, CONTENDERS, 16];
 
@@ -83,6 +85,11 @@ pub(crate) fn drain(waiters: usize) -> String {
 /// Curator's queue in which each waiter has a lock object of its own.
 pub(crate) fn drain_apart(waiters: usize) -> String {
     format!("{}, an object each", drain(waiters))
+}
+
+pub(crate) fn one_release(waiters: usize) -> String {
+    let waiters = grouped(waiters as f64);
+    format!("one release, {waiters} waiters with a session each")
 }
 
 impl Case {
@@ -106,6 +113,11 @@ impl Case {
 
     fn only(mut self, way: Way) -> Self {
         self.ways = vec![way];
+        self
+    }
+
+    fn only_counted(mut self) -> Self {
+        self.ways = Vec::new();
         self
     }
 
@@ -158,6 +170,10 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(others.map(|sessions| {
         let case = Case::new(contended(sessions), sessions_of(sessions), &PAIR);
         case.at_most(3).point(true)
+    }));
+    cases.extend(CROWDS.map(|waiters| {
+        let sides = [Kind::Ours, Kind::Herd];
+        Case::new(one_release(waiters), Work::Crowd { waiters }, &sides).only_counted()
     }));
     cases
 }

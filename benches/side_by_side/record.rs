@@ -139,7 +139,7 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
             let each = micros(figures[1]) / figures[0] as f64;
             vec![(Quantity::HandOff, each, Vec::new())]
         }
-        Work::Hold | Work::Free => Vec::new(),
+        Work::Hold | Work::Free | Work::Crowd { .. } | Work::Release | Work::Disperse => Vec::new(),
     }
 }
 

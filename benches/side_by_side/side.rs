@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::client::{BuiltIn, Raw};
+use super::herd::Herd;
 use super::ours::Ours;
 use super::peer::Peer;
 use super::work::{Place, Work};
@@ -14,9 +15,12 @@ pub(crate) enum Kind {
     BuiltIn,
     Kazoo,
     Raw,
+    /// Only counted.
+    Herd,
 }
 
 impl Kind {
+    /// Those with a column in the tables of times.
     pub(crate) const ALL: [Self; 5] = [
         Self::Ours,
         Self::Curator,
@@ -34,6 +38,7 @@ impl fmt::Display for Kind {
             Self::BuiltIn => "zookeeper-client's lock",
             Self::Kazoo => "kazoo",
             Self::Raw => "raw create, delete",
+            Self::Herd => "one node that all watch",
         })
     }
 }
@@ -42,6 +47,7 @@ pub(crate) struct Sides {
     ours: Ours,
     built_in: BuiltIn,
     raw: Raw,
+    herd: Herd,
     curator: Peer,
     /// `Err` has the reason why it is left out.
     kazoo: Result<Peer, String>,
@@ -63,6 +69,7 @@ impl Sides {
             ours: Ours::default(),
             built_in: BuiltIn::default(),
             raw: Raw::default(),
+            herd: Herd::default(),
             curator,
             kazoo,
             kazoo_version,
@@ -79,6 +86,7 @@ impl Sides {
             Kind::Ours => return self.ours.perform(work, place).await,
             Kind::BuiltIn => return self.built_in.perform(work, place).await,
             Kind::Raw => return self.raw.perform(work, place).await,
+            Kind::Herd => return self.herd.perform(work, place).await,
             Kind::Curator => &mut self.curator,
             Kind::Kazoo => self.kazoo.as_mut().expect("kazoo is left out"),
         };

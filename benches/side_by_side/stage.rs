@@ -10,6 +10,8 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
+use super::crowd;
+
 /// The delay of the distant way in each direction.
 const EACH_WAY: Duration = Duration::from_micros(500);
 /// After this long without a change, no change is expected.
@@ -54,6 +56,7 @@ impl Stage {
         // Directories that are empty between two cycles are not deleted, so no raw create fails.
         let server =
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
+        let server = server.max_session_timeout(crowd::SESSION_TIMEOUT);
         let server = server.heap_mib(1024).optimized().start().await.unwrap();
         let upstream = server.connect_string();
         Self {

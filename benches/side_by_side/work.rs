@@ -19,7 +19,8 @@ const BEGIN: Duration = Duration::from_millis(200);
 /// | `Try`, `Read` | nanoseconds of each attempt |
 /// | `Contended`, `Local`, `Parallel`, `ReadWrite` | cycles while all took part, nanoseconds of that, all cycles |
 /// | `Drain` | cycles, nanoseconds, cycles |
-/// | `Hold`, `Free`, `Queue` | none |
+/// | `Release` | 1, nanoseconds, 1 |
+/// | `Hold`, `Free`, `Queue`, `Crowd`, `Disperse` | none |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Read a node, which is one round trip and nothing else.
@@ -52,6 +53,12 @@ pub(crate) enum Work {
     },
     /// Releases the holder of `Queue`. All waiters then hold the lock in turn.
     Drain,
+    /// Lets waiters with a session each wait for a holder.
+    Crowd { waiters: usize },
+    /// Releases the holder of `Crowd`, and lets the next one keep the lock.
+    Release,
+    /// Ends `Crowd`.
+    Disperse,
 }
 
 /// The server, the lock, and the duration.
@@ -89,6 +96,9 @@ impl fmt::Display for Order<'_> {
                 apart,
             } => write!(f, "queue {place} {sessions} {waiters} {}", u8::from(apart)),
             Work::Drain => write!(f, "drain"),
+            Work::Crowd { waiters } => write!(f, "crowd {place} {waiters}"),
+            Work::Release => write!(f, "release"),
+            Work::Disperse => write!(f, "disperse"),
         }
     }
 }
