@@ -29,10 +29,11 @@ impl WriteGuard {
     /// without a gap.
     ///
     /// Works as [`read`](crate::InterProcessReadWriteLock::read) for the owner of this guard, and
-    /// never waits for other contenders.
+    /// never waits for other contenders. In an outage it waits until the store answers or the lock is
+    /// lost, whichever comes first.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lock is lost; otherwise as [`Acquire`](recipes_core::Acquire).
+    /// [`AcquireError::Lost`] if the lock is lost, also while it waits; otherwise as [`Acquire`](recipes_core::Acquire).
     ///
     /// # Cancel safety
     /// The write lock stays held. The reader's node is deleted in the background.
@@ -44,7 +45,8 @@ impl WriteGuard {
     ///
     /// The reader's node takes the writer's place in the queue before the writer's node is deleted.
     /// The reader keeps the writer's fencing token. While other write guards of the owner live, the
-    /// writer's node stays.
+    /// writer's node stays. In an outage it ends as [`read`](Self::read) does, when the lock is lost
+    /// at the latest.
     ///
     /// # Errors
     /// [`DowngradeError`], which contains the unchanged write guard.
@@ -74,15 +76,22 @@ impl WriteGuard {
 }
 
 /// Why a writer did not become a reader. The error contains the write guard, so the lock stays held
-/// while the error lives.
+/// while the error lives, unless it is lost.
 #[derive(Debug, Error)]
-#[error("write lock {:?} not downgraded, it is still held", .guard.path())]
+#[error("write lock {:?} not downgraded{}", .guard.path(), still_held(.guard))]
 pub struct DowngradeError {
     /// The unchanged guard.
     pub guard: Box<WriteGuard>,
     /// What happened.
     #[source]
     pub source: AcquireError,
+}
+
+fn still_held(guard: &WriteGuard) -> &'static str {
+    match guard.is_valid() {
+        true => ", it is still held",
+        false => "",
+    }
 }
 
 /// Drops the write guard, which releases the lock.

@@ -8,7 +8,8 @@ use lock_recipes::{
     MultiLock, Owner, Session, TimeoutReason,
 };
 use recipes_core::internal::human;
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use tokio::time::sleep;
 
 const PATH: &str = "/locks/orders";
 const HALF_A_SECOND: Duration = Duration::from_millis(500);
@@ -215,4 +216,29 @@ async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsembl
     ensemble.start_again().await;
     drop(held);
     waiting.close().await;
+}
+
+/// The timeout may pass while the store is asked for the member after the one that was busy.
+#[tokio::test(start_paused = true)]
+async fn set_that_waited_for_a_contender_is_busy_whenever_its_time_is_up() {
+    const MILLI: Duration = Duration::from_millis(1);
+    let mut refused = 0;
+    for timeout in 50..=150 {
+        let memory = MemoryEnsemble::builder().latency(5 * MILLI).build();
+        let (holding, waiting) = (memory.session(), memory.session());
+        let first = mutex(&holding).acquire().await.unwrap();
+        let set = [PATH, "/locks/stock"].map(Member::mutex);
+        let set = MultiLock::new(&waiting, set).unwrap();
+        let releases = async {
+            sleep(100 * MILLI).await;
+            first.release().await.unwrap();
+        };
+        let acquire = set.acquire().timeout(timeout * MILLI);
+        let (late, ()) = tokio::join!(acquire, releases);
+        if let Err(late) = late {
+            assert!(late.is_busy(), "{timeout} ms: {late}");
+            refused += 1;
+        }
+    }
+    assert!((50..=100).contains(&refused), "{refused}");
 }

@@ -4,9 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::poll;
-use lock_recipes::{GuardState, InterProcessMutex, LostReason, Session, VerifyError};
+use lock_recipes::{
+    AcquireError, GuardState, InterProcessMutex, InterProcessReadWriteLock, LostReason, Session,
+    VerifyError,
+};
 use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 const PATH: &str = "/locks/orders";
 const SHORT: Duration = Duration::from_secs(2);
@@ -119,6 +122,58 @@ async fn answer_that_comes_after_the_deadline_does_not_bring_the_lock_back() {
     let lost = verified.await.unwrap_err();
     assert!(matches!(lost, VerifyError::Lost(_)), "{lost}");
     assert!(!held.is_valid());
+}
+
+/// The store would still make the reader: the writer's node exists until the session expires there.
+#[tokio::test(start_paused = true)]
+async fn downgrade_ends_when_the_writer_is_lost() {
+    let memory = MemoryEnsemble::new();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let session = memory.session();
+    let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+    let writer = lock.write().await.unwrap();
+    let (id, lost) = (session.session_id().unwrap(), writer.lost());
+    memory.disconnect(id);
+    let foreseen = writer.valid_until().unwrap();
+    let refused = timeout(SESSION_TIMEOUT, writer.downgrade()).await;
+    let refused = refused.expect("it ends").unwrap_err();
+    // The timer counts whole milliseconds.
+    let late = Instant::now() - foreseen;
+    assert!(late <= Duration::from_millis(1), "{late:?}");
+    assert!(poll!(pin!(lost)).is_ready(), "told with the holder");
+    assert!(matches!(refused.source, AcquireError::Lost(_)));
+    let text = "write lock \"/locks/orders\" not downgraded";
+    assert_eq!(refused.to_string(), text);
+
+    memory.reconnect(id);
+    drop(refused);
+    ensemble.await_children(PATH, 0).await;
+    assert_eq!(session.epoch(), 1);
+}
+
+/// Only the late answer has made the session check the clock since the deadline passed.
+#[tokio::test(start_paused = true)]
+async fn reader_that_comes_after_its_writers_deadline_is_not_granted() {
+    let memory = MemoryEnsemble::builder().session_timeout(SHORT).build();
+    let ensemble = TestEnsemble::Memory(memory.clone());
+    let session = memory.session();
+    let lock = InterProcessReadWriteLock::new(&session, PATH).unwrap();
+    let writer = lock.write().await.unwrap();
+    let id = session.session_id().unwrap();
+    memory.disconnect(id);
+    tokio::time::sleep(SHORT * 2 / 5).await;
+    let lost = {
+        let mut reading = pin!(writer.read());
+        assert!(poll!(reading.as_mut()).is_pending());
+        memory.reconnect(id);
+        // One poll moves the clock, and lets no other task run.
+        let mut late = pin!(tokio::time::advance(SHORT / 5));
+        assert!(poll!(late.as_mut()).is_pending());
+        reading.await.unwrap_err()
+    };
+    assert!(matches!(lost, AcquireError::Lost(_)), "{lost}");
+    writer.release().await.unwrap_err();
+    ensemble.await_children(PATH, 0).await;
 }
 
 /// The news of the deletion arrives before any heartbeat is answered.

@@ -293,6 +293,8 @@ async fn errors_of_a_closed_session_say_that_it_is_closed() {
     {
         assert!(error.is_closed(), "{error:?}");
         assert_eq!(error.is_lost(), is_lost, "{error:?}");
+        let lost = error.lost().map(|it| &*it.path);
+        assert_eq!(lost, is_lost.then_some(PATH));
         assert!(!error.is_transient() && !error.is_busy(), "{error:?}");
     }
 }

@@ -26,12 +26,13 @@ pub(crate) async fn acquire(
     patience: Patience,
     progress: &Mutex<Progress>,
 ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
-    *lock(progress) = Progress::default();
     let Some(first) = targets.first() else {
         return Ok(Outcome::Granted(Vec::new()));
     };
     let mut machine = AcquireMachine::new(targets.iter().map(|it| (it.kind, it.place())), patience);
     loop {
+        // What was ahead in an earlier epoch is not what the next one waits for.
+        *lock(progress) = Progress::default();
         let epoch = session.core().open_epoch(&first.lock.path).await?;
         let Ok(nodes) = epoch.nodes() else {
             epoch.ended().await;

@@ -156,7 +156,7 @@ impl<'a> Acquisition<'a> {
             return Err(self.busy(obstacle));
         }
         let over = other.wait().map(|()| Ok(Outcome::<()>::Stale));
-        match until(self.passes, unless_lost(joined, over)).await {
+        match until(self.passes, unless_lost(joined, &[], over)).await {
             Ok(_) => Ok(()),
             Err(_) => Err(self.timed_out(obstacle)),
         }
@@ -185,11 +185,13 @@ impl<'a> Acquisition<'a> {
         }
         let standing = standing(&targets);
         let attempt = attempt(self.session, &targets, self.patience, &standing);
-        let attempt = unless_lost(joined, attempt);
+        let attempt = unless_lost(joined, &targets, attempt);
         let attempt = with_warning(self.members, self.may_wait_for_itself, attempt);
         let obstacle = Obstacle::Attempt(&targets, &standing);
         match until(self.passes, attempt).await {
             Ok(outcome) => match outcome? {
+                // Its time may have passed before its session noted that.
+                Outcome::Granted(_) if targets.iter().any(Target::has_lost_writer) => Ok(None),
                 Outcome::Granted(leases) => {
                     Ok(Some(wanted.into_iter().zip(claim.hold(leases)).collect()))
                 }
@@ -222,22 +224,26 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Gives an outcome, unless one of these is lost before: then the others alone are of no use.
+/// Gives an outcome, unless one of these is lost before, or a writer that one of the targets goes
+/// next to: then the others alone are of no use.
 async fn unless_lost<T>(
     joined: &[(usize, Share)],
+    targets: &[Target],
     outcome: impl Future<Output = Result<Outcome<T>, AcquireError>>,
 ) -> Result<Outcome<T>, AcquireError> {
     tokio::select! {
         biased;
-        () = any_lost(joined) => Ok(Outcome::Stale),
+        () = any_lost(joined, targets) => Ok(Outcome::Stale),
         outcome = outcome => outcome,
     }
 }
 
-/// Completes when one of these is lost.
-async fn any_lost(joined: &[(usize, Share)]) {
-    let losses = joined.iter().map(|(_, share)| share.lease().lost().boxed());
-    let losses: Vec<_> = losses.collect();
+/// Completes when one of these is lost, or the writer of a target.
+async fn any_lost(joined: &[(usize, Share)], targets: &[Target]) {
+    let joined = joined.iter().map(|(_, share)| share.lease().lost().boxed());
+    let writers = targets.iter().filter_map(|target| target.beside.as_ref());
+    let writers = writers.map(|writer| writer.lease.lost().boxed());
+    let losses: Vec<_> = joined.chain(writers).collect();
     match losses.is_empty() {
         true => future::pending().await,
         false => drop(select_all(losses).await),

@@ -83,7 +83,8 @@ impl<G> Acquire<G> {
     ///
     /// [`Duration::ZERO`] takes a free lock, and writes nothing if the lock is busy. It waits for
     /// the store's answers as a [try](TryAcquire::timeout) does: in an outage for as long as the
-    /// session's connect timeout, which is 15 s unless it is set.
+    /// session's connect timeout, which is 15 s unless it is set. So a caller that has no time left
+    /// must not pass what is left.
     pub fn timeout(self, timeout: Duration) -> Self {
         let request = self.request.timeout(timeout);
         Self { request }

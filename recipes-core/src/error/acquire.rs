@@ -59,7 +59,8 @@ pub enum AcquireError {
     /// The timeout passed. The reason says whether the lock was busy or the store did not answer.
     #[error("lock {path:?} not acquired {}: {}", within(*waited), reason.of(path))]
     TimedOut {
-        /// Path of the lock; of a set, all paths.
+        /// Path of the lock; of a set, all paths. Locks that are acquired in turn, as those of
+        /// `MultiLock::from_locks`, fail with the path of the one whose turn it was.
         path: String,
         /// The timeout that was given; of a try, how long it waited for the store's answers.
         waited: Duration,

@@ -130,13 +130,19 @@ impl Error {
     /// it may have overlapped.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        matches!(
-            self,
-            Self::Lost(_)
-                | Self::Acquire(AcquireError::Lost(_))
-                | Self::Release(ReleaseError::Lost(_))
-                | Self::Verify(VerifyError::Lost(_))
-                | Self::Transaction(TransactionError::Lost(_))
-        )
+        self.lost().is_some()
+    }
+
+    /// Returns which lock is lost and why, if one [is](Self::is_lost).
+    #[must_use]
+    pub fn lost(&self) -> Option<&LostError> {
+        match self {
+            Self::Lost(lost)
+            | Self::Acquire(AcquireError::Lost(lost))
+            | Self::Release(ReleaseError::Lost(lost))
+            | Self::Verify(VerifyError::Lost(lost))
+            | Self::Transaction(TransactionError::Lost(lost)) => Some(lost),
+            _ => None,
+        }
     }
 }

@@ -14,7 +14,8 @@ use crate::store::nodes::NodesError;
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lock was lost before, so another contender may have held it at the same time. Nothing is
-    /// left behind.
+    /// left behind. What a data store accepted with this lock's fencing token stands: it compared
+    /// the token with those of later holders.
     #[error(
         "lock {:?} was lost before it was released ({}): check what was done under it, as another \
          contender may have held it",

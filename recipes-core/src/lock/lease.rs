@@ -207,18 +207,7 @@ impl Lease {
 
     /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
     pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
-        let mut signal = self.state.signal.subscribe();
-        let path = Arc::clone(&self.state.lock_path);
-        async move {
-            let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
-            match lost {
-                Ok(Some(reason)) => LostError {
-                    path: path.to_string(),
-                    reason,
-                },
-                _ => future::pending().await,
-            }
-        }
+        self.state.lost()
     }
 
     /// Completes when the lock is requested, never after a release. The future keeps nothing alive.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::future;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -137,6 +138,22 @@ impl LeaseState {
             debug!(target: LOCK, %lock, %node, %reason, "lock given up with its session");
         } else {
             warn!(target: LOCK, %lock, %node, %reason, "lock lost");
+        }
+    }
+
+    /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
+    pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
+        let mut signal = self.signal.subscribe();
+        let path = Arc::clone(&self.lock_path);
+        async move {
+            let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
+            match lost {
+                Ok(Some(reason)) => LostError {
+                    path: path.to_string(),
+                    reason,
+                },
+                _ => future::pending().await,
+            }
         }
     }
 

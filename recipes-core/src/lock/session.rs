@@ -103,6 +103,10 @@ impl Session {
     /// as the session's connect timeout, 15 s unless it is set; `tokio::time::timeout` makes it
     /// shorter.
     ///
+    /// A server may be behind others. It shows at least what this session has seen and written, so
+    /// the holder of a lock sees what earlier holders wrote under it if the lock and the data are in
+    /// this session's ensemble.
+    ///
     /// # Errors
     /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
     /// if the store refuses, or does not answer within the session's connect timeout.

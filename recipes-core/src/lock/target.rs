@@ -6,7 +6,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::error::{AcquireError, Step};
-use crate::lock::lease_state::LeaseState;
+use crate::lock::lease_state::{GuardState, LeaseState};
 use crate::lock::lock_path::LockPath;
 use crate::names::node_name::{self, LockKind};
 use crate::names::owner::OwnerLabel;
@@ -80,6 +80,13 @@ impl Target {
                 .for_each(Self::untie_writer);
         }
         released.is_none()
+    }
+
+    /// Whether the writer that the reader goes next to is lost. What is left of it may be in the
+    /// store, but a loss is final.
+    pub(crate) fn has_lost_writer(&self) -> bool {
+        let writer = self.beside.as_ref().map(|writer| &writer.lease);
+        writer.is_some_and(|it| !it.is_released() && matches!(it.state(), GuardState::Lost(_)))
     }
 
     pub(crate) fn place(&self) -> Place {

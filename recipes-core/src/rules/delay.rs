@@ -34,6 +34,8 @@ pub(crate) struct Ahead {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     ahead: Option<Ahead>,
+    /// Whether a contender was ahead of any member.
+    was_busy: bool,
     /// Since when answers to the attempt's own requests are awaited.
     asked: Option<Instant>,
 }
@@ -45,6 +47,7 @@ impl Progress {
         match awaited {
             Awaited::Contender(ahead) => {
                 self.ahead = Some(ahead);
+                self.was_busy = true;
                 self.asked = None;
             }
             Awaited::Listing(member) => {
@@ -94,7 +97,11 @@ pub(crate) enum Delay {
 
 /// Finds out why an attempt that came this far ran out of time.
 pub(crate) fn delay(progress: Progress, contact: Contact, now: Instant) -> Delay {
-    let Progress { ahead, asked } = progress;
+    let Progress {
+        ahead,
+        was_busy,
+        asked,
+    } = progress;
     let unanswered = asked.map(|asked| now.saturating_duration_since(asked));
     let silence = match contact {
         Contact::NoSession => return Delay::NoSession,
@@ -105,7 +112,7 @@ pub(crate) fn delay(progress: Progress, contact: Contact, now: Instant) -> Delay
     };
     match silence {
         // Its own request has no answer, and that is all there is to say.
-        Some(silence) if ahead.is_none() && unanswered.is_some() => Delay::Silent(silence),
+        Some(silence) if !was_busy && unanswered.is_some() => Delay::Silent(silence),
         Some(silence) if silence > ANSWER_MAX => Delay::Silent(silence),
         _ => Delay::Busy(ahead),
     }
@@ -172,9 +179,14 @@ mod tests {
             delay(listing, CONNECTED, late),
             Delay::Silent(2 * ANSWER_MAX)
         );
+        // What took its time was a contender, and the store answers. But which contender does not
+        // count any more.
         for next in [Awaited::Listing(0), Awaited::Answers] {
             let next = after([Awaited::Contender(ahead(1)), next], now);
-            assert_eq!(delay(next, CONNECTED, now + MILLI), Delay::Silent(MILLI));
+            let soon = delay(next.clone(), CONNECTED, now + MILLI);
+            assert_eq!(soon, Delay::Busy(None));
+            let silent = Delay::Silent(2 * ANSWER_MAX);
+            assert_eq!(delay(next, CONNECTED, late), silent);
         }
     }
 

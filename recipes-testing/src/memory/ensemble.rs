@@ -88,7 +88,7 @@ impl MemoryEnsemble {
 
     /// Opens a session with options; must be called on a tokio runtime. They are
     /// [`SessionOptions`], or those of [`ZooKeeper`](recipes_zookeeper::ZooKeeper), which adds
-    /// access control lists. Timeouts and credentials of the connection have no effect here: see
+    /// access control lists. The session timeout and credentials have no effect here: see
     /// [`MemoryBuilder`] and [`session_as`](Self::session_as).
     ///
     /// # Panics

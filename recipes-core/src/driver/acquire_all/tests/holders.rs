@@ -1,6 +1,8 @@
 //! What an acquire knows of locks that are held here, and does to them.
 
 use super::*;
+use crate::names::node_name;
+use crate::store::nodes::{NodeOp, NodeOpDone};
 
 #[tokio::test(start_paused = true)]
 async fn lost_lock_is_not_acquired_in_this_process() {
@@ -62,4 +64,52 @@ async fn writers_of_a_set_are_not_tied_if_one_of_them_is_released() {
     assert!(!Target::tie_writers(&targets));
     let ties = held.iter().map(|it| it.lease().is_tied());
     assert_eq!(ties.collect::<Vec<_>>(), [true, false]);
+}
+
+/// No other task runs meanwhile: nobody has noted the loss but the attempt itself, whose own node is
+/// confirmed after the deadline.
+#[tokio::test(start_paused = true)]
+async fn reader_is_not_granted_next_to_a_writer_whose_time_has_passed() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let options = LockOptions::new();
+    let half = |kind| LockInternals::new(&stage.session, "/a", kind, &options).unwrap();
+    let (reader, writer) = (half(LockKind::Read), half(LockKind::Write));
+    let name = OTHER.replace("lock-", LockKind::Write.marker());
+    let lease = stage.lease_named(&writer.target.lock, &name, 1, None);
+    let held = Hold::begin(writer.key(&owner), lease);
+    let mut reads = Box::pin(reader.acquire(Some(&owner), Deadline::never()));
+    assert!(poll!(reads.as_mut()).is_pending());
+    jump(T);
+    let mut made = Vec::new();
+    let outcome = loop {
+        if let Poll::Ready(outcome) = poll!(reads.as_mut()) {
+            break outcome;
+        }
+        let asked = stage.nodes.asked().expect("it waits for nothing else");
+        match asked {
+            Asked::Multi(operations, answer) => {
+                let done = operations.iter().map(|operation| match operation {
+                    NodeOp::Create(node) => {
+                        made.push(node_name::last_part(&node.path).to_owned());
+                        let (path, czxid) = (node.path.clone(), Some(9));
+                        NodeOpDone::Created(Created { path, czxid })
+                    }
+                    _ => NodeOpDone::Checked,
+                });
+                drop(answer.send(Ok(done.collect())));
+            }
+            Asked::List(_, answer) => drop(answer.send(Ok(made.clone()))),
+            Asked::Stat(_, answer) => drop(answer.send(Ok(Some(node(9, b"").1)))),
+            Asked::Read(_, answer) => drop(answer.send(Ok(Some(node(9, b""))))),
+            Asked::Watch(_, answer) => drop(answer.send(Ok(None))),
+            _ => {}
+        }
+    };
+    assert!(!made.is_empty(), "nothing was sent");
+    let is_lost = matches!(
+        outcome,
+        Err(Refusal::Failed(AcquireError::Lost(ref lost))) if lost.path == "/a"
+    );
+    assert!(is_lost, "{outcome:?}");
+    drop(held);
 }
