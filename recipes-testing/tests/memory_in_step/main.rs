@@ -15,7 +15,7 @@
 //! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
 //!
 //! ```sh
-//! cargo test -p recipes-testing --test memory_in_step                            # 500 scripts
+//! cargo test -p recipes-testing --test memory_in_step                            # 250 scripts
 //! IN_STEP_SCRIPTS=100000 cargo test -p recipes-testing --test memory_in_step     # more
 //! IN_STEP_SEED=17 IN_STEP_SCRIPTS=1 cargo test -p recipes-testing --test memory_in_step
 //! ```
@@ -53,7 +53,7 @@ use crate::script::Script;
 use crate::tally::Tally;
 use crate::world::{RealServer, SUPER_USER};
 
-const SCRIPTS: u64 = 500;
+const SCRIPTS: u64 = 250;
 /// So many cover everything that the tally lists. Continuous integration runs them.
 const COVERING: u64 = 2_000;
 /// Scripts that run at the same time on one server, each with a directory and sessions of its own.

@@ -82,7 +82,7 @@ fn remove_both(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_whose_node_goes_before_the_one_ahead_is_not_granted_between_two_polls() {
-    let trials = asked_for("REMOVED_TRIALS", 500);
+    let trials = asked_for("REMOVED_TRIALS", 250);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);

@@ -173,7 +173,7 @@ impl Scene {
 /// It runs on one thread, so that news reach all contenders a few turns after they arrive.
 #[tokio::test]
 async fn removed_node_is_not_granted_on_a_real_server() {
-    let trials = asked_for("REMOVED_TRIALS", 500).div_ceil(4);
+    let trials = asked_for("REMOVED_TRIALS", 250).div_ceil(4);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
