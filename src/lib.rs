@@ -95,7 +95,7 @@ pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
-    Error, FencingToken, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
+    Error, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
     Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError,
     Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, ReleaseOutcome,
     RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason,
@@ -111,6 +111,8 @@ pub use recipes_rwlock::{
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;
 
+#[cfg(feature = "redis")]
+pub use recipes_redis::{Redis, RedisBuilder, RedisRefusal};
 #[cfg(feature = "sasl-digest-md5")]
 pub use recipes_zookeeper::DigestMd5SaslOptions;
 #[cfg(feature = "sasl-gssapi")]

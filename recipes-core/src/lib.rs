@@ -59,6 +59,7 @@ pub use names::record::Identity;
 pub use names::token::FencingToken;
 pub use session::health::{HealthWatcher, SessionHealth};
 pub use session::options::{LockOptions, ParentMode, SessionOptions};
+pub use store::Guarantee;
 #[doc(hidden)]
 pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,

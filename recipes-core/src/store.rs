@@ -59,6 +59,33 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// How far a store's promises reach: what has to go wrong before two hold one lock.
+///
+/// With each of them a lock is exclusive while the store keeps what it has acknowledged. Fencing
+/// tokens rise in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Guarantee {
+    /// The store may forget what it has acknowledged: when it is restarted, or when a copy takes
+    /// its place. Two may then hold one lock, and tokens tell who is the later.
+    BestEffort,
+    /// One server keeps what it has acknowledged, also over a crash. Nothing is promised beyond the
+    /// loss of its disk, or if a copy takes its place.
+    OneCopy,
+    /// A majority of servers has agreed on what is acknowledged. Machines may fail.
+    Consensus,
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BestEffort => "best effort",
+            Self::OneCopy => "one copy",
+            Self::Consensus => "consensus",
+        })
+    }
+}
+
 /// What differs between stores, and between ways to connect to one.
 ///
 /// The session decides by these values, never by which store it is.

@@ -325,6 +325,12 @@ macro_rules! lock_contract {
                 let ensemble = $crate::TestEnsemble::on_a_real_server().await;
                 $crate::contract::$name(ensemble, $lock).await;
             }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_redis() {
+                let ensemble = $crate::TestEnsemble::on_redis().await;
+                $crate::contract::$name(ensemble, $lock).await;
+            }
         }
     )+};
 }

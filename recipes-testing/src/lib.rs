@@ -3,7 +3,7 @@
 //! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java. It is the
 //! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real
 //! servers on loopback, in about a second, for everything that a double cannot prove.
-//! [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
+//! [`RedisServer`] starts Redis, in milliseconds. [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
 //! of Apache Curator, to contend with ours, and [`ForeignPeer`] the locks of Go and Python.
 
 pub mod contract;
@@ -24,6 +24,8 @@ pub use peer::{
 pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
 };
-pub use server::{ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer};
+pub use server::{
+    RedisServer, RedisServerBuilder, ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer,
+};
 pub use test_ensemble::TestEnsemble;
 pub use txn_log::{Change, Life, LockNodes, LogError, LogRecord, Removal, TransactionLog};

@@ -1,9 +1,10 @@
-//! Real ZooKeeper servers as child processes.
+//! Real servers as child processes.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `single`, `ensemble`, `builder` | the handles that tests hold, and how they are set up |
-//! | `process` | the JVM: its start, its signals, its end |
+//! | `redis` | the same for Redis |
+//! | `process` | a server's process: its start, its signals, its end |
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
 //! | `links` | the network between the servers of an ensemble |
@@ -24,10 +25,12 @@ mod password;
 pub(crate) mod ports;
 mod process;
 mod raw_session;
+mod redis;
 mod reports;
 mod single;
 
 pub use builder::ServerBuilder;
 pub use ensemble::ZooKeeperEnsemble;
 pub use error::ServerError;
+pub use redis::{RedisServer, RedisServerBuilder};
 pub use single::ZooKeeperServer;

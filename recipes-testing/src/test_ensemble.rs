@@ -8,7 +8,9 @@ use recipes_zookeeper::{Acls, ZooKeeper, ZooKeeperBuilder};
 use zookeeper_client::{CreateMode, Error};
 
 use crate::memory::MemoryEnsemble;
-use crate::server::ZooKeeperServer;
+use crate::server::{RedisServer, ZooKeeperServer};
+
+mod on_redis;
 
 /// Long enough that a busy machine loses no session. Tests expire sessions explicitly. A client
 /// that connects to a server while it starts may get no answer, and tries again after two fifths of
@@ -33,6 +35,8 @@ pub enum TestEnsemble {
     Memory(MemoryEnsemble),
     /// Runs on the machine's clock.
     Real(ZooKeeperServer),
+    /// Runs on the machine's clock.
+    Redis(RedisServer),
 }
 
 /// Sessions under test, and faults for them.
@@ -53,17 +57,30 @@ impl TestEnsemble {
         Self::Real(must("start a server", reaps.start().await))
     }
 
+    /// A Redis server of its own, on which containers are removed when they have been empty for
+    /// 200 ms.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn on_redis() -> Self {
+        Self::Redis(must("start a server", RedisServer::start().await))
+    }
+
     /// Opens a session under test.
     ///
     /// # Panics
     /// If it cannot be opened.
     pub async fn session(&self) -> Session {
-        let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
+        let timeout = match self {
+            Self::Memory(_) | Self::Real(_) => SESSION_TIMEOUT,
+            Self::Redis(_) => on_redis::SESSION_TIMEOUT,
+        };
+        let options = ZooKeeper::builder().session_timeout(timeout);
         self.session_with(options).await
     }
 
-    /// Opens a session under test with options. In memory, credentials and timeouts of the
-    /// connection have no effect.
+    /// Opens a session under test with options. In memory and on Redis, credentials have no effect;
+    /// in memory, timeouts of the connection have none either.
     ///
     /// # Panics
     /// If it cannot be opened.
@@ -88,6 +105,11 @@ impl TestEnsemble {
                 let connect_string = format!("{}{chroot}", server.connect_string());
                 must("connect", options.connect(&connect_string).await)
             }
+            Self::Redis(_) if !chroot.is_empty() => panic!("no chroot on Redis"),
+            Self::Redis(server) => {
+                let (options, _, _) = options.into_parts();
+                on_redis::session(server, on_redis::options(options)).await
+            }
         }
     }
 
@@ -109,6 +131,11 @@ impl TestEnsemble {
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
+            Self::Redis(server) => {
+                on_redis::expire(server, id).await;
+                let is_over = async || (session.session_id() != Some(id)).then_some(());
+                self.until("the end of a session", is_over).await;
+            }
         }
     }
 
@@ -120,6 +147,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.stop(),
             Self::Real(server) => must("stop the server", server.stop().await),
+            Self::Redis(server) => must("stop the server", server.stop().await),
         }
     }
 
@@ -131,6 +159,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.restart(),
             Self::Real(server) => must("start the server again", server.start_again().await),
+            Self::Redis(server) => must("start the server again", server.start_again().await),
         }
     }
 }
@@ -153,6 +182,7 @@ impl TestEnsemble {
                 children.sort_unstable();
                 children
             }
+            Self::Redis(server) => on_redis::children(server, path).await,
         }
     }
 
@@ -173,7 +203,7 @@ impl TestEnsemble {
     pub async fn let_something_happen(&self) {
         match self {
             Self::Memory(_) => tokio::task::yield_now().await,
-            Self::Real(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Self::Real(_) | Self::Redis(_) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
 
@@ -207,6 +237,7 @@ impl TestEnsemble {
                 let session = ZooKeeper::from_client(must("connect", server.client().await));
                 must("read", session.read(path).await)
             }
+            Self::Redis(server) => on_redis::read(server, path).await,
         }
     }
 
@@ -225,6 +256,7 @@ impl TestEnsemble {
                 }
                 must("create", operator.create(path, data, &options).await);
             }
+            Self::Redis(server) => on_redis::create(server, path, data).await,
         }
     }
 
@@ -239,6 +271,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("set", operator.set_data(path, data, None).await);
             }
+            Self::Redis(server) => on_redis::set(server, path, data).await,
         }
     }
 
@@ -253,6 +286,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("delete", operator.delete(path, None).await);
             }
+            Self::Redis(server) => on_redis::delete(server, path).await,
         }
     }
 
@@ -263,8 +297,10 @@ impl TestEnsemble {
     pub async fn await_reaper(&self, path: &str) {
         let top = path.split('/').nth(1).unwrap_or_default();
         self.until("reaped containers", async || {
-            if let Self::Memory(ensemble) = self {
-                ensemble.reap_containers();
+            match self {
+                Self::Memory(ensemble) => drop(ensemble.reap_containers()),
+                Self::Real(_) => {}
+                Self::Redis(server) => on_redis::reap(server).await,
             }
             self.read(&format!("/{top}")).await.is_none().then_some(())
         })
@@ -279,6 +315,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.watch_count(),
             Self::Real(server) => must("count watches", server.watch_count().await),
+            Self::Redis(server) => on_redis::watch_count(server).await,
         }
     }
 
@@ -290,6 +327,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.zxid(),
             Self::Real(server) => must("read the last zxid", server.zxid().await),
+            Self::Redis(server) => on_redis::zxid(server).await,
         }
     }
 }
@@ -301,10 +339,11 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
     }
 }
 
-/// Tests behaviours in memory, on a paused clock, and on a real server.
+/// Tests behaviours in memory, on a paused clock, on a real ZooKeeper server, and on Redis.
 ///
 /// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`] of its own. The macro
-/// registers it: the tests are `behaviour::in_memory` and `behaviour::on_a_real_server`. One that is
+/// registers it: the tests are `behaviour::in_memory`, `behaviour::on_a_real_server` and
+/// `behaviour::on_redis`. Behaviours of ZooKeeper alone come after `zookeeper:`. One that is
 /// not registered is dead code, of which the compiler warns.
 ///
 /// ```ignore
@@ -317,6 +356,19 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
 /// ```
 #[macro_export]
 macro_rules! on_every_ensemble {
+    (zookeeper: $($behaviour:ident),+ $(,)?) => {$(
+        mod $behaviour {
+            #[tokio::test(start_paused = true)]
+            async fn in_memory() {
+                super::$behaviour($crate::TestEnsemble::in_memory()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_a_real_server() {
+                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
+            }
+        }
+    )+};
     ($($behaviour:ident),+ $(,)?) => {$(
         mod $behaviour {
             #[tokio::test(start_paused = true)]
@@ -327,6 +379,11 @@ macro_rules! on_every_ensemble {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_a_real_server() {
                 super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_redis() {
+                super::$behaviour($crate::TestEnsemble::on_redis().await).await;
             }
         }
     )+};

@@ -65,13 +65,16 @@ async fn serve(
         lock(progress).note(machine.awaited(), Instant::now());
         for action in actions {
             match action {
-                Action::Grant(nodes) => match flight.doubt(&nodes) {
-                    None => return Ok(Outcome::Granted(nodes)),
-                    Some(event) => {
-                        actions = machine.step(event);
-                        continue 'events;
+                Action::Grant(nodes) => {
+                    flight.quarantine().await;
+                    match flight.doubt(&nodes) {
+                        None => return Ok(Outcome::Granted(nodes)),
+                        Some(event) => {
+                            actions = machine.step(event);
+                            continue 'events;
+                        }
                     }
-                },
+                }
                 Action::Busy => {
                     flight.all_withdrawn().await?;
                     return Ok(Outcome::Busy);

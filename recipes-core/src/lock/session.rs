@@ -10,9 +10,9 @@ use crate::session::core::SessionCore;
 use crate::session::health::{self, HealthWatcher, SessionHealth};
 use crate::session::options::SessionOptions;
 use crate::session::phase::Phase;
-use crate::store::Store;
 use crate::store::nodes::NodeStat;
 use crate::store::retry;
+use crate::store::{Guarantee, Store};
 
 /// A connection to a store, through which locks are taken.
 ///
@@ -97,6 +97,15 @@ impl Session {
             .borrow()
             .epoch()
             .map(|epoch| epoch.session_id)
+    }
+
+    /// What the store promises, found out when the session was opened or last connected. Until then,
+    /// and after its end, [`Guarantee::BestEffort`].
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        let epoch = self.core().phase().borrow().epoch();
+        let nodes = epoch.and_then(|epoch| epoch.nodes().ok());
+        nodes.map_or(Guarantee::BestEffort, |nodes| nodes.guarantee())
     }
 
     /// Reads a node's data and stat; `None` if it does not exist. In an outage that takes as long

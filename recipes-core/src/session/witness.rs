@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::clock::{Clock, Moment};
 use crate::rules::evidence::{Evidence, Proof};
 use crate::session::silence::Silence;
+use crate::store::Guarantee;
 use crate::store::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reply,
@@ -152,6 +153,14 @@ impl Nodes for Witness {
 
     fn session_timeout(&self) -> Option<Duration> {
         self.nodes.session_timeout()
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        self.nodes.guarantee()
+    }
+
+    fn grants_from(&self) -> Option<Instant> {
+        self.nodes.grants_from()
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {

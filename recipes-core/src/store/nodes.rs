@@ -9,6 +9,9 @@ use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use futures::stream::BoxStream;
 use thiserror::Error;
+use tokio::time::Instant;
+
+use crate::store::Guarantee;
 
 /// The answer to a request that was sent when the method was called.
 #[doc(hidden)]
@@ -74,6 +77,17 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
 
     /// The negotiated session timeout; `None` if sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
+
+    /// What the store promises, as far as is known now.
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Consensus
+    }
+
+    /// Before this time the store may not know of somebody who holds a lock, so none is granted.
+    /// `None` if it knows of all.
+    fn grants_from(&self) -> Option<Instant> {
+        None
+    }
 
     /// Changes of the connection from now on, after its present state unless that is `Connected`.
     /// If some changes were missed, the latest comes next. Ends after [`Connection::Ended`].

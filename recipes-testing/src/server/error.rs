@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) could not do what was requested.
+/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) or a [`RedisServer`](crate::RedisServer) could
+/// not do what was requested.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -25,6 +26,9 @@ pub enum ServerError {
         /// The folder or jar that was expected.
         looked_in: PathBuf,
     },
+    /// No Redis server.
+    #[error("no `redis-server` in PATH: install it (Debian: apt-get install redis-server)")]
+    RedisMissing,
     /// The process ended before the server was ready. Its data folder was removed with it.
     #[error("server on port {port} ended before it was ready; its log ends with:\n{log}")]
     Ended {
@@ -83,6 +87,16 @@ pub enum ServerError {
     /// The client could not connect.
     #[error("could not connect a client")]
     Client(#[from] zookeeper_client::Error),
+    /// The Redis server did not carry out a command.
+    #[error("server on port {port} refused {command}")]
+    Redis {
+        /// Where it listens.
+        port: u16,
+        /// The command.
+        command: String,
+        /// What it answered.
+        source: redis::RedisError,
+    },
 }
 
 impl ServerError {

@@ -20,6 +20,14 @@ const DEBIAN_CODEC_JAR: &str = "/usr/share/java/netty-codec.jar";
 /// of the work. A server that starts without the file makes it when it is stopped, not when it is killed.
 const CLASS_ARCHIVE: &str = "ZOOKEEPER_CLASS_ARCHIVE";
 
+/// For a quick start: one collector thread, no optimizing compiler, no files in `/tmp`.
+const JVM: [&str; 4] = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.net.preferIPv4Stack=true",
+];
+
 /// What is needed to start a server.
 #[derive(Clone, Debug)]
 pub(super) struct Installation {
@@ -42,10 +50,11 @@ impl Installation {
 
     /// The arguments of Java that run a server with these options.
     pub(super) fn arguments(&self, options: &ServerBuilder, config: &Path) -> Vec<OsString> {
-        let mut arguments = vec![OsString::from("-cp"), self.class_path.clone()];
+        let mut arguments: Vec<_> = JVM.map(OsString::from).into();
+        arguments.extend([OsString::from("-cp"), self.class_path.clone()]);
         arguments.push(OsString::from(format!("-Xmx{}m", options.heap_mib)));
         if options.is_optimized {
-            // The last such flag counts. `process` has set the one for the quick compiler.
+            // The last such flag counts, and not the one for the quick compiler.
             arguments.push(OsString::from("-XX:TieredStopAtLevel=4"));
         }
         if let Some(archive) = variable(CLASS_ARCHIVE) {

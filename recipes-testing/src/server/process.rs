@@ -1,4 +1,4 @@
-//! The JVM of one server.
+//! The process of one server.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -11,21 +11,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::time::sleep;
 
-use super::home::Home;
-
-/// For a quick start: one collector thread, no optimizing compiler, no files in `/tmp`.
-const JVM: [&str; 4] = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Djava.net.preferIPv4Stack=true",
-];
-
-/// Becomes the JVM, so that its process id is the JVM's and pausing and killing are exact.
+/// Becomes the server, so that its process id is the server's and pausing and killing are exact.
 ///
 /// It leaves a watcher behind, which waits for one line on the pipe from the test process. If the
 /// pipe ends without that line, the test process was killed and no destructor ran. The watcher then
-/// kills the JVM and removes the folder `$0`. It retries, because a dying JVM may still add a file.
+/// kills the server and removes the folder `$0`. It retries, because a dying server may still add a
+/// file.
 const SCRIPT: &str = r#"
 exec 3<&0
 {
@@ -45,7 +36,7 @@ exec "$@" 3<&- </dev/null
 /// outlives the runtime that started it. Waiting through tokio would tie it to that runtime.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A running JVM; dropping it kills it and waits for its end.
+/// A running server; dropping it kills it and waits for its end.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -54,18 +45,20 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `java` with the arguments. Its output is appended to the log.
-    pub(super) fn spawn(java: &Path, arguments: &[OsString], home: &Home) -> io::Result<Self> {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(home.log())?;
+    /// Starts a program with the arguments. Its output is appended to the log, which is in the
+    /// folder that goes with the server.
+    pub(super) fn spawn(
+        program: &Path,
+        arguments: &[OsString],
+        folder: &Path,
+        log: &Path,
+    ) -> io::Result<Self> {
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
         let child = Command::new("/bin/sh")
             .arg("-c")
             .arg(SCRIPT)
-            .arg(home.path())
-            .arg(java)
-            .args(JVM)
+            .arg(folder)
+            .arg(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)

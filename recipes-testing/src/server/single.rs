@@ -271,7 +271,8 @@ impl ZooKeeperServer {
     pub(super) fn spawn(&self) -> Result<(), ServerError> {
         let mut process = self.running();
         if process.is_none() {
-            let started = Process::spawn(&self.java, &self.arguments, &self.home)
+            let (folder, log) = (self.home.path(), self.home.log());
+            let started = Process::spawn(&self.java, &self.arguments, folder, &log)
                 .map_err(ServerError::io("start the server's process"))?;
             debug!(
                 port = self.port(),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use futures::future::{self, poll_fn};
 use futures::{FutureExt, StreamExt};
 use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Done, InFlight, Slot};
 use crate::attempt::requests::{OwnNode, Refused};
@@ -151,6 +152,15 @@ impl InFlight<'_> {
                 Slot::Members | Slot::Room => self.slots.push((slot, request)),
                 _ => self.outdated.push((None, Some(request))),
             }
+        }
+    }
+
+    /// Waits until the store knows of all who may hold a lock. News that arrive meanwhile are found
+    /// by [`doubt`](Self::doubt), and a lost connection or an old answer is reason enough for it.
+    pub(crate) async fn quarantine(&mut self) {
+        while let Some(over) = self.nodes.grants_from().filter(|it| *it > Instant::now()) {
+            // Boxed, because few attempts ever wait for it.
+            Box::pin(sleep_until(over)).await;
         }
     }
 

@@ -1,0 +1,263 @@
+//! The servers that a URL names.
+
+use std::fmt;
+
+use recipes_core::ConfigError;
+use redis::io::tcp::TcpSettings;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{
+    Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisResult,
+};
+
+/// The scheme of Sentinel's addresses.
+const SENTINEL: &str = "redis+sentinel://";
+
+/// Where the server is.
+#[derive(Clone)]
+pub(crate) enum Servers {
+    One(Box<ConnectionInfo>),
+    Sentinel {
+        sentinels: Vec<ConnectionInfo>,
+        service: String,
+        settings: Box<RedisConnectionInfo>,
+    },
+}
+
+/// Shows no secrets.
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(server) => f.debug_tuple("One").field(server.addr()).finish(),
+            Self::Sentinel { service, .. } => f.debug_tuple("Sentinel").field(service).finish(),
+        }
+    }
+}
+
+/// A URL, taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) servers: Servers,
+    /// `?prefix=`
+    pub(crate) prefix: Option<String>,
+    /// The URL without its password.
+    pub(crate) shown: String,
+}
+
+/// What a service sets beside the URL.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: Option<i64>,
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str, credentials: &Credentials) -> Result<Self, ConfigError> {
+        let shown = without_password(url);
+        let invalid = |reason: String| ConfigError::InvalidAddress {
+            address: shown.clone(),
+            reason,
+        };
+        let (url, prefix) = take_prefix(url).map_err(invalid)?;
+        let mut servers = match url.strip_prefix(SENTINEL) {
+            Some(rest) => sentinels(rest).map_err(invalid)?,
+            None => {
+                let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+                match scheme {
+                    Some("redis" | "rediss") => {}
+                    Some(scheme) => {
+                        let known = "it begins with redis://, rediss:// or redis+sentinel://";
+                        return Err(invalid(format!("{known}, not {scheme}://")));
+                    }
+                    None => return Err(invalid("it begins with redis://".to_owned())),
+                }
+                let info = url.as_str().into_connection_info();
+                Servers::One(Box::new(info.map_err(|error| invalid(said(&error)))?))
+            }
+        };
+        match &mut servers {
+            Servers::One(server) => {
+                let settings = with(server.redis_settings().clone(), credentials);
+                let server = &mut **server;
+                *server = server
+                    .clone()
+                    .set_tcp_settings(without_delay())
+                    .set_redis_settings(settings);
+                if !server.addr().is_supported() {
+                    let reason = "TLS needs the feature `tls`";
+                    return Err(invalid(reason.to_owned()));
+                }
+            }
+            Servers::Sentinel { settings, .. } => {
+                **settings = with((**settings).clone(), credentials);
+            }
+        }
+        Ok(Self {
+            servers,
+            prefix,
+            shown,
+        })
+    }
+}
+
+impl Servers {
+    /// A client of the server that is the primary now.
+    pub(crate) async fn client(&self) -> RedisResult<Client> {
+        let client = match self {
+            Self::One(server) => return Client::open((**server).clone()),
+            Self::Sentinel {
+                sentinels,
+                service,
+                settings,
+            } => {
+                let node = SentinelNodeConnectionInfo::default()
+                    .set_redis_connection_info((**settings).clone())
+                    .set_tcp_settings(without_delay());
+                let (service, kind) = (service.clone(), SentinelServerType::Master);
+                SentinelClient::build(sentinels.clone(), service, Some(node), kind)?
+                    .async_get_client()
+                    .await?
+            }
+        };
+        Ok(client)
+    }
+}
+
+/// Requests that are sent one after the other do not wait for each other's answers.
+fn without_delay() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+/// News come over the connection itself, which only RESP3 allows.
+fn with(mut settings: RedisConnectionInfo, credentials: &Credentials) -> RedisConnectionInfo {
+    settings = settings.set_protocol(ProtocolVersion::RESP3);
+    if let Some(username) = &credentials.username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = &credentials.password {
+        settings = settings.set_password(password);
+    }
+    match credentials.database {
+        Some(database) => settings.set_db(database),
+        None => settings,
+    }
+}
+
+/// `[user:password@]host:port,host:port/service[/database]`
+fn sentinels(rest: &str) -> Result<Servers, String> {
+    let (secrets, rest) = match rest.rsplit_once('@') {
+        Some((secrets, rest)) => (format!("{secrets}@"), rest),
+        None => (String::new(), rest),
+    };
+    let mut parts = rest.split('/');
+    let hosts = parts.next().unwrap_or_default();
+    let service = parts.next().unwrap_or_default();
+    if service.is_empty() {
+        return Err("the name of the primary is missing: redis+sentinel://host:26379/name".into());
+    }
+    let database = parts.next().unwrap_or_default();
+    let read = |url: String| url.into_connection_info().map_err(|error| said(&error));
+    let settings = read(format!("redis://{secrets}sentinel/{database}"))?;
+    let mut sentinels = Vec::new();
+    for host in hosts.split(',') {
+        let port = if host.contains(':') { "" } else { ":26379" };
+        sentinels.push(read(format!("redis://{host}{port}"))?);
+    }
+    Ok(Servers::Sentinel {
+        sentinels,
+        service: service.to_owned(),
+        settings: Box::new(settings.redis_settings().clone()),
+    })
+}
+
+fn said(error: &redis::RedisError) -> String {
+    error.detail().map_or(error.to_string(), ToOwned::to_owned)
+}
+
+/// Splits `?prefix=name` off a URL, the only parameter.
+fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
+    let Some((url, parameters)) = url.split_once('?') else {
+        return Ok((url.to_owned(), None));
+    };
+    let mut prefix = None;
+    for parameter in parameters.split('&') {
+        match parameter.split_once('=') {
+            Some(("prefix", name)) => prefix = Some(name.to_owned()),
+            _ => {
+                return Err(format!(
+                    "unknown parameter {parameter:?}; there is ?prefix=name"
+                ));
+            }
+        }
+    }
+    Ok((url.to_owned(), prefix))
+}
+
+/// The URL with `***` instead of a password, for errors and logs.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    match rest.rsplit_once('@') {
+        Some((secrets, rest)) => {
+            let user = secrets.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:***@{rest}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, String> {
+        Address::parse(url, &Credentials::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn url_names_server_database_and_prefix() {
+        let address = parse("redis://bob:secret@cache:6380/3?prefix=orders").unwrap();
+        assert_eq!(address.shown, "redis://bob:***@cache:6380/3?prefix=orders");
+        assert_eq!(address.prefix.as_deref(), Some("orders"));
+        let Servers::One(server) = address.servers else {
+            panic!("one server")
+        };
+        assert_eq!(server.addr().to_string(), "cache:6380");
+        let settings = server.redis_settings();
+        assert_eq!((settings.db(), settings.username()), (3, Some("bob")));
+        assert_eq!(settings.protocol(), ProtocolVersion::RESP3);
+    }
+
+    #[test]
+    fn url_names_sentinels_and_the_primary() {
+        let address = parse("redis+sentinel://:secret@a,b:7000/orders/2").unwrap();
+        let Servers::Sentinel {
+            sentinels,
+            service,
+            settings,
+        } = address.servers
+        else {
+            panic!("sentinels")
+        };
+        let sentinels: Vec<_> = sentinels.iter().map(|it| it.addr().to_string()).collect();
+        assert_eq!(sentinels, ["a:26379", "b:7000"]);
+        assert_eq!((service.as_str(), settings.db()), ("orders", 2));
+        assert_eq!(settings.password(), Some("secret"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for (url, reason) in [
+            ("cache:6379", "begins with redis://"),
+            ("memcached://a", "not memcached://"),
+            ("redis://a/0?prefx=b", "unknown parameter"),
+            ("redis+sentinel://a:1", "name of the primary"),
+            ("redis://u:secret@a/none", ""),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(error.contains(reason), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the server's answers and errors mean for a lock.
+
+use std::sync::Arc;
+
+use recipes_core::{Created, MultiError, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodesError};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use thiserror::Error;
+
+/// What went wrong with a connection or a request.
+#[derive(Clone, Debug, Error)]
+pub(crate) enum Trouble {
+    #[error("the connection to Redis was lost")]
+    Lost,
+    #[error("Redis did not answer in time")]
+    Silent,
+    #[error("unexpected answer: {0}")]
+    Unexpected(String),
+    #[error("only {heard} of {asked} replicas have confirmed it in time")]
+    Replicas { heard: i64, asked: u32 },
+    #[error("the node has children")]
+    NotEmpty,
+    #[error("the parent goes with its session, and has no children")]
+    EphemeralParent,
+}
+
+impl From<Trouble> for NodesError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
+            _ => Self::Unknown(Arc::new(trouble)),
+        }
+    }
+}
+
+/// What an error says about the script that it answers.
+pub(crate) enum Failed {
+    /// The script did not run, and may soon.
+    NotNow(RedisError),
+    /// The script did not run, and never will on this server with these rights.
+    Never(RedisError),
+    /// Nobody knows, or this server no longer serves. The connection is given up.
+    Lost(RedisError),
+}
+
+pub(crate) fn failed(error: RedisError) -> Failed {
+    match (error.kind(), error.code()) {
+        (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
+        | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => Failed::NotNow(error),
+        (_, Some("NOPERM")) => Failed::Never(error),
+        // NOSCRIPT, MOVED, ASK, READONLY, MASTERDOWN, CLUSTERDOWN, a script that was killed, and
+        // whatever else a server may say.
+        _ => Failed::Lost(error),
+    }
+}
+
+/// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
+pub(crate) fn refusal_of_session(error: RedisError) -> NodesError {
+    let lasts = matches!(
+        error.kind(),
+        ErrorKind::AuthenticationFailed
+            | ErrorKind::InvalidClientConfig
+            | ErrorKind::RESP3NotSupported
+    ) || matches!(
+        error.code(),
+        Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "NOPROTO")
+    );
+    match lasts {
+        true => NodesError::Refused(Arc::new(error)),
+        false => NodesError::Unknown(Arc::new(error)),
+    }
+}
+
+fn unexpected(value: &Value) -> NodesError {
+    Trouble::Unexpected(format!("{value:?}")).into()
+}
+
+/// The items of an answer, one after the other.
+pub(crate) struct Parts(std::vec::IntoIter<Value>);
+
+impl Parts {
+    pub(crate) fn of(value: Value) -> Result<Self, NodesError> {
+        match value {
+            Value::Array(parts) => Ok(Self(parts.into_iter())),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The parts of a request that was carried out.
+    pub(crate) fn done(answer: Value) -> Result<Self, NodesError> {
+        let mut parts = Self::of(answer)?;
+        let reason = parts.text()?;
+        match reason.as_str() {
+            "" => Ok(parts),
+            _ => Err(refusal(&reason)),
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Value, NodesError> {
+        self.0.next().ok_or_else(|| unexpected(&Value::Nil))
+    }
+
+    pub(crate) fn number(&mut self) -> Result<i64, NodesError> {
+        match self.next()? {
+            Value::Int(number) => Ok(number),
+            Value::BulkString(text) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                text.parse().map_err(|_| Trouble::Unexpected(text).into())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn small(&mut self) -> Result<i32, NodesError> {
+        let number = self.number()?;
+        i32::try_from(number).map_err(|_| unexpected(&Value::Int(number)))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, NodesError> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(bytes),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, NodesError> {
+        let bytes = self.bytes()?;
+        String::from_utf8(bytes).map_err(|error| unexpected(&Value::BulkString(error.into_bytes())))
+    }
+
+    pub(crate) fn texts(&mut self) -> Result<Vec<String>, NodesError> {
+        let mut parts = Self::of(self.next()?)?;
+        let mut texts = Vec::with_capacity(parts.0.len());
+        while parts.0.len() > 0 {
+            texts.push(parts.text()?);
+        }
+        Ok(texts)
+    }
+
+    pub(crate) fn stat(&mut self) -> Result<NodeStat, NodesError> {
+        let mut parts = Self::of(self.next()?)?;
+        let (czxid, mzxid) = (parts.number()?, parts.number()?);
+        let version = parts.small()?;
+        let (owner, ctime) = (parts.number()?, parts.number()?);
+        let mut stat = NodeStat::new(czxid, mzxid, version, owner, ctime);
+        stat.children = parts.small()?;
+        stat.cversion = parts.small()?;
+        stat.pzxid = parts.number()?;
+        Ok(stat)
+    }
+
+    fn created(&mut self) -> Result<Created, NodesError> {
+        let mut parts = Self::of(self.next()?)?;
+        Ok(Created {
+            path: parts.text()?,
+            czxid: Some(parts.number()?),
+        })
+    }
+}
+
+fn refusal(reason: &str) -> NodesError {
+    match reason {
+        "NoNode" => NodesError::NoNode,
+        "NodeExists" => NodesError::NodeExists,
+        "BadVersion" => NodesError::BadVersion,
+        "NotEmpty" => Trouble::NotEmpty.into(),
+        "EphemeralParent" => Trouble::EphemeralParent.into(),
+        _ => Trouble::Unexpected(reason.to_owned()).into(),
+    }
+}
+
+/// The answer to a transaction of these operations.
+pub(crate) fn multi(
+    operations: &[NodeOp],
+    answer: Result<Value, NodesError>,
+) -> Result<Vec<NodeOpDone>, MultiError> {
+    let whole = |source| MultiError {
+        index: None,
+        source,
+    };
+    let mut parts = Parts::of(answer.map_err(whole)?).map_err(whole)?;
+    let reason = parts.text().map_err(whole)?;
+    if !reason.is_empty() {
+        let index = parts.number().map_err(whole)?;
+        return Err(MultiError {
+            index: usize::try_from(index).ok(),
+            source: refusal(&reason),
+        });
+    }
+    let mut done = |operation: &NodeOp| match operation {
+        NodeOp::Create(_) => parts.created().map(NodeOpDone::Created),
+        NodeOp::Delete { .. } => parts.next().map(|_| NodeOpDone::Deleted),
+        NodeOp::Set { .. } => parts.stat().map(NodeOpDone::Set),
+        NodeOp::Check { .. } => parts.next().map(|_| NodeOpDone::Checked),
+    };
+    operations
+        .iter()
+        .map(|operation| done(operation).map_err(whole))
+        .collect()
+}
+
+/// The absence of a node is an answer, too.
+pub(crate) fn present<T>(read: Result<T, NodesError>) -> Result<Option<T>, NodesError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(NodesError::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// News of a node, as the server publishes them: what happened, up to which watch, and where.
+pub(crate) fn news(payload: &[u8]) -> Option<(NodeEvent, u64, &str)> {
+    let mut words = std::str::from_utf8(payload).ok()?.splitn(3, ' ');
+    let event = event(words.next()?)?;
+    Some((event, words.next()?.parse().ok()?, words.next()?))
+}
+
+/// What happened to a node.
+pub(crate) fn event(word: &str) -> Option<NodeEvent> {
+    match word {
+        "D" => Some(NodeEvent::Deleted),
+        "C" => Some(NodeEvent::Changed),
+        _ => None,
+    }
+}

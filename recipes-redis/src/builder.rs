@@ -1,0 +1,262 @@
+//! Options of a session on Redis.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+
+use crate::address::{Address, Credentials};
+use crate::checks::Allowed;
+use crate::keeper::Terms;
+use crate::server::{Redis, TRAITS};
+use crate::wire::Route;
+
+/// The default prefix of all keys.
+const PREFIX: &str = "locks";
+/// Containers that have been empty for so long are removed.
+const CONTAINER_REST: Duration = Duration::from_secs(60);
+/// Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
+/// Enough for a handshake over TLS across an ocean.
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Options of a session on Redis, from [`Redis::builder`].
+///
+/// [`connect`](Self::connect) reports an invalid option, before anything is sent.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use std::time::Duration;
+/// use recipes_redis::Redis;
+///
+/// let session = Redis::builder()
+///     .session_timeout(Duration::from_secs(20))
+///     .prefix("orders")
+///     .password("secret")
+///     .connect("rediss://cache:6380/0")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until connect"]
+pub struct RedisBuilder {
+    options: SessionOptions,
+    credentials: Credentials,
+    prefix: Option<String>,
+    allowed: Allowed,
+    replicas: u32,
+    is_new: bool,
+    container_rest: Duration,
+}
+
+impl Default for RedisBuilder {
+    fn default() -> Self {
+        SessionOptions::new().into()
+    }
+}
+
+/// Shows no secrets.
+impl fmt::Debug for RedisBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBuilder")
+            .field("options", &self.options)
+            .field("prefix", &self.prefix)
+            .field("replicas", &self.replicas)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of every store, and the defaults of this one.
+impl From<SessionOptions> for RedisBuilder {
+    fn from(options: SessionOptions) -> Self {
+        Self {
+            options,
+            credentials: Credentials::default(),
+            prefix: None,
+            allowed: Allowed::default(),
+            replicas: 0,
+            is_new: false,
+            container_rest: CONTAINER_REST,
+        }
+    }
+}
+
+impl RedisBuilder {
+    /// How long the server keeps the nodes of a process that has gone silent. Default 12 s; at
+    /// least 100 ms. The session sends something every sixth of it.
+    ///
+    /// The lock of a crashed process is free after this time. A guard is lost after half of it
+    /// without an answer.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.session_timeout(timeout);
+        self
+    }
+
+    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
+    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.connect_timeout(timeout);
+        self
+    }
+
+    /// Name of the application in the record that lock nodes carry. Default: the executable's.
+    pub fn application(mut self, name: &str) -> Self {
+        self.options = self.options.application(name);
+        self
+    }
+
+    /// Names the owner, in another process, that goes on only when this session is done.
+    #[doc(hidden)]
+    pub fn within(mut self, owner: &str) -> Self {
+        self.options = self.options.within(owner);
+        self
+    }
+
+    /// Writes these bytes into lock nodes instead of the record of host, process and application.
+    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.options = self.options.identity(bytes);
+        self
+    }
+
+    /// How missing parents are created. Default: containers, which are removed after a minute
+    /// without children.
+    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
+        self.options = self.options.parent_mode(mode);
+        self
+    }
+
+    /// What all keys begin with, in braces: `{prefix}:`. Sessions with different prefixes do not
+    /// see each other. Default: the `?prefix=` of the URL, or `locks`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = Some(prefix.to_owned());
+        self
+    }
+
+    /// The number of the database, instead of the URL's.
+    pub fn database(mut self, number: u16) -> Self {
+        self.credentials.database = Some(number.into());
+        self
+    }
+
+    /// The user of the server's access control list, instead of the URL's.
+    pub fn username(mut self, username: &str) -> Self {
+        self.credentials.username = Some(username.to_owned());
+        self
+    }
+
+    /// The password, instead of the URL's.
+    pub fn password(mut self, password: &str) -> Self {
+        self.credentials.password = Some(password.to_owned());
+        self
+    }
+
+    /// Nothing counts as done before so many replicas have confirmed it (`WAIT`). Default 0.
+    ///
+    /// It costs a round trip to the replicas for each request, and makes it unlikely, not
+    /// impossible, that a replica is promoted which does not know of a holder. While fewer replicas
+    /// answer, no lock is granted, and held ones are lost after half of the session timeout.
+    pub fn replicas(mut self, count: u32) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// Connects to a server that evicts keys when its memory is full, locks too. Then
+    /// [`Session::guarantee`] is at most `BestEffort`, and a full memory can end any session.
+    pub fn allow_eviction(mut self) -> Self {
+        self.allowed.eviction = true;
+        self
+    }
+
+    /// The caller knows that nobody held a lock before this server was started.
+    ///
+    /// Without it a server that has just been started, and knows of no locks, grants none for three
+    /// quarters of the session timeout: it may have forgotten them.
+    pub fn new_server(mut self) -> Self {
+        self.is_new = true;
+        self
+    }
+
+    /// How long a container may be empty, for tests.
+    #[doc(hidden)]
+    pub fn container_rest(mut self, rest: Duration) -> Self {
+        self.container_rest = rest;
+        self
+    }
+
+    /// Opens the session on the server of a URL, on the current tokio runtime. The session has a
+    /// connection of its own; it cannot share one.
+    ///
+    /// | URL | server |
+    /// |---|---|
+    /// | `redis://user:password@host:6379/0?prefix=locks` | this one; all but the host may be left out |
+    /// | `rediss://host:6380` | this one, over TLS, with the feature `tls` |
+    /// | `redis+sentinel://host:26379,host:26379/name/0` | the primary that the Sentinels name |
+    ///
+    /// # Errors
+    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    ///   before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
+    /// - [`ConnectError::Refused`] for credentials that are not accepted, and for a server that
+    ///   cannot keep locks: see [`RedisRefusal`](crate::RedisRefusal), which is the source.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened, or leaves an empty session that expires.
+    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+        let (terms, shown) = self.terms(url)?;
+        self.options.open(Arc::new(Redis::new(terms)), &shown).await
+    }
+
+    /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
+    ///
+    /// # Errors
+    /// For options that cannot be used.
+    #[doc(hidden)]
+    pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
+        Ok(Arc::new(Redis::new(self.terms(url)?.0)))
+    }
+
+    /// The terms of the session, and the URL to show.
+    fn terms(&self, url: &str) -> Result<(Terms, String), ConfigError> {
+        self.options.check(&TRAITS)?;
+        let address = Address::parse(url, &self.credentials)?;
+        let invalid = |reason: String| ConfigError::InvalidAddress {
+            address: address.shown.clone(),
+            reason,
+        };
+        let prefix = self.prefix.clone().or(address.prefix.clone());
+        let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
+        if prefix.is_empty() || prefix.contains(['{', '}']) || prefix.contains(char::is_control) {
+            return Err(invalid(format!(
+                "prefix {prefix:?} must not be empty nor contain braces; they are put around it"
+            )));
+        }
+        let session_timeout = self.options.requested_timeout();
+        if session_timeout < SESSION_TIMEOUT_MIN {
+            return Err(invalid(format!(
+                "a session timeout of {session_timeout:?} is too short: at least \
+                 {SESSION_TIMEOUT_MIN:?}"
+            )));
+        }
+        let route = Route {
+            servers: address.servers.clone(),
+            prefix: format!("{{{prefix}}}"),
+            allowed: self.allowed,
+            // A try that hangs must leave time for another before the session expires.
+            connect_timeout: (session_timeout / 4)
+                .max(CONNECT_TIMEOUT_MIN)
+                .min(self.options.patience()),
+        };
+        let terms = Terms {
+            route,
+            session_timeout,
+            replicas: self.replicas,
+            is_new: self.is_new,
+            container_rest: self.container_rest,
+        };
+        Ok((terms, address.shown))
+    }
+}

@@ -1,0 +1,170 @@
+//! What a server must be like, and what it then promises.
+
+use std::collections::HashMap;
+
+use recipes_core::Guarantee;
+use thiserror::Error;
+
+/// Why a session is not opened on a server that answers.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedisRefusal {
+    /// It follows another server, and takes no writes. Name the primary, or let Sentinel name it.
+    #[error("the server is a replica of {primary}: connect to that, or through Sentinel")]
+    Replica {
+        /// Host and port.
+        primary: String,
+    },
+    /// It is too old for what the locks need.
+    #[error("the server is Redis {found}; at least 7.0 is needed")]
+    Version {
+        /// Its version.
+        found: String,
+    },
+    /// It deletes keys when its memory is full, locks too.
+    #[error(
+        "the server evicts keys when its memory is full (maxmemory-policy {policy}), locks too: \
+         set maxmemory-policy noeviction, or call allow_eviction()"
+    )]
+    Eviction {
+        /// The policy.
+        policy: String,
+    },
+    /// It did not say what it is.
+    #[error("the server does not report its {missing} (INFO)")]
+    Silent {
+        /// The field.
+        missing: &'static str,
+    },
+    /// It is part of a cluster, and the keys of the prefix belong to another server.
+    #[error("the keys of prefix {prefix:?} are on another server of the cluster: {redirection}")]
+    Elsewhere {
+        /// The prefix.
+        prefix: String,
+        /// What the server said.
+        redirection: String,
+    },
+}
+
+/// What the service allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) eviction: bool,
+}
+
+/// What a server has said about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Differs after each start of a server, and between servers.
+    pub(crate) run: String,
+    pub(crate) uptime_s: u64,
+    pub(crate) guarantee: Guarantee,
+}
+
+/// Reads the fields of an `INFO`.
+fn fields(info: &str) -> HashMap<&str, &str> {
+    let lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.collect()
+}
+
+/// Judges a server by its `INFO` and its `appendfsync`, if it tells that.
+pub(crate) fn judge(
+    info: &str,
+    appendfsync: Option<&str>,
+    allowed: Allowed,
+) -> Result<Facts, RedisRefusal> {
+    let fields = fields(info);
+    let field = |missing| {
+        let field = fields.get(missing).copied();
+        field.ok_or(RedisRefusal::Silent { missing })
+    };
+    let version = field("redis_version")?;
+    let major = version.split('.').next().unwrap_or(version);
+    if major.parse().is_ok_and(|major: u32| major < 7) {
+        return Err(RedisRefusal::Version {
+            found: version.to_owned(),
+        });
+    }
+    if field("role")? != "master" {
+        let part = |name| fields.get(name).copied().unwrap_or("?");
+        return Err(RedisRefusal::Replica {
+            primary: format!("{}:{}", part("master_host"), part("master_port")),
+        });
+    }
+    let policy = field("maxmemory_policy")?;
+    if policy != "noeviction" && !allowed.eviction {
+        return Err(RedisRefusal::Eviction {
+            policy: policy.to_owned(),
+        });
+    }
+    let is = |name: &str, value| fields.get(name) == Some(&value);
+    let is_alone = is("connected_slaves", "0") && !is("cluster_enabled", "1");
+    let keeps = is("aof_enabled", "1") && appendfsync == Some("always");
+    let keeps = keeps && policy == "noeviction";
+    Ok(Facts {
+        run: field("run_id")?.to_owned(),
+        uptime_s: field("uptime_in_seconds")?.parse().unwrap_or_default(),
+        guarantee: match is_alone && keeps {
+            true => Guarantee::OneCopy,
+            false => Guarantee::BestEffort,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:9\r\n\
+                        role:master\r\nconnected_slaves:0\r\naof_enabled:1\r\n\
+                        maxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+
+    fn judged(info: &str, appendfsync: &str) -> Result<Guarantee, RedisRefusal> {
+        judge(info, Some(appendfsync), Allowed::default()).map(|facts| facts.guarantee)
+    }
+
+    #[test]
+    fn server_that_keeps_what_it_has_acknowledged_is_one_copy() {
+        assert_eq!(judged(INFO, "always"), Ok(Guarantee::OneCopy));
+        assert_eq!(judged(INFO, "everysec"), Ok(Guarantee::BestEffort));
+        let in_memory = INFO.replace("aof_enabled:1", "aof_enabled:0");
+        assert_eq!(judged(&in_memory, "always"), Ok(Guarantee::BestEffort));
+        let followed = INFO.replace("connected_slaves:0", "connected_slaves:1");
+        assert_eq!(judged(&followed, "always"), Ok(Guarantee::BestEffort));
+        let untold = judge(INFO, None, Allowed::default()).unwrap().guarantee;
+        assert_eq!(untold, Guarantee::BestEffort);
+    }
+
+    #[test]
+    fn server_that_cannot_keep_locks_is_refused() {
+        let old = INFO.replace("7.0.15", "6.2.1");
+        assert!(matches!(
+            judged(&old, "no"),
+            Err(RedisRefusal::Version { .. })
+        ));
+        let replica = INFO.replace(
+            "role:master",
+            "role:slave\r\nmaster_host:a\r\nmaster_port:1",
+        );
+        let refused = judged(&replica, "no").unwrap_err();
+        assert_eq!(
+            refused,
+            RedisRefusal::Replica {
+                primary: "a:1".into()
+            }
+        );
+        let evicts = INFO.replace("noeviction", "allkeys-lru");
+        assert!(matches!(
+            judged(&evicts, "no"),
+            Err(RedisRefusal::Eviction { .. })
+        ));
+        let allowed = Allowed { eviction: true };
+        let guarantee = judge(&evicts, Some("always"), allowed).unwrap().guarantee;
+        assert_eq!(guarantee, Guarantee::BestEffort);
+    }
+
+    #[test]
+    fn versions_with_two_digits_are_newer() {
+        assert!(judged(&INFO.replace("7.0.15", "10.0.0"), "no").is_ok());
+    }
+}

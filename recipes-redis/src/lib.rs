@@ -1,0 +1,35 @@
+//! Locks of `lock-recipes` on Redis.
+//!
+//! Users depend on `lock-recipes`, which re-exports what they need from here.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `server` | `Redis`: the server, or the Sentinels that name it, and where sessions come from |
+//! | `builder` | what a service sets |
+//! | `address` | the servers that a URL names |
+//! | `checks` | what a server must be like, and what it then promises |
+//! | `scripts` | what runs inside the server; the keys are listed in `scripts/store.lua` |
+//! | `wire` | one connection |
+//! | `keeper` | keeps a session alive, over as many connections as it takes |
+//! | `queue` | requests that wait for the connection |
+//! | `watches` | who waits for news of which node |
+//! | `client` | the requests of one session |
+//! | `answers` | what the server's answers and errors mean for a lock |
+
+mod address;
+mod answers;
+mod builder;
+mod checks;
+mod client;
+mod keeper;
+mod queue;
+mod scripts;
+mod server;
+mod watches;
+mod wire;
+
+pub use builder::RedisBuilder;
+pub use checks::RedisRefusal;
+pub use server::Redis;
+#[doc(hidden)]
+pub use server::TRAITS;

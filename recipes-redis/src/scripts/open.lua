@@ -1,0 +1,13 @@
+-- Opens a session.
+--
+-- ARGV: secret, timeout, run of the server, '1' if no holder from before a restart can exist
+-- Returns the id, and how long nobody may be granted a lock.
+
+sweep()
+local timeout = tonumber(ARGV[2])
+local id = text(next_number())
+call('ZADD', SESSIONS, text(clock.own + timeout), id .. ':' .. ARGV[2] .. ':' .. ARGV[1])
+measure_step()
+local wait = quarantine(ARGV[3], timeout, ARGV[4] == '1')
+save_clock()
+return { id, wait }

@@ -1,0 +1,121 @@
+-- Carries out requests of a session, in order. Each is refused or done by itself.
+--
+-- ARGV: session, how long a container may be empty, then for each request its word and arguments:
+--
+-- | request                  | answer after `''` |
+-- |--------------------------|--------|
+-- | multi N, N operations    | for each operation: path, created by; or a stat; or nothing |
+-- | list PATH                | names |
+-- | read PATH                | stat, data |
+-- | stat PATH                | stat |
+-- | watch PATH NUMBER        | stat, data |
+-- | unwatch PATH             | |
+-- | beat                     | |
+--
+-- Operations: create PATH DATA KIND, delete PATH VERSION, set PATH DATA VERSION, check PATH VERSION.
+-- A kind is P (persistent), C (container), E (ephemeral) or S (ephemeral and sequential). A version
+-- is '' for any.
+--
+-- Returns 'ended', or for each request an answer. A refused one is the reason, and of a `multi` also
+-- the index of the operation.
+
+sweep()
+local session = ARGV[1]
+container_rest = tonumber(ARGV[2])
+if not heard_from(session) then
+  save_clock()
+  return 'ended'
+end
+local me = split(session)
+local at = 2
+local function take()
+  at = at + 1
+  return ARGV[at]
+end
+local function version()
+  return tonumber(take())
+end
+
+local requests = {}
+
+function requests.multi()
+  local count = tonumber(take())
+  local number, done, answer, made = next_number(), {}, { '' }, {}
+  local refused, index
+  for i = 1, count do
+    local what = take()
+    local reason, path
+    if what == 'create' then
+      local at_path, data, kind = take(), take(), take()
+      if not refused then reason, path = create(done, number, me, at_path, data, kind) end
+      answer[#answer + 1] = { path or '', number }
+    elseif what == 'delete' then
+      local at_path, expected = take(), version()
+      if not refused then reason = delete(done, number, at_path, expected) end
+      answer[#answer + 1] = {}
+    elseif what == 'set' then
+      local at_path, data, expected = take(), take(), version()
+      if not refused then
+        reason = set(done, number, at_path, data, expected)
+        made[#made + 1] = { #answer + 1, view[at_path] }
+      end
+      answer[#answer + 1] = {}
+    else
+      local at_path, expected = take(), version()
+      if not refused then reason = check(at_path, expected) end
+      answer[#answer + 1] = {}
+    end
+    if reason then refused, index = reason, i - 1 end
+  end
+  if refused then
+    forget()
+    return { refused, index }
+  end
+  for _, it in ipairs(made) do answer[it[1]] = stat_of(it[2]) end
+  apply(done)
+  return answer
+end
+
+function requests.list()
+  local path = take()
+  if not load(path) then return { 'NoNode' } end
+  return { '', call('ZRANGE', CHILDREN .. path, 0, -1) }
+end
+
+function requests.stat()
+  local node = load(take())
+  if not node then return { 'NoNode' } end
+  return { '', stat_of(node) }
+end
+
+function requests.read()
+  local path = take()
+  local node = load(path)
+  if not node then return { 'NoNode' } end
+  return { '', stat_of(node), call('HGET', NODE .. path, 'd') or '' }
+end
+
+function requests.watch()
+  local path, number = take(), take()
+  local node = load(path)
+  if not node then return { 'NoNode' } end
+  call('HSET', WATCHERS .. path, me, number)
+  return { '', stat_of(node), call('HGET', NODE .. path, 'd') or '' }
+end
+
+function requests.unwatch()
+  call('HDEL', WATCHERS .. take(), me)
+  return { '' }
+end
+
+function requests.beat()
+  reap()
+  return { '' }
+end
+
+local answers = {}
+while at < #ARGV do
+  answers[#answers + 1] = requests[take()]()
+end
+save_clock()
+return answers

@@ -1,0 +1,103 @@
+//! The server, or the Sentinels that name it, and where sessions come from.
+
+use std::error::Error as StdError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
+
+use crate::builder::RedisBuilder;
+use crate::client::RedisNodes;
+use crate::keeper::{Keeper, Terms};
+
+/// What the session has to know about Redis.
+#[doc(hidden)]
+pub const TRAITS: Traits = Traits {
+    // The scripts count microseconds in numbers of 53 bits; this is 24 days, as with ZooKeeper.
+    session_timeout_max: Duration::from_millis(0x7fff_ffff),
+    reopens: true,
+    closes: true,
+    pings_rarely: false,
+    // An acquire's create and listing are one request, so a watch on a directory saves nothing.
+    watches_directories: false,
+    watch_bytes: usize::MAX,
+    path_prefix_bytes: 0,
+};
+
+/// Redis as the store of locks.
+///
+/// What it promises depends on the server: see
+/// [`Session::guarantee`](recipes_core::Session::guarantee).
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use recipes_redis::Redis;
+///
+/// let session = Redis::connect("redis://cache:6379/0").await?;
+/// // ... take locks ...
+/// session.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Redis {
+    terms: Terms,
+    /// Why no session was opened.
+    failed: Mutex<Option<NodesError>>,
+}
+
+impl Redis {
+    /// Opens a session with default options on the server of a URL. See
+    /// [`RedisBuilder::connect`] for its forms.
+    ///
+    /// # Errors
+    /// As [`RedisBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Session, ConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    /// Starts with default options.
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
+    }
+
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            failed: Mutex::default(),
+        }
+    }
+}
+
+impl Store for Redis {
+    fn traits(&self) -> Traits {
+        TRAITS
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        let opened = async {
+            let secret = self.new_uuid().simple().to_string();
+            match Keeper::open(self.terms.clone(), &secret).await {
+                Ok((kept, used)) => Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>),
+                Err(error) => {
+                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    *failed = Some(error.clone());
+                    Err(error)
+                }
+            }
+        };
+        opened.boxed()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = failed.clone().map(|error| match error {
+            NodesError::Unknown(source) => source,
+            error => Arc::new(error) as Arc<dyn StdError + Send + Sync>,
+        });
+        future::ready(why).boxed()
+    }
+}

@@ -1,0 +1,399 @@
+//! One Redis server.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, FromRedisValue, RedisResult, cmd};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use super::error::ServerError;
+use super::ports::{self, Port};
+use super::process::Process;
+
+/// Starting takes milliseconds, unless the machine is busy.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// See [`READY_MAX`].
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// How often a server that starts is asked.
+const READY_POLL: Duration = Duration::from_millis(5);
+/// A server that listens answers within milliseconds.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Losing a race for a port so often means another problem.
+const ATTEMPTS_MAX: usize = 5;
+/// The end of the log that an error quotes.
+const LOG_TAIL_BYTES: usize = 4096;
+
+/// Options of a [`RedisServer`]; the defaults suit short tests.
+#[derive(Clone, Debug)]
+#[must_use = "call `start` to get a server"]
+pub struct RedisServerBuilder {
+    settings: BTreeMap<String, String>,
+}
+
+impl Default for RedisServerBuilder {
+    /// Keeps its data in a log, which it writes before it answers and flushes once a second.
+    fn default() -> Self {
+        let settings = [
+            ("bind", "127.0.0.1"),
+            ("save", "\"\""),
+            ("appendonly", "yes"),
+            ("appendfsync", "everysec"),
+            ("auto-aof-rewrite-percentage", "0"),
+            ("repl-diskless-sync-delay", "0"),
+            ("enable-debug-command", "yes"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            settings: settings.into(),
+        }
+    }
+}
+
+impl RedisServerBuilder {
+    /// Sets a line of the server's configuration.
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        self.settings.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Makes it a replica of another server.
+    pub fn replica_of(self, primary: &RedisServer) -> Self {
+        self.setting("replicaof", &format!("127.0.0.1 {}", primary.port()))
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::RedisMissing`], [`ServerError::Ended`] or [`ServerError::TimedOut`] with the
+    /// server's log, or [`ServerError::Io`].
+    pub async fn start(self) -> Result<RedisServer, ServerError> {
+        let program = find().ok_or(ServerError::RedisMissing)?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let server = RedisServer::new(&program, &self.settings)?;
+            server.spawn()?;
+            match server.ready().await {
+                Ok(()) => return Ok(server),
+                Err(error) if attempts >= ATTEMPTS_MAX || !lost_port(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn lost_port(error: &ServerError) -> bool {
+    matches!(error, ServerError::Ended { log, .. } if log.contains("Address already in use"))
+}
+
+fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
+    programs.find(|program| program.is_file())
+}
+
+/// A real Redis server on loopback, in a process of its own.
+///
+/// It needs `redis-server`, for example of Debian's package. Dropping it kills the process, waits
+/// for its end, and removes its data. If the test process itself is killed, a watcher does the same.
+///
+/// All methods take `&self` and may be called from several tasks. It runs in real time.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// use lock_recipes::testing::RedisServer;
+///
+/// let server = RedisServer::start().await?;
+/// let answer: String = server.command(&["PING"]).await?;
+/// assert_eq!(answer, "PONG");
+/// # Ok(())
+/// # }
+/// ```
+pub struct RedisServer {
+    /// None while stopped. Declared before the folder, so that the process ends first.
+    process: Mutex<Option<Process>>,
+    /// Held while the process is started or ended.
+    change: tokio::sync::Mutex<()>,
+    folder: TempDir,
+    port: Port,
+    program: PathBuf,
+    operator: Client,
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisServer")
+            .field("port", &self.port())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RedisServer {
+    /// Starts a server with the defaults of [`RedisServerBuilder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServerBuilder::start`].
+    pub async fn start() -> Result<Self, ServerError> {
+        Self::builder().start().await
+    }
+
+    /// Sets options before starting.
+    pub fn builder() -> RedisServerBuilder {
+        RedisServerBuilder::default()
+    }
+
+    fn new(program: &Path, settings: &BTreeMap<String, String>) -> Result<Self, ServerError> {
+        let port = ports::free(1).map_err(ServerError::io("find a free port"))?;
+        let port = port.into_iter().next().ok_or_else(|| {
+            ServerError::io("find a free port")(io::ErrorKind::AddrNotAvailable.into())
+        })?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("redis-");
+        // Memory rather than disk: no file outlives the test.
+        let folder = builder
+            .tempdir_in("/dev/shm")
+            .or_else(|_| builder.tempdir());
+        let folder = folder.map_err(ServerError::io("make the server's folder"))?;
+        let mut lines = format!("port {}\ndir {}\n", port.number(), folder.path().display());
+        for (name, value) in settings {
+            lines.push_str(&format!("{name} {value}\n"));
+        }
+        std::fs::write(folder.path().join("redis.conf"), lines)
+            .map_err(ServerError::io("write the server's configuration"))?;
+        let password = settings.get("requirepass");
+        let secret = password.map(|it| format!(":{it}@")).unwrap_or_default();
+        let url = format!("redis://{secret}127.0.0.1:{}/", port.number());
+        let operator = Client::open(url).map_err(|source| ServerError::Redis {
+            port: port.number(),
+            command: "connect".to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            process: Mutex::new(None),
+            change: tokio::sync::Mutex::new(()),
+            folder,
+            port,
+            program: program.to_owned(),
+            operator,
+        })
+    }
+
+    /// Where clients connect: `redis://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    /// The port for clients, which stays the same over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The process id, or `None` if it is not running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.running().as_ref().map(Process::id)
+    }
+
+    /// The folder with the server's data, which is removed when the server is dropped.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Carries out a command, over a connection of its own, as an operator would.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Redis`] if the server refuses it or does not answer within 10 s.
+    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, ServerError> {
+        let carried_out = async {
+            let mut connection = self.connection().await?;
+            let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
+            let mut command = cmd(name);
+            for argument in arguments {
+                command.arg(*argument);
+            }
+            command.query_async(&mut connection).await
+        };
+        let answer: RedisResult<T> = match timeout(ANSWER_MAX, carried_out).await {
+            Ok(answer) => answer,
+            Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+        };
+        answer.map_err(|source| ServerError::Redis {
+            port: self.port(),
+            command: words.join(" "),
+            source,
+        })
+    }
+
+    async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        let operator = &self.operator;
+        operator
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    /// Kills the process as `kill -9` does. Does nothing if it is not running.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Io`] if the operating system refuses; the server then still runs.
+    pub async fn kill(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.end(Process::kill).await
+    }
+
+    /// Requests the server to end and waits until it has. Does nothing if it is not running.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::TimedOut`] if it does not end; it is then killed.
+    pub async fn stop(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.end(Process::terminate).await
+    }
+
+    /// Starts the server again, with the same port and what it has kept of its data. Does nothing
+    /// if it is running.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServerBuilder::start`].
+    pub async fn start_again(&self) -> Result<(), ServerError> {
+        let _change = self.change.lock().await;
+        self.spawn()?;
+        self.ready().await
+    }
+
+    /// Halts the process (SIGSTOP): connections stay, and no request is answered. Idempotent.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.signal("pause the server", Process::pause)
+    }
+
+    /// Lets a paused process go on (SIGCONT). Idempotent.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.signal("resume the server", Process::resume)
+    }
+
+    fn spawn(&self) -> Result<(), ServerError> {
+        let mut process = self.running();
+        if process.is_none() {
+            let config = OsString::from(self.folder.path().join("redis.conf"));
+            let started = Process::spawn(&self.program, &[config], self.folder.path(), &self.log());
+            *process = Some(started.map_err(ServerError::io("start the server's process"))?);
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("server.log")
+    }
+
+    fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(self.log()).unwrap_or_else(|error| error.to_string());
+        let from = log.len().saturating_sub(LOG_TAIL_BYTES);
+        let from = (from..log.len()).find(|at| log.is_char_boundary(*at));
+        from.and_then(|from| log.get(from..))
+            .unwrap_or(&log)
+            .to_owned()
+    }
+
+    /// Waits until this very server answers, with its data loaded.
+    async fn ready(&self) -> Result<(), ServerError> {
+        let attempts = async {
+            loop {
+                let asked: Result<(String, String), _> =
+                    self.command(&["CONFIG", "GET", "dir"]).await;
+                let folder = self.folder.path().display().to_string();
+                if asked.is_ok_and(|(_, dir)| dir == folder) {
+                    return Ok(());
+                }
+                if self.pid().is_none() {
+                    return Err(ServerError::Ended {
+                        port: self.port(),
+                        log: self.log_tail(),
+                    });
+                }
+                sleep(READY_POLL).await;
+            }
+        };
+        match timeout(READY_MAX, attempts).await {
+            Ok(ready) => ready,
+            Err(_) => Err(self.timed_out("readiness", READY_MAX)),
+        }
+    }
+
+    async fn end(
+        &self,
+        ask: impl FnOnce(&mut Process) -> io::Result<()>,
+    ) -> Result<(), ServerError> {
+        let Some(mut process) = self.running().take() else {
+            return Ok(());
+        };
+        if let Err(source) = ask(&mut process) {
+            *self.running() = Some(process);
+            return Err(ServerError::io("end the server's process")(source));
+        }
+        match timeout(STOP_MAX, process.ended()).await {
+            Ok(ended) => ended.map_err(ServerError::io("wait for the end of the server")),
+            Err(_) => Err(self.timed_out("end of the process", STOP_MAX)),
+        }
+    }
+
+    fn signal(
+        &self,
+        doing: &'static str,
+        send: impl FnOnce(&mut Process) -> io::Result<()>,
+    ) -> Result<(), ServerError> {
+        match self.running().as_mut() {
+            Some(process) => send(process).map_err(ServerError::io(doing)),
+            None => Err(ServerError::NotRunning { port: self.port() }),
+        }
+    }
+
+    /// The process, or `None` if it has ended, by itself or on request.
+    fn running(&self) -> MutexGuard<'_, Option<Process>> {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only a child that was waited for elsewhere gives an error, and such a child has ended.
+        if process
+            .as_mut()
+            .is_some_and(|process| process.has_ended().unwrap_or(true))
+        {
+            *process = None;
+        }
+        process
+    }
+
+    fn timed_out(&self, what: &'static str, waited: Duration) -> ServerError {
+        ServerError::TimedOut {
+            port: self.port(),
+            what,
+            waited,
+            log: self.log_tail(),
+        }
+    }
+}
