@@ -55,13 +55,15 @@ pub(crate) struct Arguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
-    /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot;
-    /// zk:// may stand in front
+    /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot.
+    /// Or Redis: redis://user:password@host:port/database?prefix=locks, rediss:// over TLS,
+    /// redis+sentinel://host:port,host:port/name; a password is better passed in the environment
     #[arg(
         long,
         short,
         global = true,
         env = "LOCKCTL_CONNECT",
+        hide_env_values = true,
         value_name = "SERVERS"
     )]
     pub(crate) connect: Option<String>,
@@ -90,6 +92,21 @@ pub(crate) struct StoreArguments {
 }
 
 impl StoreArguments {
+    /// The store for messages, without its password.
+    pub(crate) fn address(&self) -> String {
+        let servers = self.connect.as_deref().unwrap_or_default();
+        recipes_redis::without_password(servers)
+    }
+
+    /// Whether an option of TLS was given.
+    pub(crate) fn encrypts(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let encrypts = self.tls.is_asked_for();
+        #[cfg(not(feature = "tls"))]
+        let encrypts = false;
+        encrypts
+    }
+
     /// Whether the store knows who this is.
     #[cfg(target_os = "linux")]
     pub(crate) fn authenticates(&self) -> bool {

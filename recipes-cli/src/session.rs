@@ -2,25 +2,106 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConnectError, Nodes, Session, Store};
-use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
+use recipes_core::{ConfigError, ConnectError, Nodes, Session, SessionOptions, Store};
+use recipes_redis::RedisBuilder;
+use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
 use tokio::time::timeout;
 
 use crate::args::{self, StoreArguments};
 use crate::exit::{Failure, code};
 
-/// Opens a session that creates no nodes.
-pub(crate) async fn connect(arguments: &StoreArguments) -> Result<Session, Failure> {
-    connect_with(arguments, |it| it).await
+/// What a session writes into the nodes that it creates.
+pub(crate) struct NodeOptions {
+    pub(crate) application: String,
+    pub(crate) within: Option<String>,
+    /// Of ZooKeeper alone; empty for the default.
+    pub(crate) acl: Vec<Acl>,
 }
 
-/// Opens a session with more options than all commands have.
+/// A store with its options.
+enum Place {
+    ZooKeeper(ZooKeeperBuilder),
+    Redis(RedisBuilder),
+}
+
+impl Place {
+    fn of(arguments: &StoreArguments, nodes: Option<&NodeOptions>) -> Result<Self, Failure> {
+        let mut options = SessionOptions::new()
+            .session_timeout(arguments.session_timeout)
+            .connect_timeout(arguments.connect_timeout);
+        if let Some(nodes) = nodes {
+            options = options.application(&nodes.application);
+            if let Some(owner) = &nodes.within {
+                options = options.within(owner);
+            }
+        }
+        let acl = nodes.map_or(&[][..], |nodes| &nodes.acl);
+        if is_redis(servers(arguments)?) {
+            let used = [
+                (!acl.is_empty(), "--acl"),
+                (arguments.auth.is_some(), "--auth"),
+                (
+                    arguments.encrypts(),
+                    "--tls, --tls-ca, --tls-cert, --tls-key",
+                ),
+            ];
+            return match used.iter().find(|(is_used, _)| *is_used) {
+                Some((_, option)) => {
+                    let message = format!(
+                        "{option}: for ZooKeeper only; a URL of Redis has its user and password, \
+                         and rediss:// encrypts"
+                    );
+                    Err(Failure::new(code::USAGE, message))
+                }
+                None => Ok(Self::Redis(options.into())),
+            };
+        }
+        let mut builder = ZooKeeperBuilder::from(options);
+        if !acl.is_empty() {
+            builder = builder.acl(Acls::new(acl));
+        }
+        if let Some(auth) = &arguments.auth {
+            let refused =
+                |what| Failure::new(code::USAGE, format!("--auth or LOCKCTL_AUTH: {what}"));
+            let auth = args::auth(auth).map_err(refused)?;
+            builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
+        }
+        Ok(Self::ZooKeeper(secured(builder, arguments)?))
+    }
+
+    async fn connect(self, servers: &str) -> Result<Session, ConnectError> {
+        match self {
+            Self::ZooKeeper(builder) => builder.connect(servers).await,
+            Self::Redis(builder) => builder.connect(servers).await,
+        }
+    }
+
+    fn store(&self, servers: &str) -> Result<Arc<dyn Store>, ConfigError> {
+        match self {
+            Self::ZooKeeper(builder) => builder.store(servers),
+            Self::Redis(builder) => builder.store(servers),
+        }
+    }
+}
+
+/// Whether this is a URL of Redis.
+pub(crate) fn is_redis(servers: &str) -> bool {
+    let scheme = servers.split_once("://").map(|(scheme, _)| scheme);
+    matches!(scheme, Some("redis" | "rediss" | "redis+sentinel"))
+}
+
+/// Opens a session that creates no nodes.
+pub(crate) async fn connect(arguments: &StoreArguments) -> Result<Session, Failure> {
+    connect_with(arguments, None).await
+}
+
+/// Opens a session that creates such nodes.
 pub(crate) async fn connect_with(
     arguments: &StoreArguments,
-    options: impl FnOnce(ZooKeeperBuilder) -> ZooKeeperBuilder,
+    nodes: Option<&NodeOptions>,
 ) -> Result<Session, Failure> {
-    let builder = options(builder(arguments)?);
-    let session = builder.connect(servers(arguments)?).await;
+    let place = Place::of(arguments, nodes)?;
+    let session = place.connect(servers(arguments)?).await;
     session.map_err(|error| hinted(error, arguments))
 }
 
@@ -32,7 +113,7 @@ pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, 
         return nodes.map_err(|error| Failure::refused("no session", &error));
     }
     let error = ConnectError::TimedOut {
-        address: servers(arguments)?.to_owned(),
+        address: arguments.address(),
         waited,
         source: store.diagnose().await,
     };
@@ -41,25 +122,13 @@ pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, 
 
 /// The store that sessions are opened on.
 pub(crate) fn store(arguments: &StoreArguments) -> Result<Arc<dyn Store>, Failure> {
-    Ok(builder(arguments)?.store(servers(arguments)?)?)
+    Ok(Place::of(arguments, None)?.store(servers(arguments)?)?)
 }
 
 fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
-    let message = "no servers: give --connect host:port or set LOCKCTL_CONNECT";
+    let message = "no servers: give --connect host:port or redis://host, or set LOCKCTL_CONNECT";
     let servers = arguments.connect.as_deref();
     servers.ok_or_else(|| Failure::new(code::USAGE, message))
-}
-
-fn builder(arguments: &StoreArguments) -> Result<ZooKeeperBuilder, Failure> {
-    let mut builder = ZooKeeper::builder()
-        .session_timeout(arguments.session_timeout)
-        .connect_timeout(arguments.connect_timeout);
-    if let Some(auth) = &arguments.auth {
-        let refused = |what| Failure::new(code::USAGE, format!("--auth or LOCKCTL_AUTH: {what}"));
-        let auth = args::auth(auth).map_err(refused)?;
-        builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
-    }
-    secured(builder, arguments)
 }
 
 #[cfg(not(feature = "tls"))]

@@ -194,7 +194,9 @@ fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
 }
 
 /// The URL with `***` instead of a password, for errors and logs.
-fn without_password(url: &str) -> String {
+#[doc(hidden)]
+#[must_use]
+pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };

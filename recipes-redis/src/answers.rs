@@ -6,6 +6,8 @@ use recipes_core::{Created, MultiError, NodeEvent, NodeOp, NodeOpDone, NodeStat,
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use thiserror::Error;
 
+use crate::checks::RedisRefusal;
+
 /// What went wrong with a connection or a request.
 #[derive(Clone, Debug, Error)]
 pub(crate) enum Trouble {
@@ -55,11 +57,13 @@ pub(crate) fn failed(error: RedisError) -> Failed {
 
 /// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
 pub(crate) fn refusal_of_session(error: RedisError) -> NodesError {
+    let lacks_hello = error.detail().is_some_and(|it| it.contains("HELLO"));
+    if error.kind() == ErrorKind::RESP3NotSupported || lacks_hello {
+        return NodesError::Refused(Arc::new(RedisRefusal::Resp3));
+    }
     let lasts = matches!(
         error.kind(),
-        ErrorKind::AuthenticationFailed
-            | ErrorKind::InvalidClientConfig
-            | ErrorKind::RESP3NotSupported
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
     ) || matches!(
         error.code(),
         Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "NOPROTO")
@@ -93,6 +97,10 @@ impl Parts {
             "" => Ok(parts),
             _ => Err(refusal(&reason)),
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
     }
 
     pub(crate) fn next(&mut self) -> Result<Value, NodesError> {
@@ -130,7 +138,7 @@ impl Parts {
     pub(crate) fn texts(&mut self) -> Result<Vec<String>, NodesError> {
         let mut parts = Self::of(self.next()?)?;
         let mut texts = Vec::with_capacity(parts.0.len());
-        while parts.0.len() > 0 {
+        while !parts.is_empty() {
             texts.push(parts.text()?);
         }
         Ok(texts)

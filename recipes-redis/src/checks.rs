@@ -15,6 +15,9 @@ pub enum RedisRefusal {
         /// Host and port.
         primary: String,
     },
+    /// It does not speak RESP3, over which it would tell of changes. Redis does since 6.0.
+    #[error("the server does not speak RESP3 (HELLO 3): at least Redis 7.0 is needed")]
+    Resp3,
     /// It is too old for what the locks need.
     #[error("the server is Redis {found}; at least 7.0 is needed")]
     Version {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{self, join_all};
 use futures::stream::{self, BoxStream, StreamExt};
 use recipes_core::{
-    Connection, Created, Guarantee, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone,
-    NodeStat, NodeWatch, Nodes, NodesError, Reply,
+    Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
+    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply,
 };
 use redis::Value;
 use tokio::sync::oneshot;
@@ -34,6 +35,33 @@ impl RedisNodes {
     fn ask(&self, words: &[&[u8]]) -> Answer {
         let words = words.iter().map(|word| word.to_vec()).collect();
         self.kept.queue.ask(words)
+    }
+
+    /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
+    /// has those watches with it. Its node is `own`, or the one that this script has created there.
+    fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        let watches = &self.kept.watches;
+        let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
+            let anywhere = watches.enter_anywhere(3);
+            let mut words: Vec<Vec<u8>> = vec![b"look".to_vec(), path.into(), own.into()];
+            words.extend(anywhere.numbers().map(|number| number.to_string().into()));
+            (anywhere, waiting.ask(words))
+        });
+        let path = path.to_owned();
+        async move {
+            let mut parts = done(answer).await?;
+            let names = parts.texts()?;
+            let mut spares = Parts::of(parts.next()?)?;
+            while !spares.is_empty() {
+                let mut spare = Parts::of(spares.next()?)?;
+                let (number, name) = (spare.number()?, spare.text()?);
+                let stat = spare.stat()?;
+                let number = u64::try_from(number).unwrap_or_default();
+                anywhere.bind(number, &format!("{path}/{name}"), spare.bytes()?, stat);
+            }
+            Ok(names)
+        }
+        .boxed()
     }
 
     fn transact(&self, operations: &[NodeOp]) -> Answer {
@@ -83,6 +111,11 @@ async fn done(answer: Answer) -> Result<Parts, NodesError> {
     Parts::done(answered(answer).await?)
 }
 
+/// The request to remove a watch.
+pub(crate) fn unwatch(path: &str) -> Vec<Vec<u8>> {
+    vec![b"unwatch".to_vec(), path.into()]
+}
+
 /// A watch that somebody wants. Dropping it removes the watch, on the server too.
 struct Wanted {
     kept: Arc<Kept>,
@@ -90,13 +123,27 @@ struct Wanted {
     number: u64,
 }
 
+impl Wanted {
+    fn event(self, news: oneshot::Receiver<NodeEvent>) -> NodeWatch {
+        let event = async move {
+            let event = news.await.unwrap_or(NodeEvent::SessionEnded);
+            drop(self);
+            event
+        };
+        event.boxed()
+    }
+}
+
 impl Drop for Wanted {
     fn drop(&mut self) {
-        if self.kept.watches.remove(&self.path, self.number) {
-            let words = vec![b"unwatch".to_vec(), self.path.as_bytes().to_vec()];
-            // Nobody waits for the answer.
-            drop(self.kept.queue.ask(words));
-        }
+        let Self { kept, path, number } = self;
+        // In one step: a watch that somebody sets meanwhile is asked for after this.
+        kept.queue.with(|waiting| {
+            if kept.watches.remove(path, *number) {
+                // Nobody waits for the answer.
+                drop(waiting.ask(unwatch(path)));
+            }
+        });
     }
 }
 
@@ -183,30 +230,43 @@ impl Nodes for RedisNodes {
     }
 
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
-        let (number, news) = self.kept.watches.enter(path);
-        let wanted = Wanted {
+        let wanted = |number| Wanted {
             kept: Arc::clone(&self.kept),
             path: path.to_owned(),
             number,
         };
-        let answer = self.ask(&[b"watch", path.as_bytes(), number.to_string().as_bytes()]);
+        if let Some(spare) = self.kept.watches.take_spare(path) {
+            let event = wanted(spare.number).event(spare.news);
+            return future::ready(Ok(Some((spare.data, spare.stat, event)))).boxed();
+        }
+        let (number, news, answer) = self.kept.queue.with(|waiting| {
+            let (number, news) = self.kept.watches.enter(path);
+            let words = vec![b"watch".to_vec(), path.into(), number.to_string().into()];
+            (number, news, waiting.ask(words))
+        });
+        let wanted = wanted(number);
         let watched = async move {
             let mut parts = done(answer).await?;
             let stat = parts.stat()?;
             let data = parts.bytes()?;
-            let seen = Seen {
-                czxid: stat.czxid,
-                mzxid: stat.mzxid,
-            };
-            wanted.kept.watches.confirm(&wanted.path, number, seen);
-            let event = async move {
-                let event = news.await.unwrap_or(NodeEvent::SessionEnded);
-                drop(wanted);
-                event
-            };
-            Ok((data, stat, event.boxed()))
+            let watches = &wanted.kept.watches;
+            watches.confirm(&wanted.path, number, Seen::from(&stat));
+            Ok((data, stat, wanted.event(news)))
         };
         watched.map(present).boxed()
+    }
+
+    fn list_entered(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        let asked: Vec<_> = paths.iter().map(|path| self.look(path, "")).collect();
+        async move { Ok(join_all(asked).await) }.boxed()
+    }
+
+    fn list_again(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        self.look(path, own)
+    }
+
+    fn together(&self) -> Box<dyn Send + '_> {
+        Box::new(self.kept.queue.together())
     }
 
     fn sync(&self, _path: &str) -> Reply<'_, ()> {

@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{debug, warn};
 
 use crate::answers::{Failed, Parts, Trouble, event, failed, refusal_of_session};
+use crate::client::unwatch;
 use crate::queue::{Queue, Request};
 use crate::scripts::Script;
 use crate::watches::{Rewatch, Watches};
@@ -22,6 +23,8 @@ use crate::wire::{IN_FLIGHT_MAX, Route, Wire};
 
 /// Target of log events about a store.
 const STORE: &str = "lock_recipes::store";
+/// A contender that wants the watches of its listing wants them at once.
+const SPARE_MAX: Duration = Duration::from_secs(1);
 /// Watches that one script sets again.
 const REWATCHED_MAX: usize = 200;
 /// Pauses between tries to connect, as those of requests in the core.
@@ -77,6 +80,18 @@ impl Kept {
 
     fn promise(&self) -> Promise {
         *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes watches that came with a listing, and that no contender wanted.
+    fn give_spares_up(&self, now: Instant) {
+        let Some(since) = now.checked_sub(SPARE_MAX) else {
+            return;
+        };
+        self.queue.with(|waiting| {
+            for path in self.watches.drop_spares(since) {
+                drop(waiting.ask(unwatch(&path)));
+            }
+        });
     }
 
     fn end(&self, reason: EndReason) {
@@ -228,6 +243,7 @@ impl Keeper {
                     if unanswered.front().is_some_and(|sent| now > *sent + patience) {
                         break Over::Lost(Trouble::Silent);
                     }
+                    kept.give_spares_up(now);
                     if now >= last + beat {
                         // Nobody waits for the answer; that there is one counts.
                         drop(kept.queue.ask(vec![b"beat".to_vec()]));

@@ -28,6 +28,8 @@ mod server;
 mod watches;
 mod wire;
 
+#[doc(hidden)]
+pub use address::without_password;
 pub use builder::RedisBuilder;
 pub use checks::RedisRefusal;
 pub use server::Redis;

@@ -4,6 +4,7 @@
 //! calls. What waits together leaves in one script. While there is no connection, requests wait for
 //! the next one.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,10 +38,38 @@ pub(crate) struct Queue {
     arrived: Notify,
 }
 
+/// What waits. Whoever has it decides the order of what is sent.
 #[derive(Default)]
-struct Waiting {
-    requests: std::collections::VecDeque<Request>,
+pub(crate) struct Waiting {
+    requests: VecDeque<Request>,
+    /// How many callers are about to ask for more that leaves together.
+    held: usize,
     is_over: bool,
+}
+
+impl Waiting {
+    pub(crate) fn ask(&mut self, words: Vec<Vec<u8>>) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        if self.is_over {
+            drop(answer.send(Err(NodesError::SessionEnded)));
+        } else {
+            self.requests.push_back(Request { words, answer });
+        }
+        answered
+    }
+
+    fn may_leave(&self) -> bool {
+        self.held == 0 && !self.requests.is_empty()
+    }
+}
+
+/// Requests that are asked for while it lives leave together.
+pub(crate) struct Together<'a>(&'a Queue);
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.0.with(|waiting| waiting.held -= 1);
+    }
 }
 
 impl fmt::Debug for Queue {
@@ -56,23 +85,31 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn ask(&self, words: Vec<Vec<u8>>) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        let mut waiting = self.lock();
-        if waiting.is_over {
-            drop(answer.send(Err(NodesError::SessionEnded)));
-        } else {
-            waiting.requests.push_back(Request { words, answer });
-            drop(waiting);
+    /// Decides what is asked, and asks it, with nobody in between.
+    pub(crate) fn with<T>(&self, ask: impl FnOnce(&mut Waiting) -> T) -> T {
+        let (asked, may_leave) = {
+            let mut waiting = self.lock();
+            (ask(&mut waiting), waiting.may_leave())
+        };
+        if may_leave {
             self.arrived.notify_one();
         }
-        answered
+        asked
     }
 
-    /// Completes when something may be waiting. It may be dropped.
+    pub(crate) fn ask(&self, words: Vec<Vec<u8>>) -> Answer {
+        self.with(|waiting| waiting.ask(words))
+    }
+
+    pub(crate) fn together(&self) -> Together<'_> {
+        self.with(|waiting| waiting.held += 1);
+        Together(self)
+    }
+
+    /// Completes when something may leave. It may be dropped.
     pub(crate) async fn arrived(&self) {
         loop {
-            if !self.lock().requests.is_empty() {
+            if self.lock().may_leave() {
                 return;
             }
             self.arrived.notified().await;

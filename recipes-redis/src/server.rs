@@ -1,16 +1,20 @@
 //! The server, or the Sentinels that name it, and where sessions come from.
 
 use std::error::Error as StdError;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{self, BoxFuture};
+use futures::future::BoxFuture;
 use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
 
 use crate::builder::RedisBuilder;
 use crate::client::RedisNodes;
 use crate::keeper::{Keeper, Terms};
+use crate::wire::Wire;
+
+/// How long it may take to find out why there is no session.
+const DIAGNOSIS_MAX: Duration = Duration::from_secs(3);
 
 /// What the session has to know about Redis.
 #[doc(hidden)]
@@ -70,6 +74,10 @@ impl Redis {
             failed: Mutex::default(),
         }
     }
+
+    fn failed(&self) -> MutexGuard<'_, Option<NodesError>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Store for Redis {
@@ -83,8 +91,7 @@ impl Store for Redis {
             match Keeper::open(self.terms.clone(), &secret).await {
                 Ok((kept, used)) => Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>),
                 Err(error) => {
-                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    *failed = Some(error.clone());
+                    *self.failed() = Some(error.clone());
                     Err(error)
                 }
             }
@@ -93,11 +100,22 @@ impl Store for Redis {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = failed.clone().map(|error| match error {
-            NodesError::Unknown(source) => source,
-            error => Arc::new(error) as Arc<dyn StdError + Send + Sync>,
-        });
-        future::ready(why).boxed()
+        let diagnosed = async {
+            let failed = self.failed().take();
+            let error = match failed {
+                Some(error) => error,
+                // Nobody has tried yet.
+                None => {
+                    let mut route = self.terms.route.clone();
+                    route.connect_timeout = DIAGNOSIS_MAX.min(route.connect_timeout);
+                    Wire::open(&route, &Arc::default(), 1).await.err()?
+                }
+            };
+            Some(match error {
+                NodesError::Unknown(source) => source,
+                error => Arc::new(error) as Arc<dyn StdError + Send + Sync>,
+            })
+        };
+        diagnosed.boxed()
     }
 }

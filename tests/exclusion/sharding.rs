@@ -30,6 +30,7 @@ async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
     match ensemble {
         TestEnsemble::Memory(_) => TestEnsemble::in_memory(),
         TestEnsemble::Real(_) => TestEnsemble::on_a_real_server().await,
+        TestEnsemble::Redis(_) => TestEnsemble::on_redis().await,
     }
 }
 

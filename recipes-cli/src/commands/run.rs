@@ -92,13 +92,12 @@ use recipes_core::{
     SessionHealth,
 };
 use recipes_multilock::{Member, MultiLock};
-use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
-
 use tokio::time::sleep;
 use tracing::debug;
 
 use crate::args::{self, Mode, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
+use crate::session::NodeOptions;
 
 use acquire::TimeLimit;
 use cgroup::Cgroup;
@@ -146,7 +145,7 @@ pub(crate) async fn keep(
         None => LockOptions::new(),
     };
     let nesting = Nesting::from_environment()?;
-    let nodes = NodeOptions::of(store, arguments, &nesting)?;
+    let nodes = node_options(store, arguments, &nesting)?;
     let limit = TimeLimit::starting_now(arguments.timeout);
     let session = tokio::select! {
         biased;
@@ -188,42 +187,30 @@ fn check(paths: &[String]) -> Result<(), ConfigError> {
 }
 
 /// What the session writes into its nodes.
-struct NodeOptions {
-    application: String,
-    within: Option<String>,
-    acl: Vec<Acl>,
-}
-
-impl NodeOptions {
-    fn of(
-        store: &StoreArguments,
-        arguments: &RunArguments,
-        nesting: &Nesting,
-    ) -> Result<Self, Failure> {
-        let command = arguments.command.first().map(std::path::Path::new);
-        let name = command.and_then(|it| it.file_name()).unwrap_or_default();
-        let refused = |what| Failure::new(code::USAGE, format!("--acl or LOCKCTL_ACL: {what}"));
-        let acl = args::acl(&arguments.acl).map_err(refused)?;
-        if acl.iter().any(|it| it.scheme() == "auth") && !store.authenticates() {
-            return Err(refused(
-                "a creator without credentials is nobody: give LOCKCTL_AUTH or --tls-cert".into(),
-            ));
-        }
-        Ok(Self {
-            application: format!("lockctl({})", name.to_string_lossy()),
-            within: nesting.within().map(str::to_owned),
-            acl,
-        })
+fn node_options(
+    store: &StoreArguments,
+    arguments: &RunArguments,
+    nesting: &Nesting,
+) -> Result<NodeOptions, Failure> {
+    let command = arguments.command.first().map(std::path::Path::new);
+    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
+    let refused = |what| Failure::new(code::USAGE, format!("--acl or LOCKCTL_ACL: {what}"));
+    let acl = args::acl(&arguments.acl).map_err(refused)?;
+    if acl.iter().any(|it| it.scheme() == "auth") && !store.authenticates() {
+        return Err(refused(
+            "a creator without credentials is nobody: give LOCKCTL_AUTH or --tls-cert".into(),
+        ));
     }
-
-    fn set(&self, builder: ZooKeeperBuilder) -> ZooKeeperBuilder {
-        let builder = builder.application(&self.application);
-        let builder = builder.acl(Acls::new(&self.acl));
-        match &self.within {
-            Some(owner) => builder.within(owner),
-            None => builder,
-        }
-    }
+    // The default of the store, whichever it is.
+    let acl = match arguments.acl.as_str() {
+        "open" => Vec::new(),
+        _ => acl,
+    };
+    Ok(NodeOptions {
+        application: format!("lockctl({})", name.to_string_lossy()),
+        within: nesting.within().map(str::to_owned),
+        acl,
+    })
 }
 
 /// What is to be held, and how.

@@ -143,8 +143,9 @@ impl<'a> InFlight<'a> {
                 let Some(target) = self.targets.get(member) else {
                     return;
                 };
+                let own = self.cleanup_guard.node(member).map(|(_, name)| name);
                 self.start(Slot::List(member), async move {
-                    let children = requests::list(nodes, &target.lock).await?;
+                    let children = requests::list_again(nodes, &target.lock, own).await?;
                     Ok(Event::Listed(member, children))
                 });
             }

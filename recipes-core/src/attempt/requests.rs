@@ -62,6 +62,21 @@ pub(crate) async fn list(nodes: &dyn Nodes, lock: &LockPath) -> Result<Vec<Strin
     }
 }
 
+/// Lists the directory for a contender that has this node there, if it has one.
+pub(crate) async fn list_again(
+    nodes: &dyn Nodes,
+    lock: &LockPath,
+    own: Option<String>,
+) -> Result<Vec<String>, Refused> {
+    let Some(own) = own else {
+        return list(nodes, lock).await;
+    };
+    match persist(|| nodes.list_again(&lock.path, &own)).await {
+        Err(NodesError::NoNode) => Ok(Vec::new()),
+        listing => listing.map_err(at(lock, Step::List)),
+    }
+}
+
 /// Creates the nodes, all or none. In the same flush, lists the directories of those that need it.
 pub(crate) async fn enter(
     epoch: &Epoch,
@@ -74,11 +89,13 @@ pub(crate) async fn enter(
     let creation = Creation::new(asks);
     let mut backoff = Backoff::default();
     loop {
+        let together = nodes.together();
         let created = creation.send(epoch, nodes);
         let unknown: Vec<_> = asks.iter().filter(|ask| ask.needs_listing()).collect();
         let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
-        let listings = nodes.list_all(&directories);
+        let listings = nodes.list_entered(&directories);
         let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
+        drop(together);
         join_all(watches).await;
         // A failed listing is requested again once the node is known.
         let listings = listings.await.unwrap_or_default();

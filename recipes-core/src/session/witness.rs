@@ -191,6 +191,18 @@ impl Nodes for Witness {
         self.nodes.list_all(paths)
     }
 
+    fn list_entered(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        self.nodes.list_entered(paths)
+    }
+
+    fn list_again(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        self.nodes.list_again(path, own)
+    }
+
+    fn together(&self) -> Box<dyn Send + '_> {
+        self.nodes.together()
+    }
+
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
         self.read_with(self.nodes.read(path), |found| {
             found.as_ref().map(|(_, stat)| stat)

@@ -111,6 +111,25 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         list_each(self, paths)
     }
 
+    /// As [`list_all`](Self::list_all), right after a create in each of the directories. A store may
+    /// send along what the contender will watch next.
+    fn list_entered(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        self.list_all(paths)
+    }
+
+    /// As [`list`](Self::list), for the contender that has a node of this name there. A store may
+    /// send along what it will watch next.
+    fn list_again(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        let _ = own;
+        self.list(path)
+    }
+
+    /// Requests that are sent while the value lives may leave together. It must be dropped before an
+    /// answer is awaited.
+    fn together(&self) -> Box<dyn Send + '_> {
+        Box::new(())
+    }
+
     /// Data and stat of a node; `None` if it does not exist.
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>>;
 

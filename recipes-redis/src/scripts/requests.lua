@@ -6,11 +6,16 @@
 -- |--------------------------|--------|
 -- | multi N, N operations    | for each operation: path, created by; or a stat; or nothing |
 -- | list PATH                | names |
+-- | look PATH OWN N1 N2 N3   | names, then for each watch that was set: number, name, stat, data |
 -- | read PATH                | stat, data |
 -- | stat PATH                | stat |
 -- | watch PATH NUMBER        | stat, data |
 -- | unwatch PATH             | |
 -- | beat                     | |
+--
+-- `look` lists for a contender whose node is OWN, or was created there by this script if OWN is ''. If
+-- others are ahead, it watches the node itself and the two right ahead of it: what the contender would
+-- ask for next.
 --
 -- Operations: create PATH DATA KIND, delete PATH VERSION, set PATH DATA VERSION, check PATH VERSION.
 -- A kind is P (persistent), C (container), E (ephemeral) or S (ephemeral and sequential). A version
@@ -37,6 +42,8 @@ local function version()
 end
 
 local requests = {}
+-- The name of the last sequential node that this script has created in a directory.
+local created = {}
 
 function requests.multi()
   local count = tonumber(take())
@@ -71,6 +78,12 @@ function requests.multi()
     forget()
     return { refused, index }
   end
+  for _, step in ipairs(done) do
+    if step[1] == 'create' then
+      local up, name = parent_of(step[2])
+      created[up] = name
+    end
+  end
   for _, it in ipairs(made) do answer[it[1]] = stat_of(it[2]) end
   apply(done)
   return answer
@@ -80,6 +93,29 @@ function requests.list()
   local path = take()
   if not load(path) then return { 'NoNode' } end
   return { '', call('ZRANGE', CHILDREN .. path, 0, -1) }
+end
+
+function requests.look()
+  local path, own = take(), take()
+  local numbers = { take(), take(), take() }
+  if not load(path) then return { 'NoNode' } end
+  local names = call('ZRANGE', CHILDREN .. path, 0, -1)
+  local watches = {}
+  if own == '' then own = created[path] end
+  local sequence = own and call('ZSCORE', CHILDREN .. path, own)
+  if sequence then
+    local ahead = call('ZRANGE', CHILDREN .. path, '(' .. sequence, '-inf', 'BYSCORE', 'REV',
+      'LIMIT', 0, 2)
+    if #ahead > 0 then table.insert(ahead, 1, own) end
+    for i, name in ipairs(ahead) do
+      local child = path .. '/' .. name
+      call('HSET', WATCHERS .. child, me, numbers[i])
+      watches[i] = {
+        tonumber(numbers[i]), name, stat_of(load(child)), call('HGET', NODE .. child, 'd') or '',
+      }
+    end
+  end
+  return { '', names, watches }
 end
 
 function requests.stat()

@@ -35,6 +35,7 @@ const LOG_TAIL_BYTES: usize = 4096;
 #[must_use = "call `start` to get a server"]
 pub struct RedisServerBuilder {
     settings: BTreeMap<String, String>,
+    is_sentinel: bool,
 }
 
 impl Default for RedisServerBuilder {
@@ -52,6 +53,7 @@ impl Default for RedisServerBuilder {
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
             settings: settings.into(),
+            is_sentinel: false,
         }
     }
 }
@@ -68,6 +70,17 @@ impl RedisServerBuilder {
         self.setting("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
+    /// Makes it a Sentinel, which watches over a primary by this name and decides alone.
+    pub fn sentinel(mut self, name: &str, primary: &RedisServer) -> Self {
+        self.settings.clear();
+        self.is_sentinel = true;
+        let watched = format!("127.0.0.1 {} 1", primary.port());
+        self.setting("bind", "127.0.0.1")
+            .setting(&format!("sentinel monitor {name}"), &watched)
+            .setting(&format!("sentinel down-after-milliseconds {name}"), "2000")
+            .setting(&format!("sentinel failover-timeout {name}"), "10000")
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
@@ -79,7 +92,7 @@ impl RedisServerBuilder {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let server = RedisServer::new(&program, &self.settings)?;
+            let server = RedisServer::new(&program, &self)?;
             server.spawn()?;
             match server.ready().await {
                 Ok(()) => return Ok(server),
@@ -129,6 +142,7 @@ pub struct RedisServer {
     folder: TempDir,
     port: Port,
     program: PathBuf,
+    is_sentinel: bool,
     operator: Client,
 }
 
@@ -155,7 +169,8 @@ impl RedisServer {
         RedisServerBuilder::default()
     }
 
-    fn new(program: &Path, settings: &BTreeMap<String, String>) -> Result<Self, ServerError> {
+    fn new(program: &Path, options: &RedisServerBuilder) -> Result<Self, ServerError> {
+        let settings = &options.settings;
         let port = ports::free(1).map_err(ServerError::io("find a free port"))?;
         let port = port.into_iter().next().ok_or_else(|| {
             ServerError::io("find a free port")(io::ErrorKind::AddrNotAvailable.into())
@@ -168,7 +183,11 @@ impl RedisServer {
             .or_else(|_| builder.tempdir());
         let folder = folder.map_err(ServerError::io("make the server's folder"))?;
         let mut lines = format!("port {}\ndir {}\n", port.number(), folder.path().display());
-        for (name, value) in settings {
+        // A Sentinel must know its primary before it is told more of it.
+        let (first, rest): (Vec<_>, Vec<_>) = settings
+            .iter()
+            .partition(|(name, _)| name.starts_with("sentinel monitor"));
+        for (name, value) in first.into_iter().chain(rest) {
             lines.push_str(&format!("{name} {value}\n"));
         }
         std::fs::write(folder.path().join("redis.conf"), lines)
@@ -187,6 +206,7 @@ impl RedisServer {
             folder,
             port,
             program: program.to_owned(),
+            is_sentinel: options.is_sentinel,
             operator,
         })
     }
@@ -302,8 +322,12 @@ impl RedisServer {
     fn spawn(&self) -> Result<(), ServerError> {
         let mut process = self.running();
         if process.is_none() {
-            let config = OsString::from(self.folder.path().join("redis.conf"));
-            let started = Process::spawn(&self.program, &[config], self.folder.path(), &self.log());
+            let mut arguments = vec![OsString::from(self.folder.path().join("redis.conf"))];
+            if self.is_sentinel {
+                arguments.push(OsString::from("--sentinel"));
+            }
+            let (folder, log) = (self.folder.path(), self.log());
+            let started = Process::spawn(&self.program, &arguments, folder, &log);
             *process = Some(started.map_err(ServerError::io("start the server's process"))?);
         }
         Ok(())
@@ -326,10 +350,7 @@ impl RedisServer {
     async fn ready(&self) -> Result<(), ServerError> {
         let attempts = async {
             loop {
-                let asked: Result<(String, String), _> =
-                    self.command(&["CONFIG", "GET", "dir"]).await;
-                let folder = self.folder.path().display().to_string();
-                if asked.is_ok_and(|(_, dir)| dir == folder) {
+                if self.serves().await {
                     return Ok(());
                 }
                 if self.pid().is_none() {
@@ -345,6 +366,13 @@ impl RedisServer {
             Ok(ready) => ready,
             Err(_) => Err(self.timed_out("readiness", READY_MAX)),
         }
+    }
+
+    /// Whether this very server answers. Another process may have taken the port first.
+    async fn serves(&self) -> bool {
+        let info: Result<String, _> = self.command(&["INFO", "server"]).await;
+        let config = self.folder.path().join("redis.conf").display().to_string();
+        info.is_ok_and(|info| info.lines().any(|line| line.ends_with(&config)))
     }
 
     async fn end(

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
-use crate::session;
+use crate::session::{self, NodeOptions};
 
-use super::{NodeOptions, Wanted, other_recipe, whom};
+use super::{Wanted, other_recipe, whom};
 
 /// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -55,8 +55,8 @@ pub(super) async fn connect(
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
-    let connecting = session::connect_with(arguments, |it| nodes.set(it));
-    let address = arguments.connect.clone().unwrap_or_default();
+    let connecting = session::connect_with(arguments, Some(&nodes));
+    let address = arguments.address();
     let silence = async {
         sleep(SILENT_MAX).await;
         warn(&format!("no server of {address:?} has answered yet"));

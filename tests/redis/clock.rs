@@ -1,0 +1,72 @@
+//! No session ends because a clock was set, and no token falls.
+//!
+//! The scripts remember the server's clock at the last of them. To change what they remember is to
+//! set the clock.
+
+use std::time::Duration;
+
+use recipes_testing::RedisServer;
+
+use super::{mutex, session, until};
+
+const YEARS: i64 = 3 * 365 * 24 * 3_600 * 1_000_000;
+
+async fn set_clock(server: &RedisServer, by_us: i64) {
+    let by = (-by_us).to_string();
+    let _: i64 = server
+        .command(&["HINCRBY", "{locks}:x", "t", &by])
+        .await
+        .unwrap();
+}
+
+async fn number(server: &RedisServer) -> i64 {
+    let number = server.command(&["HGET", "{locks}:x", "n"]).await;
+    number.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_that_is_set_forward_ends_no_session() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(20)).await;
+    let there = session(&server, Duration::from_secs(20)).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    set_clock(&server, YEARS).await;
+    // Any script could sweep.
+    assert!(mutex(&there).try_acquire().await.unwrap().is_none());
+    guard.verify().await.unwrap();
+    assert_eq!((here.epoch(), there.epoch()), (1, 1));
+}
+
+/// The store's own clock goes on, and tokens rise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clock_that_is_set_back_neither_holds_up_nor_repeats() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(4)).await;
+    let first = mutex(&here).acquire().await.unwrap().fencing_token();
+    let ahead = (number(&server).await + YEARS).to_string();
+    // As if all that happened so far had happened three years later.
+    let later = ["HSET", "{locks}:x", "n", &ahead];
+    let _: i64 = server.command(&later).await.unwrap();
+    set_clock(&server, -YEARS).await;
+    let second = mutex(&here).acquire().await.unwrap();
+    assert!(second.fencing_token() > first);
+    assert!(number(&server).await > ahead.parse().unwrap());
+    // A holder that is not heard of any more loses the lock: time goes on.
+    let id = here.session_id().unwrap().to_string();
+    let sessions = ["ZRANGE", "{locks}:s", "0", "-1"];
+    let sessions: Vec<String> = server.command(&sessions).await.unwrap();
+    let name = sessions.iter().find(|it| it.starts_with(&id)).unwrap();
+    let before: f64 = server
+        .command(&["ZSCORE", "{locks}:s", name])
+        .await
+        .unwrap();
+    until("a later deadline", async || {
+        let after: f64 = server
+            .command(&["ZSCORE", "{locks}:s", name])
+            .await
+            .unwrap();
+        (after > before).then_some(())
+    })
+    .await;
+    second.release().await.unwrap();
+}

@@ -1,0 +1,123 @@
+//! How many scripts a lock takes. The server counts them.
+
+use std::time::Duration;
+
+use lock_recipes::{Member, MultiLock, Session};
+use recipes_testing::RedisServer;
+
+use super::{PATH, mutex, until};
+
+/// So many rounds are measured until one has no more scripts than it should. A busy machine adds some:
+/// a holder that is slow watches its node.
+const ROUNDS: usize = 50;
+
+/// No heartbeat falls into the test.
+async fn session(server: &RedisServer) -> Session {
+    super::session(server, Duration::from_secs(3_600)).await
+}
+
+async fn scripts(server: &RedisServer) -> u64 {
+    let stats: String = server.command(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats
+        .lines()
+        .find_map(|it| it.strip_prefix("cmdstat_evalsha:calls="));
+    line.map_or(0, |it| it.split(',').next().unwrap().parse().unwrap())
+}
+
+/// The fewest scripts that a round took.
+async fn fewest(server: &RedisServer, expected: u64, mut round: impl AsyncFnMut()) -> u64 {
+    let mut fewest = u64::MAX;
+    for _ in 0..ROUNDS {
+        let before = scripts(server).await;
+        round().await;
+        fewest = fewest.min(scripts(server).await - before);
+        if fewest <= expected {
+            break;
+        }
+    }
+    fewest
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn free_lock_takes_a_script_and_its_release_another() {
+    let server = RedisServer::start().await.unwrap();
+    let session = session(&server).await;
+    let lock = mutex(&session);
+    let cycle = async || {
+        lock.acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .map(drop)
+            .unwrap()
+    };
+    // Makes the directory.
+    cycle().await;
+    assert_eq!(fewest(&server, 2, cycle).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_of_eight_takes_two_scripts() {
+    let server = RedisServer::start().await.unwrap();
+    let session = session(&server).await;
+    let members = (0..8).map(|number| Member::mutex(format!("/seats/{number}")));
+    let set = MultiLock::new(&session, members).unwrap();
+    let cycle = async || {
+        set.acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .map(drop)
+            .unwrap()
+    };
+    cycle().await;
+    assert_eq!(fewest(&server, 2, cycle).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_try_takes_one() {
+    let server = RedisServer::start().await.unwrap();
+    let (here, there) = (session(&server).await, session(&server).await);
+    let guard = mutex(&here).acquire().await.unwrap();
+    let lock = mutex(&there);
+    let failed = async || assert!(lock.try_acquire().await.unwrap().is_none());
+    assert_eq!(fewest(&server, 1, failed).await, 1);
+    guard.release().await.unwrap();
+}
+
+/// One to queue up, one to look again when somebody ahead has gone, one to release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hand_off_in_a_long_queue_takes_three() {
+    const WAITERS: u64 = 8;
+    let server = RedisServer::start().await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..=WAITERS {
+        sessions.push(session(&server).await);
+    }
+    let queue = async || {
+        let guard = mutex(&sessions[0]).acquire().await.unwrap();
+        let mut waiters = Vec::new();
+        for (ahead, session) in (1_usize..).zip(&sessions[1..]) {
+            let lock = mutex(session);
+            waiters.push(tokio::spawn(async move {
+                lock.acquire().await.unwrap().release().await.unwrap();
+            }));
+            until("the waiter", async || {
+                let queue = format!("{{locks}}:c:{PATH}");
+                let length: usize = server.command(&["ZCARD", &queue]).await.unwrap();
+                (length > ahead).then_some(())
+            })
+            .await;
+        }
+        guard.release().await.unwrap();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+    };
+    let most = 3 * (WAITERS + 1);
+    let scripts = fewest(&server, most, queue).await;
+    eprintln!("{scripts} scripts for {} hand-offs", WAITERS + 1);
+    assert!(scripts <= most, "{scripts}");
+}

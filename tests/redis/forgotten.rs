@@ -1,0 +1,176 @@
+//! Nobody is granted a lock that a server has forgotten while its holder may not have noticed. Tokens
+//! rise over restarts and promotions.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use lock_recipes::{FencingToken, Guarantee, Redis};
+use recipes_testing::RedisServer;
+use tokio::time::{Instant, timeout};
+
+use super::{PATIENCE, mutex, options, session, until};
+
+/// Short, because contenders wait for most of it.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// A holder that notices nothing: its only thread stands still until it is told to go on. It says
+/// until when it believes that it holds the lock.
+struct Absent {
+    until: Instant,
+    token: FencingToken,
+    go_on: mpsc::Sender<()>,
+    thread: thread::JoinHandle<bool>,
+}
+
+impl Absent {
+    fn holding(url: String) -> Self {
+        let (said, told) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let opened = options(SESSION_TIMEOUT).connect(&url).await;
+                let session = opened.unwrap();
+                let guard = mutex(&session).acquire().await.unwrap();
+                let until = guard.valid_until().unwrap();
+                said.send((until, guard.fencing_token())).unwrap();
+                may_go_on.recv().unwrap();
+                guard.is_valid()
+            })
+        });
+        let (until, token) = told.recv().unwrap();
+        Self {
+            until,
+            token,
+            go_on,
+            thread,
+        }
+    }
+
+    /// Lets it go on. It must not believe in its lock any more.
+    fn is_deceived(self) -> bool {
+        self.go_on.send(()).unwrap();
+        self.thread.join().unwrap()
+    }
+}
+
+async fn nobody_is_granted_too_early(absent: Absent, url: &str) {
+    // It does not know what was before. That the server is new is for it to find out.
+    let next = Redis::builder().session_timeout(SESSION_TIMEOUT);
+    let session = next.connect(url).await.unwrap();
+    let granted = timeout(PATIENCE, mutex(&session).acquire()).await.unwrap();
+    let guard = granted.unwrap();
+    assert!(Instant::now() > absent.until, "two holders");
+    assert!(guard.fencing_token() > absent.token);
+    assert!(!absent.is_deceived());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_has_forgotten_everything_grants_nothing_too_early() {
+    let server = RedisServer::builder().setting("appendonly", "no");
+    let server = server.start().await.unwrap();
+    let absent = Absent::holding(server.url());
+    server.kill().await.unwrap();
+    server.start_again().await.unwrap();
+    nobody_is_granted_too_early(absent, &server.url()).await;
+}
+
+/// The replica knows the store, but not the last grant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_that_is_promoted_without_the_last_writes_grants_nothing_too_early() {
+    let primary = RedisServer::start().await.unwrap();
+    // Long before, somebody had a lock. That is what the replica knows.
+    let before = session(&primary, SESSION_TIMEOUT).await;
+    let guard = mutex(&before).acquire().await.unwrap();
+    let first = guard.fencing_token();
+    guard.release().await.unwrap();
+    let replica = RedisServer::builder().replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    until("the copy", async || {
+        let known: bool = replica.command(&["EXISTS", "{locks}:x"]).await.unwrap();
+        known.then_some(())
+    })
+    .await;
+    let _ok: String = replica
+        .command(&["REPLICAOF", "127.0.0.1", "1"])
+        .await
+        .unwrap();
+    let absent = Absent::holding(primary.url());
+    assert!(absent.token > first);
+    primary.kill().await.unwrap();
+    let _ok: String = replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    nobody_is_granted_too_early(absent, &replica.url()).await;
+}
+
+/// A server that has kept everything goes on with the same holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_stays_over_a_restart_and_the_next_waits_for_the_quarantine() {
+    let server = RedisServer::start().await.unwrap();
+    let timeout_of = Duration::from_secs(20);
+    let (here, there) = (
+        session(&server, timeout_of).await,
+        session(&server, timeout_of).await,
+    );
+    let guard = mutex(&here).acquire().await.unwrap();
+    let lock = mutex(&there);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    until("the waiter", async || {
+        let contenders = mutex(&here).participants().await.unwrap();
+        (contenders.len() == 2).then_some(())
+    })
+    .await;
+    let killed = Instant::now();
+    server.kill().await.unwrap();
+    server.start_again().await.unwrap();
+    guard.verify().await.unwrap();
+    let token = guard.fencing_token();
+    guard.release().await.unwrap();
+    let next = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    assert!(killed.elapsed() > timeout_of / 2, "within the quarantine");
+    assert!(next.fencing_token() > token);
+    assert_eq!((here.epoch(), there.epoch()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guarantee_is_that_of_the_server() {
+    let cases = [
+        ("yes", "always", Guarantee::OneCopy),
+        ("yes", "everysec", Guarantee::BestEffort),
+        ("no", "always", Guarantee::BestEffort),
+    ];
+    for (appendonly, appendfsync, guarantee) in cases {
+        let server = RedisServer::builder()
+            .setting("appendonly", appendonly)
+            .setting("appendfsync", appendfsync);
+        let server = server.start().await.unwrap();
+        let session = session(&server, SESSION_TIMEOUT).await;
+        assert_eq!(session.guarantee(), guarantee, "{appendonly} {appendfsync}");
+        session.close().await;
+    }
+}
+
+/// With `replicas(1)` nothing counts as done that the replica does not have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_replica_no_lock_is_granted() {
+    let primary = RedisServer::start().await.unwrap();
+    let replica = RedisServer::builder().replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    let replicated = options(SESSION_TIMEOUT).replicas(1);
+    let session = replicated.connect(&primary.url()).await.unwrap();
+    assert_eq!(session.guarantee(), Guarantee::BestEffort);
+    let guard = timeout(PATIENCE, mutex(&session).acquire()).await.unwrap();
+    let guard = guard.unwrap();
+    replica.pause().unwrap();
+    // Beats are not confirmed any more, so it is lost after half of the timeout.
+    timeout(PATIENCE, guard.lost()).await.unwrap();
+    drop(guard);
+    let try_again = mutex(&session).acquire().timeout(Duration::from_secs(2));
+    assert!(try_again.await.is_err());
+    replica.resume().unwrap();
+    let granted = timeout(PATIENCE, mutex(&session).acquire()).await.unwrap();
+    granted.unwrap().release().await.unwrap();
+}

@@ -1,0 +1,69 @@
+//! What holds on Redis, and what a user may do wrong there.
+//!
+//! | file | question |
+//! |---|---|
+//! | `refused` | does each mistake of a user get one clear error? |
+//! | `connection` | what survives a connection that is lost, a server that stands still? |
+//! | `forgotten` | is nobody granted what a server has forgotten, and do tokens rise over it? |
+//! | `clock` | does no session end because a clock was set? |
+//! | `costs` | how many scripts does a lock take? |
+//! | `sentinel` | is the new primary found? |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod clock;
+mod connection;
+mod costs;
+mod forgotten;
+mod refused;
+mod sentinel;
+
+use std::time::Duration;
+
+use lock_recipes::{InterProcessMutex, Redis, RedisBuilder, Session};
+use recipes_testing::RedisServer;
+
+const PATH: &str = "/locks/orders";
+/// What must happen, happens in this time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Options for a server that was started for the test.
+fn options(session_timeout: Duration) -> RedisBuilder {
+    Redis::builder()
+        .session_timeout(session_timeout)
+        .new_server()
+}
+
+async fn session(server: &RedisServer, session_timeout: Duration) -> Session {
+    let opened = options(session_timeout).connect(&server.url()).await;
+    opened.unwrap()
+}
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+/// Polls until there is an answer.
+async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
+    let asked = async {
+        loop {
+            match answer().await {
+                Some(answer) => return answer,
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, asked).await;
+    answered.unwrap_or_else(|_| panic!("{what}: not after {PATIENCE:?}"))
+}
+
+/// Cuts all connections but the operator's.
+async fn cut(server: &RedisServer) {
+    let cut = ["CLIENT", "KILL", "TYPE", "pubsub"];
+    server.command::<i64>(&cut).await.unwrap();
+}

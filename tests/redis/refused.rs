@@ -1,0 +1,224 @@
+//! Each mistake of a user gets one clear error.
+
+use std::error::Error;
+use std::time::Duration;
+
+use lock_recipes::{AcquireError, ConnectError, LostReason, Redis};
+use recipes_testing::RedisServer;
+use tokio::net::TcpListener;
+
+use super::{PATIENCE, cut, mutex, options, session, until};
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// The error of a server that will never do.
+async fn refused(url: &str) -> String {
+    match Redis::connect(url).await.unwrap_err() {
+        error @ ConnectError::Refused { .. } => chain(&error),
+        error => panic!("{}", chain(&error)),
+    }
+}
+
+/// The error of a URL or options with which nothing is sent.
+async fn misconfigured(builder: lock_recipes::RedisBuilder, url: &str) -> String {
+    match builder.connect(url).await.unwrap_err() {
+        error @ ConnectError::Config(_) => chain(&error),
+        error => panic!("{}", chain(&error)),
+    }
+}
+
+#[tokio::test]
+async fn no_server() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", free.local_addr().unwrap().port());
+    drop(free);
+    let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
+    let error = builder.connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    assert!(text.contains(&url), "{text}");
+    assert!(text.contains("Connection refused"), "{text}");
+}
+
+#[tokio::test]
+async fn wrong_password_and_none() {
+    let server = RedisServer::builder().setting("requirepass", "secret");
+    let server = server.start().await.unwrap();
+    let with = |secret| format!("redis://{secret}127.0.0.1:{}", server.port());
+    for secret in [":wrong@", ""] {
+        let text = refused(&with(secret)).await;
+        let says = ["WRONGPASS", "NOAUTH", "assword", "uthentication"];
+        assert!(says.iter().any(|it| text.contains(it)), "{text}");
+        assert!(!text.contains("wrong@"), "{text}");
+    }
+    let right = with(":secret@");
+    let opened = options(Duration::from_secs(20)).connect(&right);
+    opened.await.unwrap().close().await;
+    let by_option = options(Duration::from_secs(20)).password("secret");
+    by_option.connect(&with("")).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn replica() {
+    let primary = RedisServer::start().await.unwrap();
+    let replica = RedisServer::builder().replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    let text = refused(&replica.url()).await;
+    let named = format!("replica of 127.0.0.1:{}", primary.port());
+    assert!(text.contains(&named), "{text}");
+}
+
+#[tokio::test]
+async fn server_that_evicts() {
+    let server = RedisServer::builder().setting("maxmemory-policy", "allkeys-lru");
+    let server = server.start().await.unwrap();
+    let text = refused(&server.url()).await;
+    assert!(text.contains("allkeys-lru"), "{text}");
+    assert!(text.contains("allow_eviction()"), "{text}");
+    let allowed = options(Duration::from_secs(20)).allow_eviction();
+    let session = allowed.connect(&server.url()).await.unwrap();
+    assert_eq!(session.guarantee(), lock_recipes::Guarantee::BestEffort);
+    session.close().await;
+}
+
+#[tokio::test]
+async fn server_without_resp3() {
+    let server = RedisServer::builder().setting("rename-command", "HELLO \"\"");
+    let server = server.start().await.unwrap();
+    let text = refused(&server.url()).await;
+    assert!(text.contains("RESP3") || text.contains("HELLO"), "{text}");
+}
+
+#[tokio::test]
+async fn cluster_whose_keys_are_elsewhere() {
+    let server = RedisServer::builder().setting("cluster-enabled", "yes");
+    let server = server.setting("cluster-require-full-coverage", "no");
+    let server = server.start().await.unwrap();
+    // One half of the slots is served; `{locks}` is in slot 4,213, and `{other}` in 13,162.
+    let half = ["CLUSTER", "ADDSLOTSRANGE", "0", "8191"];
+    let _ok: String = server.command(&half).await.unwrap();
+    until("the cluster", async || {
+        let info: String = server.command(&["CLUSTER", "INFO"]).await.unwrap();
+        info.contains("cluster_state:ok").then_some(())
+    })
+    .await;
+    let slot: i64 = server
+        .command(&["CLUSTER", "KEYSLOT", "{locks}:x"])
+        .await
+        .unwrap();
+    let (here, elsewhere) = match slot < 8192 {
+        true => ("locks", "other"),
+        false => ("other", "locks"),
+    };
+    let here = options(Duration::from_secs(20)).prefix(here);
+    let session = here.connect(&server.url()).await.unwrap();
+    mutex(&session)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    session.close().await;
+    let error = options(Duration::from_secs(20))
+        .connect_timeout(Duration::from_secs(2))
+        .prefix(elsewhere)
+        .connect(&server.url())
+        .await
+        .unwrap_err();
+    let text = chain(&error);
+    assert!(text.contains(elsewhere) || text.contains("slot"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_before_anything_is_sent() {
+    let url = "redis://127.0.0.1:1";
+    let text = misconfigured(Redis::builder().prefix("a{b}"), url).await;
+    assert!(text.contains("braces"), "{text}");
+    let text = misconfigured(Redis::builder(), "redis://127.0.0.1:1/0?prefix=").await;
+    assert!(text.contains("empty"), "{text}");
+    let short = Redis::builder().session_timeout(Duration::from_millis(1));
+    let text = misconfigured(short, url).await;
+    assert!(text.contains("too short"), "{text}");
+    let text = misconfigured(Redis::builder(), "redis+sentinel://a").await;
+    assert!(text.contains("name of the primary"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushall_under_a_holder_is_told() {
+    let server = RedisServer::start().await.unwrap();
+    let timeout = Duration::from_secs(12);
+    let session = session(&server, timeout).await;
+    let guard = mutex(&session).acquire().await.unwrap();
+    let token = guard.fencing_token();
+    let _ok: String = server.command(&["FLUSHALL"]).await.unwrap();
+    let lost = tokio::time::timeout(PATIENCE, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason, LostReason::SessionExpired);
+    // The numbers follow the clock, so tokens rise all the same.
+    let next = mutex(&session).acquire().await.unwrap();
+    assert!(next.fencing_token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn script_that_an_operator_kills_leaves_no_wrong_grant() {
+    let server = RedisServer::start().await.unwrap();
+    let session = session(&server, Duration::from_secs(20)).await;
+    let guard = mutex(&session).acquire().await.unwrap();
+    // The scripts are gone, too: the connection is given up, and they are loaded again.
+    let _ok: String = server.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+    let busy = mutex(&session).try_acquire().await.unwrap();
+    assert!(busy.is_none());
+    cut(&server).await;
+    guard.release().await.unwrap();
+    let next = mutex(&session).acquire().await.unwrap();
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn user_without_rights_is_told_which() {
+    let server = RedisServer::start().await.unwrap();
+    let user = [
+        "ACL",
+        "SETUSER",
+        "bob",
+        "on",
+        ">secret",
+        "~{locks}*",
+        "+@all",
+        "-script",
+    ];
+    let _ok: String = server.command(&user).await.unwrap();
+    let url = format!("redis://bob:secret@127.0.0.1:{}", server.port());
+    let text = refused(&url).await;
+    assert!(text.contains("script"), "{text}");
+}
+
+#[tokio::test]
+async fn paths_and_nodes_that_are_too_much_are_refused() {
+    let server = RedisServer::start().await.unwrap();
+    let session = session(&server, Duration::from_secs(20)).await;
+    let error = lock_recipes::InterProcessMutex::new(&session, "locks").unwrap_err();
+    assert!(error.to_string().contains("locks"), "{error}");
+    let timed_out = mutex(&session).acquire().await.unwrap();
+    let other = session_of(&server).await;
+    let error = mutex(&other)
+        .acquire()
+        .timeout(Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+    timed_out.release().await.unwrap();
+}
+
+async fn session_of(server: &RedisServer) -> lock_recipes::Session {
+    session(server, Duration::from_secs(20)).await
+}
