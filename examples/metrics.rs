@@ -133,7 +133,7 @@ struct Options {
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let mut options = Self {
-            connect: std::env::var("ZOOKEEPER_CONNECT").ok(),
+            connect: std::env::var("LOCKS_URL").ok(),
             listen: SocketAddr::from(([127, 0, 0, 1], 9464)),
             serve: false,
         };

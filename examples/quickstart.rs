@@ -5,14 +5,14 @@
 //! cargo run --example quickstart -- --connect localhost:2181   # a real ensemble
 //! ```
 //!
-//! `ZOOKEEPER_CONNECT` may name the ensemble instead.
+//! `LOCKS_URL` may name the ensemble instead.
 
 #![allow(clippy::print_stdout, reason = "the story is told on stdout")]
 
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session, ZooKeeper};
+use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session};
 use recipes_testing::MemoryEnsemble;
 
 #[tokio::main]
@@ -98,14 +98,14 @@ async fn open_session() -> Result<Session, Box<dyn Error>> {
     let named = match arguments.next().as_deref() {
         Some("--connect") => Some(arguments.next().ok_or("--connect needs host:port,...")?),
         Some(other) => return Err(format!("unknown argument {other:?}; try --connect").into()),
-        None => std::env::var("ZOOKEEPER_CONNECT").ok(),
+        None => std::env::var("LOCKS_URL").ok(),
     };
     if let Some(connect_string) = named {
         println!("Connecting to {connect_string}.");
-        return Ok(ZooKeeper::connect(&connect_string).await?);
+        return Ok(lock_recipes::connect(&connect_string).await?);
     }
     println!("No ensemble named, so this one is in memory: for trying out and for tests.");
-    println!("(Start with --connect host:2181 or ZOOKEEPER_CONNECT for a real one.)");
+    println!("(Start with --connect host:2181 or LOCKS_URL for a real one.)");
     Ok(MemoryEnsemble::new().session())
 }
 

@@ -1,10 +1,10 @@
 //! Picks the store by the scheme of an address.
 
-use recipes_core::{ConfigError, ConnectError, Session};
+use recipes_core::{ConfigError, ConnectError, Session, SessionOptions};
 #[cfg(feature = "redis")]
-use recipes_redis::Redis;
+use recipes_redis::RedisBuilder;
 #[cfg(feature = "zookeeper")]
-use recipes_zookeeper::ZooKeeper;
+use recipes_zookeeper::ZooKeeperBuilder;
 
 /// The schemes of the stores in this build.
 const KNOWN: &[&str] = &[
@@ -45,12 +45,36 @@ const KNOWN: &[&str] = &[
 /// # }
 /// ```
 pub async fn connect(address: &str) -> Result<Session, ConnectError> {
+    connect_with(address, SessionOptions::new()).await
+}
+
+/// As [`connect`], with the options that are the same for every store.
+///
+/// # Errors
+/// As [`connect`], and [`ConnectError::Config`] for options that cannot be used.
+///
+/// # Cancel safety
+/// Dropping the future closes what was opened.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use lock_recipes::SessionOptions;
+///
+/// // zk://zk1:2181,zk2:2181/app or redis://cache:6379
+/// let address = std::env::var("LOCKS_URL")?;
+/// let options = SessionOptions::new().application("orders");
+/// let session = lock_recipes::connect_with(&address, options).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Session, ConnectError> {
     match scheme(address).unwrap_or("zk") {
         // A server of a connect string may say how to reach it.
         #[cfg(feature = "zookeeper")]
-        "zk" | "tcp" | "tcp+tls" => ZooKeeper::connect(address).await,
+        "zk" | "tcp" | "tcp+tls" => ZooKeeperBuilder::from(options).connect(address).await,
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+sentinel" => Redis::connect(address).await,
+        "redis" | "rediss" | "redis+sentinel" => RedisBuilder::from(options).connect(address).await,
         scheme => Err(ConnectError::Config(ConfigError::UnknownScheme {
             scheme: scheme.to_owned(),
             known: KNOWN,

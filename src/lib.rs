@@ -90,7 +90,7 @@ mod factory;
 mod key_member;
 mod shards;
 
-pub use connect::connect;
+pub use connect::{connect, connect_with};
 pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{

@@ -4,7 +4,7 @@
 //! in as many terminals as you like:
 //!
 //! ```text
-//! export ZOOKEEPER_CONNECT=127.0.0.1:2181
+//! export LOCKS_URL=127.0.0.1:2181
 //! alias seats='cargo run --quiet --example batch_reservation --'
 //! seats reserve --db seats.db --client alice --seats 7-11,7-12
 //! seats reserve --db seats.db --client bob --seats 7-13,7-12   # told who has 7-12
@@ -34,7 +34,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use lock_recipes::{Session, ZooKeeper};
+use lock_recipes::{Session, SessionOptions};
 
 use options::{Command, Options};
 use reservations::{Action, BatchError, Reservations};
@@ -65,15 +65,15 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 async fn open_session(options: &Options) -> Result<Session, Box<dyn Error>> {
     // Locks in our own memory exclude no other process, and their tokens restart with each one.
-    let connect_string = options.connect.as_deref();
-    let connect_string = connect_string.ok_or("--connect or ZOOKEEPER_CONNECT needs host:port")?;
-    let mut builder = ZooKeeper::builder()
+    let address = options.connect.as_deref();
+    let address = address.ok_or("--connect or LOCKS_URL needs host:port or redis://host")?;
+    let mut common = SessionOptions::new()
         .application("batch-reservation")
         .connect_timeout(options.patience);
     if let Some(timeout) = options.session_timeout {
-        builder = builder.session_timeout(timeout);
+        common = common.session_timeout(timeout);
     }
-    Ok(builder.connect(connect_string).await?)
+    Ok(lock_recipes::connect_with(address, common).await?)
 }
 
 async fn serve(

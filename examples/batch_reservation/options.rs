@@ -43,11 +43,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads a command and `--name value` pairs; `ZOOKEEPER_CONNECT` may have the connect string.
+    /// Reads a command and `--name value` pairs; `LOCKS_URL` may have the connect string.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             command: command(arguments.next().as_deref())?,
-            connect: std::env::var("ZOOKEEPER_CONNECT").ok(),
+            connect: std::env::var("LOCKS_URL").ok(),
             db: None,
             client: "somebody".to_owned(),
             seats: Vec::new(),

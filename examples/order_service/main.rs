@@ -3,7 +3,7 @@
 //! Three processes on one ensemble, each in a terminal of its own:
 //!
 //! ```text
-//! export ZOOKEEPER_CONNECT=127.0.0.1:2181
+//! export LOCKS_URL=127.0.0.1:2181
 //! cargo run --example order_service -- --listen 127.0.0.1:8001
 //! cargo run --example order_service -- --listen 127.0.0.1:8002
 //! cargo run --example order_service -- --listen 127.0.0.1:8003
@@ -25,7 +25,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use lock_recipes::{ConnectError, Session, ZooKeeper};
+use lock_recipes::{ConnectError, Session, SessionOptions};
 use recipes_testing::MemoryEnsemble;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,15 +49,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn open_session(options: &Options) -> Result<Session, ConnectError> {
-    let mut builder = ZooKeeper::builder().application("order-service");
+    let mut common = SessionOptions::new().application("order-service");
     if let Some(timeout) = options.session_timeout {
-        builder = builder.session_timeout(timeout);
+        common = common.session_timeout(timeout);
     }
-    let Some(connect_string) = &options.connect else {
-        warn!("no --connect and no ZOOKEEPER_CONNECT: codes are unique in this process only");
-        return Ok(MemoryEnsemble::new().session_with(builder));
+    let Some(address) = &options.connect else {
+        warn!("no --connect and no LOCKS_URL: codes are unique in this process only");
+        return Ok(MemoryEnsemble::new().session_with(common));
     };
-    builder.connect(connect_string).await
+    // ZooKeeper, or Redis if it was built in.
+    lock_recipes::connect_with(address, common).await
 }
 
 async fn serve(options: &Options, session: &Session) -> Result<(), Box<dyn Error>> {

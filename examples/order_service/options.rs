@@ -16,10 +16,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads `--name value` pairs. `ZOOKEEPER_CONNECT` may have the connect string instead.
+    /// Reads `--name value` pairs. `LOCKS_URL` may have the connect string instead.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
-            connect: std::env::var("ZOOKEEPER_CONNECT").ok(),
+            connect: std::env::var("LOCKS_URL").ok(),
             listen: "127.0.0.1:0".to_owned(),
             root: "/demo".to_owned(),
             patience: Duration::from_secs(5),

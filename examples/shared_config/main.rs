@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --example shared_config                   # a story, in memory: nothing else needed
 //!
-//! export ZOOKEEPER_CONNECT=127.0.0.1:2181
+//! export LOCKS_URL=127.0.0.1:2181
 //! cargo run --example shared_config -- write          # rewrites all of it
 //! cargo run --example shared_config -- serve          # a line of JSON for each read, until Ctrl-C
 //! cargo run --example shared_config -- write --pause-ms 5000   # readers wait meanwhile
@@ -68,9 +68,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
     if options.command == Command::Demo {
         return demo::tell(options.connect.as_deref()).await;
     }
-    let connect_string = options.connect.as_deref().ok_or(
-        "name an ensemble with --connect or ZOOKEEPER_CONNECT; the command `demo` needs none",
-    )?;
+    let connect_string = options
+        .connect
+        .as_deref()
+        .ok_or("name an ensemble with --connect or LOCKS_URL; the command `demo` needs none")?;
     let session = open_session(connect_string).await?;
     let done = tokio::select! {
         biased;

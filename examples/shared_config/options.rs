@@ -28,12 +28,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads a command and `--name value` pairs; `ZOOKEEPER_CONNECT` may have the connect string.
+    /// Reads a command and `--name value` pairs; `LOCKS_URL` may have the connect string.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments.peekable();
         let mut options = Self {
             command: Command::Demo,
-            connect: std::env::var("ZOOKEEPER_CONNECT").ok(),
+            connect: std::env::var("LOCKS_URL").ok(),
             root: "/demo/config".to_owned(),
             every: Duration::from_secs(1),
             reads: None,

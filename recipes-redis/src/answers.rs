@@ -57,7 +57,8 @@ pub(crate) fn failed(error: RedisError) -> Failed {
 
 /// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
 pub(crate) fn refusal_of_session(error: RedisError) -> NodesError {
-    let lacks_hello = error.detail().is_some_and(|it| it.contains("HELLO"));
+    let lacks = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
+    let lacks_hello = error.detail().is_some_and(lacks);
     if error.kind() == ErrorKind::RESP3NotSupported || lacks_hello {
         return NodesError::Refused(Arc::new(RedisRefusal::Resp3));
     }

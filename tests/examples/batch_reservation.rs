@@ -30,10 +30,25 @@ fn database() -> (TempDir, PathBuf) {
 
 #[tokio::test]
 async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
-    const SEATS: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
     let server = ZooKeeperServer::start().await.unwrap();
-    let (_folder, db) = database();
     let connect = server.connect_string();
+    batches_are_whole_and_take_no_seat_twice(TestEnsemble::Real(server), &connect).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn batches_of_three_processes_are_whole_and_take_no_seat_twice_on_redis() {
+    let server = recipes_testing::RedisServer::start().await.unwrap();
+    let connect = server.url();
+    let ensemble = TestEnsemble::Redis(server);
+    // It says that nobody held a lock before.
+    ensemble.session().await.close().await;
+    batches_are_whole_and_take_no_seat_twice(ensemble, &connect).await;
+}
+
+async fn batches_are_whole_and_take_no_seat_twice(ensemble: TestEnsemble, connect: &str) {
+    const SEATS: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let (_folder, db) = database();
     let start = Instant::now();
     let processes = [1, 2, 3].map(|number| {
         let words = format!(
@@ -41,7 +56,7 @@ async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
              --session-timeout-ms 20000 --patience-ms 10000",
             SEATS.join(",")
         );
-        Process::on(&connect, &db, &words).answer()
+        Process::on(connect, &db, &words).answer()
     });
     let answers = join_all(processes).await;
     let seconds = start.elapsed().as_secs_f64();
@@ -66,7 +81,6 @@ async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
     let journal = Journal::read(&db);
     journal.check();
     assert_eq!(journal.batches(), said);
-    let ensemble = TestEnsemble::Real(server);
     assert_eq!(ensemble.children(LOCKS).await, SEATS);
     for seat in SEATS {
         assert_eq!(ensemble.children(&format!("{LOCKS}/{seat}")).await, [""; 0]);

@@ -29,9 +29,24 @@ const SHORT_SESSION: [&str; 2] = ["--session-timeout-ms", "2000"];
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes() {
     let server = ZooKeeperServer::start().await.unwrap();
+    let address = server.connect_string();
+    every_code_is_handed_out_once_and_in_order(TestEnsemble::Real(server), &address).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_redis() {
+    let server = recipes_testing::RedisServer::start().await.unwrap();
+    let address = server.url();
+    let ensemble = TestEnsemble::Redis(server);
+    // It says that nobody held a lock before.
+    ensemble.session().await.close().await;
+    every_code_is_handed_out_once_and_in_order(ensemble, &address).await;
+}
+
+async fn every_code_is_handed_out_once_and_in_order(ensemble: TestEnsemble, address: &str) {
     let timeouts = [&LONG_SESSION; 3].map(|it| &it[..]);
-    let services = Service::start_on(&server.connect_string(), timeouts).await;
-    let ensemble = TestEnsemble::Real(server);
+    let services = Service::start_on(address, timeouts).await;
     let load = Load::new(&services, 3_000);
     let start = Instant::now();
     for client in load.start(24) {

@@ -9,7 +9,7 @@ use crate::executable::executable;
 fn quickstart(arguments: &[&str]) -> Output {
     Command::new(executable("quickstart"))
         .args(arguments)
-        .env_remove("ZOOKEEPER_CONNECT")
+        .env_remove("LOCKS_URL")
         // With this environment it would find no server, no Curator and no Java.
         .env("ZOOKEEPER_HOME", "/nonexistent")
         .env("JAVA_HOME", "/nonexistent")

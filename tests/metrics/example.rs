@@ -12,7 +12,7 @@ async fn example(arguments: &[&str]) -> String {
     let output = tokio::process::Command::new(executable("metrics"))
         .args(["--listen", &address])
         .args(arguments)
-        .env_remove("ZOOKEEPER_CONNECT")
+        .env_remove("LOCKS_URL")
         .output();
     let output = output.await.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -91,10 +91,11 @@ on_every_ensemble!(
     member_of_a_set_that_somebody_else_holds_is_waited_for,
     writer_waits_for_a_reader_beside_whom_we_have_read,
     stranger_that_comes_to_be_ahead_is_waited_for,
-    watch_on_the_directory_goes_with_the_last_handle,
     session_closes_at_once_beside_a_lock_that_knows_its_directory,
     what_an_ended_session_knew_is_forgotten
 );
+// On Redis a create and a listing are one request, so no directory is watched.
+on_every_ensemble!(zookeeper: watch_on_the_directory_goes_with_the_last_handle);
 
 async fn contender_that_came_in_between_is_waited_for(ensemble: TestEnsemble) {
     let (ours, theirs) = (ensemble.session().await, ensemble.session().await);

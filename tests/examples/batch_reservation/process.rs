@@ -40,7 +40,7 @@ impl Process {
     pub(crate) fn start(words: &str) -> Self {
         let mut child = Command::new(executable("batch_reservation"))
             .args(words.split_whitespace())
-            .env_remove("ZOOKEEPER_CONNECT")
+            .env_remove("LOCKS_URL")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -27,7 +27,7 @@ impl Service {
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         let mut process = Command::new(executable("order_service"))
             .args(arguments)
-            .env_remove("ZOOKEEPER_CONNECT")
+            .env_remove("LOCKS_URL")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

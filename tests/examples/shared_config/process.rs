@@ -79,7 +79,7 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     static EXECUTABLE: LazyLock<PathBuf> =
         LazyLock::new(|| executable::executable("shared_config"));
     let mut command = Command::new(&*EXECUTABLE);
-    command.args(arguments).env_remove("ZOOKEEPER_CONNECT");
+    command.args(arguments).env_remove("LOCKS_URL");
     command.stdout(Stdio::piped()).kill_on_drop(true);
     command
 }
