@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::facts::{after, load, locked_version, machine, said};
 use super::options::Options;
+use super::side::Sides;
 
 /// Lines of text, each with its subject.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    pub(crate) async fn of(server: &RedisServer, options: &Options) -> Self {
+    pub(crate) async fn of(server: &RedisServer, sides: &Sides, options: &Options) -> Self {
         let info: String = server.command(&["INFO", "server"]).await.unwrap();
         let version = after(&info, "redis_version:").to_owned();
         let (rounds, length) = (options.rounds, options.length);
@@ -33,6 +34,8 @@ impl Conditions {
                 "redis (the crate, for ours and the hashes)",
                 locked_version("redis"),
             ),
+            ("Java", said("java", &["--version"])),
+            ("Redisson", sides.redisson.version()),
             (
                 "rounds",
                 format!("{rounds} of {length:?} for each side, in turns"),

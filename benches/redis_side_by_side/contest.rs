@@ -34,29 +34,6 @@ impl Contest {
         figures.extend(&self.gaps);
         figures
     }
-
-    pub(crate) fn of_figures(figures: &[u64]) -> Self {
-        let (head, rest) = figures.split_at(4);
-        let (served, gaps) = rest.split_at(usize::try_from(head[3]).unwrap());
-        Self {
-            length: Duration::from_nanos(head[0]),
-            handed_on: head[1],
-            all: head[2],
-            served: served.to_vec(),
-            gaps: gaps.to_vec(),
-        }
-    }
-
-    pub(crate) fn grants(&self) -> u64 {
-        self.served.iter().sum()
-    }
-
-    /// Grants of the session that got the fewest, to those of the one that got the most.
-    pub(crate) fn fairness(&self) -> f64 {
-        let least = self.served.iter().min().copied().unwrap_or_default();
-        let most = self.served.iter().max().copied().unwrap_or_default();
-        least as f64 / most as f64
-    }
 }
 
 /// The grants so far. A holder changes it, so nobody waits for it.

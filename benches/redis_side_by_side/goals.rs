@@ -31,7 +31,19 @@ fn by_time(record: &Record) -> Vec<Claim> {
         let ours = record.get(case, Quantity::Fairness, Kind::Ours);
         ours.map(Series::median)
     };
+    // The highest ratio of the rounds, each to the other side's of the same round.
+    let worst_pair = || {
+        let ours = record.get(UNCONTENDED, Quantity::Cycle, Kind::Ours)?;
+        let fair = record.get(UNCONTENDED, Quantity::Cycle, Kind::RedissonFair)?;
+        let pairs = ours.values.iter().zip(&fair.values);
+        pairs.map(|(ours, fair)| ours / fair).reduce(f64::max)
+    };
     vec![
+        (
+            "acquire + release, to Redisson's fair lock, the worst pair",
+            worst_pair(),
+            Bound::AtMost(1.0),
+        ),
         (
             "acquire + release, to the polled hash",
             to(UNCONTENDED, Quantity::Cycle, Kind::Polled),

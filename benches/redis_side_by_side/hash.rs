@@ -77,6 +77,17 @@ impl HashLocks {
     pub(crate) async fn perform(&mut self, work: Work, place: &Place) -> Vec<u64> {
         let length = place.length;
         match work {
+            Work::RoundTrip => {
+                let connection = self.lock(0, place).await.client.connection.clone();
+                let ping = move || {
+                    let mut connection = connection.clone();
+                    async move {
+                        let answered = connection.send_packed_command(&cmd("PING")).await;
+                        answered.unwrap();
+                    }
+                };
+                each(ping, length).await
+            }
             Work::Uncontended => cycles(self.lock(0, place).await, length).await,
             Work::Hold => {
                 let mut lock = self.lock(1, place).await;

@@ -37,6 +37,8 @@ mod loops;
 mod numbers;
 mod options;
 mod ours;
+#[path = "../support/peer.rs"]
+mod peer;
 mod plan;
 mod record;
 mod report;
@@ -54,6 +56,9 @@ use plan::Case;
 use record::Record;
 use side::{Kind, Sides};
 use work::{Place, Work};
+
+/// After this, Java's compilers are warm.
+const WARM_UP: Duration = Duration::from_secs(3);
 
 #[tokio::main]
 async fn main() {
@@ -82,15 +87,18 @@ struct Bench {
 
 impl Bench {
     async fn run(mut self) {
-        let mut conditions = Conditions::of(&self.server, &self.options).await;
+        let mut conditions = Conditions::of(&self.server, &self.sides, &self.options).await;
         let mut cases = plan::cases();
         cases.retain(|case| self.options.asks_for(case));
+        for case in &mut cases {
+            case.sides.retain(|side| self.sides.has(*side));
+        }
+        self.warm_up(&cases).await;
         let (mut record, mut counts) = (Record::default(), Vec::new());
         for (number, case) in cases.iter().enumerate() {
             let (number, all) = (number + 1, cases.len());
             let seconds = conditions.seconds();
             eprintln!("[{number}/{all}, after {seconds} s] {}", case.name);
-            // It comes first, and so it also warms up.
             counts.extend(self.count(case).await);
             self.measure(case, &mut record).await;
         }
@@ -99,12 +107,25 @@ impl Bench {
         self.sides.close().await;
     }
 
+    async fn warm_up(&mut self, cases: &[Case]) {
+        eprintln!("warming up");
+        for case in cases {
+            for side in &case.sides {
+                let is_java = matches!(side, Kind::Redisson | Kind::RedissonFair);
+                let most = if is_java { WARM_UP } else { counts::LENGTH };
+                let length = most.min(self.options.length * 3);
+                self.once(case, *side, length).await;
+            }
+        }
+    }
+
     /// Measures all sides in turns, in another order each time.
     async fn measure(&mut self, case: &Case, record: &mut Record) {
         let mut sides = case.sides.clone();
         for _ in 0..self.options.rounds {
             for side in &sides {
-                let figures = self.once(case, *side, self.options.length).await;
+                let length = self.options.length * case.stretch();
+                let figures = self.once(case, *side, length).await;
                 record.add(case.name, *side, case.work, &figures);
                 eprintln!("    {}", record.latest(case.name, *side));
             }
@@ -136,8 +157,7 @@ impl Bench {
     async fn count(&mut self, case: &Case) -> Vec<Counts> {
         let mut all = Vec::new();
         for side in case.sides.clone() {
-            // A first run creates sessions and directories, so they are not counted.
-            self.once(case, side, counts::LENGTH).await;
+            // To warm up created sessions and directories, so they are not counted.
             let place = self.place(case, side, counts::LENGTH);
             self.prepare(case, side, &place).await;
             let counter = Counter::start(&self.server).await;

@@ -75,6 +75,7 @@ impl Ours {
                 let locks = (0..locks).map(|it| OneLock(mutex(session, &format!("{path}/{it}"))));
                 together(locks.collect(), length).await
             }
+            Work::RoundTrip => unreachable!("not compared: {work:?}"),
             Work::ReadWrite {
                 sessions,
                 write_percent,

@@ -55,7 +55,19 @@ pub(crate) struct Case {
     pub(crate) sides: Vec<Kind>,
 }
 
+impl Case {
+    /// How many times as long as others it lasts.
+    pub(crate) fn stretch(&self) -> u32 {
+        match self.work {
+            // Each session has a turn in some 30 ms, and one more or less shall not look unfair.
+            Work::Paced { .. } => 3,
+            _ => 1,
+        }
+    }
+}
+
 const CONTENDERS: usize = 8;
+const ROUND_TRIP: &str = "round trip: PING";
 pub(crate) const UNCONTENDED: &str = "acquire + release, uncontended";
 pub(crate) const SATURATED: &str = "one lock, 8 sessions all the time";
 pub(crate) const PACED: &str = "one lock, 8 sessions, 2 ms of work, 3 ms pause";
@@ -71,18 +83,21 @@ pub(crate) fn cases() -> Vec<Case> {
         work,
         sides: sides.to_vec(),
     };
+    // A hash alone is neither a set nor a pair.
+    let with_pairs = [Kind::Ours, Kind::Redisson];
     let sessions = CONTENDERS;
     let mix = Work::ReadWrite {
         sessions,
         write_percent: 10,
     };
     vec![
+        case(ROUND_TRIP, Work::RoundTrip, &[Kind::Polled]),
         case(UNCONTENDED, Work::Uncontended, &Kind::ALL),
         case(PACED, Work::Paced { sessions }, &Kind::ALL),
         case(SATURATED, Work::Saturated { sessions }, &Kind::ALL),
         case(TRY, Work::Try, &Kind::ALL),
-        case(SET, Work::Set { members: 8 }, &[Kind::Ours]),
+        case(SET, Work::Set { members: 8 }, &with_pairs),
         case(PARALLEL, Work::Parallel { locks: 32 }, &Kind::ALL),
-        case(READ_WRITE, mix, &[Kind::Ours]),
+        case(READ_WRITE, mix, &with_pairs),
     ]
 }

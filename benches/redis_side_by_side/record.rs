@@ -1,5 +1,7 @@
 //! The measured figures.
 
+use std::time::Duration;
+
 use super::contest::Contest;
 use super::numbers::median;
 use super::plan::Quantity;
@@ -71,6 +73,32 @@ impl Series {
     }
 }
 
+/// What the numbers of a contest mean.
+impl Contest {
+    fn of_figures(figures: &[u64]) -> Self {
+        let (head, rest) = figures.split_at(4);
+        let (served, gaps) = rest.split_at(usize::try_from(head[3]).unwrap());
+        Self {
+            length: Duration::from_nanos(head[0]),
+            handed_on: head[1],
+            all: head[2],
+            served: served.to_vec(),
+            gaps: gaps.to_vec(),
+        }
+    }
+
+    fn grants(&self) -> u64 {
+        self.served.iter().sum()
+    }
+
+    /// Grants of the session that got the fewest, to those of the one that got the most.
+    fn fairness(&self) -> f64 {
+        let least = self.served.iter().min().copied().unwrap_or_default();
+        let most = self.served.iter().max().copied().unwrap_or_default();
+        least as f64 / most as f64
+    }
+}
+
 /// How many operations a side completed: grants, or refused tries.
 pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
     let samples = u64::try_from(figures.len()).unwrap();
@@ -78,7 +106,7 @@ pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
         Work::Uncontended | Work::Set { .. } => samples / 2,
         Work::Saturated { .. } | Work::Paced { .. } => Contest::of_figures(figures).all,
         Work::Parallel { .. } | Work::ReadWrite { .. } => figures[2],
-        Work::Try | Work::Hold | Work::Free => samples,
+        Work::RoundTrip | Work::Try | Work::Hold | Work::Free => samples,
     }
 }
 
@@ -95,7 +123,7 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64)> {
                 (Quantity::Cycle, median(&cycles)),
             ]
         }
-        Work::Try => {
+        Work::RoundTrip | Work::Try => {
             let attempts: Vec<_> = figures.iter().map(|it| micros(*it)).collect();
             vec![(Quantity::Attempt, median(&attempts))]
         }

@@ -22,6 +22,8 @@ turns. `scripts/bench --redis` writes this page.
 - *hash, polled*: a hash with the owner and how often it has entered, in a script each for acquire and
   release. Waiters try again every 60 ms. It gives neither an order nor tokens.
 - *hash, all woken*: the same, and each release wakes all waiters by a message.
+- *Redisson*: its `RLock`, `RMultiLock` and `RReadWriteLock`, and in the next column its `RFairLock`. In a
+  JVM of its own, with a client for each session.
 
 Times depend on the machine, which runs the server and all sides. So compare ratios, and counts, which
 depend on no machine.
