@@ -36,6 +36,7 @@ impl Conditions {
             ),
             ("Java", said("java", &["--version"])),
             ("Redisson", sides.redisson.version()),
+            ("rslock", sides.rslock.version()),
             (
                 "rounds",
                 format!("{rounds} of {length:?} for each side, in turns"),

@@ -24,6 +24,8 @@ turns. `scripts/bench --redis` writes this page.
 - *hash, all woken*: the same, and each release wakes all waiters by a message.
 - *Redisson*: its `RLock`, `RMultiLock` and `RReadWriteLock`, and in the next column its `RFairLock`. In a
   JVM of its own, with a client for each session.
+- *rslock*: the crate, an implementation of Redlock, here with one server. Waiters try again after up to
+  200 ms. In a process of its own.
 
 Times depend on the machine, which runs the server and all sides. So compare ratios, and counts, which
 depend on no machine.

@@ -21,16 +21,19 @@ pub(crate) enum Kind {
     Redisson,
     /// Redisson's `RFairLock`.
     RedissonFair,
+    /// The crate `rslock`.
+    Rslock,
 }
 
 impl Kind {
     /// The columns of the tables.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Ours,
         Self::Polled,
         Self::Woken,
         Self::Redisson,
         Self::RedissonFair,
+        Self::Rslock,
     ];
 }
 
@@ -42,6 +45,7 @@ impl fmt::Display for Kind {
             Self::Woken => "hash, all woken",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair",
+            Self::Rslock => "rslock",
         })
     }
 }
@@ -98,6 +102,7 @@ pub(crate) struct Sides {
     polled: HashLocks,
     woken: HashLocks,
     pub(crate) redisson: Foreign,
+    pub(crate) rslock: Foreign,
 }
 
 impl Sides {
@@ -112,6 +117,7 @@ impl Sides {
             polled: HashLocks::new(Waiting::Polls),
             woken: HashLocks::new(Waiting::IsWoken),
             redisson: Foreign::start("redisson", java).await,
+            rslock: Foreign::start("rslock", |program| Command::new(program)).await,
         }
     }
 
@@ -119,6 +125,7 @@ impl Sides {
         match kind {
             Kind::Ours | Kind::Polled | Kind::Woken => true,
             Kind::Redisson | Kind::RedissonFair => self.redisson.0.is_ok(),
+            Kind::Rslock => self.rslock.0.is_ok(),
         }
     }
 
@@ -130,11 +137,13 @@ impl Sides {
             Kind::Woken => self.woken.perform(work, place).await,
             Kind::Redisson => self.redisson.perform(Order("RLock", work, place)).await,
             Kind::RedissonFair => self.redisson.perform(Order("RFairLock", work, place)).await,
+            Kind::Rslock => self.rslock.perform(Order("rslock", work, place)).await,
         }
     }
 
     pub(crate) async fn close(self) {
         self.ours.close().await;
         self.redisson.close().await;
+        self.rslock.close().await;
     }
 }
