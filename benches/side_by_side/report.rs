@@ -20,7 +20,8 @@ const INTRODUCTION: &str = "\
 
 This library next to Apache Curator, the lock of its own ZooKeeper client, kazoo, and the least that a
 lock can cost: one create and one delete. All run on one server, in one run, in turn. Each lock is acquired
-and released without work in between. `scripts/bench` writes this page.
+and released without work in between. `scripts/bench` writes this page. The locks on Redis are in
+[redis.md](redis.md).
 
 Times depend on the machine, which runs the server and all sides. So compare ratios, and counts, which
 depend on no machine.
