@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, LockOptions, LockPrefix};
 
-use super::work::{Contender, Place, Work, cycles, each, together};
+use super::loops::{Contender, cycles, each, together};
+use super::work::{Place, Work};
 
 /// As long as the data that this library writes into a node.
 const DATA: [u8; 64] = [b'-'; 64];

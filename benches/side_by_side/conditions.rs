@@ -1,11 +1,8 @@
 //! The conditions of a run: when, where and how it was made.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use tokio::time::Instant;
 
+use super::facts::{after, load, locked_version, machine, said};
 use super::options::Options;
 use super::side::Sides;
 use super::stage::Stage;
@@ -79,49 +76,4 @@ impl Conditions {
         self.lines
             .push(("took", format!("{} min {} s", took / 60, took % 60)));
     }
-}
-
-/// The first line of a program's output.
-fn said(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
-    let output = output.unwrap_or_default();
-    output.lines().next().unwrap_or("unknown").to_owned()
-}
-
-fn machine() -> String {
-    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = after(&processor, "model name")
-        .trim_start_matches([' ', '\t', ':'])
-        .to_owned();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib: u64 = after(&memory, "MemTotal:")
-        .trim_end_matches(" kB")
-        .trim()
-        .parse()
-        .unwrap_or(0);
-    format!("{cores} cores of {model}, {} GiB", kib >> 20)
-}
-
-/// The load of the machine, by this run and by other programs.
-fn load() -> String {
-    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let minutes: Vec<_> = loads.split(' ').take(3).collect();
-    format!("{} (1, 5, 15 minutes)", minutes.join(", "))
-}
-
-fn after<'a>(text: &'a str, name: &str) -> &'a str {
-    let mut lines = text.lines();
-    lines
-        .find_map(|line| line.strip_prefix(name))
-        .unwrap_or("unknown")
-}
-
-fn locked_version(package: &str) -> String {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
-    let lock = fs::read_to_string(lock).unwrap_or_default();
-    let entry = lock.split_once(&format!("name = \"{package}\"\n"));
-    let version = entry.map_or("unknown", |(_, rest)| after(rest, "version = "));
-    version.trim_matches('"').to_owned()
 }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::work::{Contender, nanos};
+use super::loops::{Contender, nanos};
 
 /// The timeout of the sessions of a crowd. So heartbeats are so rare that none is counted.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(600);

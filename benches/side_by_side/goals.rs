@@ -1,6 +1,7 @@
 //! The goals of the figures: ratios within one run, and counts.
 
 use super::counts::Counts;
+use super::goal::{Bound, Goal};
 use super::plan::{
     CONTENDERS, LOCAL_HANDED_ON, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, TRY, UNCONTENDED,
     contended, drain,
@@ -8,29 +9,6 @@ use super::plan::{
 use super::record::{Record, Series};
 use super::side::Kind;
 use super::stage::Way;
-
-/// A ratio or a count, and its bound.
-#[derive(Debug)]
-pub(crate) struct Goal {
-    pub(crate) what: String,
-    pub(crate) measured: f64,
-    pub(crate) bound: Bound,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-impl Goal {
-    pub(crate) fn is_met(&self) -> bool {
-        match self.bound {
-            Bound::AtMost(bound) => self.measured <= bound,
-            Bound::AtLeast(bound) => self.measured >= bound,
-        }
-    }
-}
 
 /// The goals whose cases were measured.
 pub(crate) fn goals(record: &Record, counts: &[Counts]) -> Vec<Goal> {

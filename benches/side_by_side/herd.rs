@@ -7,7 +7,8 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::client::directory;
 use super::crowd::{Crowd, SESSION_TIMEOUT};
-use super::work::{Contender, Place, Work};
+use super::loops::Contender;
+use super::work::{Place, Work};
 
 #[derive(Default)]
 pub(crate) struct Herd {

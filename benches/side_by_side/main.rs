@@ -5,12 +5,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `plan`, `work` | what is compared; a step of it |
-//! | `side`, `ours`, `client`, `herd`, `peer` | the sides that are compared |
+//! | `side`, `ours`, `client`, `herd` | the sides that are compared |
 //! | `crowd` | waiters with a session each |
 //! | `stage` | the server, and the ways to it |
 //! | `record`, `counts` | what was measured, what was counted |
 //! | `goals`, `report`, `pictures`, `plot` | what that means, in words and pictures |
 //! | `options`, `conditions` | the options of the run; its conditions |
+//! | `../support` | what the comparison on Redis has too |
 
 #![allow(
     clippy::unwrap_used,
@@ -25,10 +26,19 @@ mod client;
 mod conditions;
 mod counts;
 mod crowd;
+#[path = "../support/facts.rs"]
+mod facts;
+#[path = "../support/goal.rs"]
+mod goal;
 mod goals;
 mod herd;
+#[path = "../support/loops.rs"]
+mod loops;
+#[path = "../support/numbers.rs"]
+mod numbers;
 mod options;
 mod ours;
+#[path = "../support/peer.rs"]
 mod peer;
 mod pictures;
 mod plan;

@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::crowd::{self, Crowd};
-use super::work::{Contender, Place, Work, cycles, each, nanos, together};
+use super::loops::{Contender, cycles, each, nanos, together};
+use super::work::{Place, Work};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 /// How many contenders join at a time. Each requests a listing, and a server keeps in memory what

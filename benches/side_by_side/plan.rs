@@ -1,6 +1,6 @@
 //! The plan: the cases that are compared.
 
-use super::report::grouped;
+use super::numbers::grouped;
 use super::side::Kind;
 use super::stage::Way;
 use super::work::Work;

@@ -1,5 +1,6 @@
 //! The measured figures.
 
+use super::numbers::median;
 use super::plan::Quantity;
 use super::side::Kind;
 use super::stage::Way;
@@ -140,16 +141,5 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
             vec![(Quantity::HandOff, each, Vec::new())]
         }
         Work::Hold | Work::Free | Work::Crowd { .. } | Work::Release | Work::Disperse => Vec::new(),
-    }
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match (sorted.len() / 2, sorted.len() % 2) {
-        (0, 0) => f64::NAN,
-        (middle, 0) => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        (middle, _) => sorted[middle],
     }
 }

@@ -5,7 +5,9 @@ use std::fs;
 
 use super::conditions::Conditions;
 use super::counts::Counts;
-use super::goals::{Bound, better, goals};
+use super::goal;
+use super::goals::{better, goals};
+use super::numbers::{figure, grouped};
 use super::options::Options;
 use super::pictures::pictures;
 use super::plan::{self, Case, Quantity};
@@ -18,7 +20,8 @@ const INTRODUCTION: &str = "\
 
 This library next to Apache Curator, the lock of its own ZooKeeper client, kazoo, and the least that a
 lock can cost: one create and one delete. All run on one server, in one run, in turn. Each lock is acquired
-and released without work in between. `scripts/bench` writes this page.
+and released without work in between. `scripts/bench` writes this page. The locks on Redis are in
+[redis.md](redis.md).
 
 Times depend on the machine, which runs the server and all sides. So compare ratios, and counts, which
 depend on no machine.
@@ -46,7 +49,7 @@ pub(crate) fn publish(
     let tables = [
         times(record, Way::Local),
         times(record, Way::Distant),
-        aims(record, counts),
+        goal::table(&goals(record, counts)),
         costs(counts),
     ];
     let [local, distant, aims, costs] = &tables;
@@ -145,43 +148,6 @@ fn cell_text(series: &Series) -> String {
         1 => format!("{} (once)", number(series.median())),
         _ => format!("{} ({spread})", number(series.median())),
     }
-}
-
-/// Formats a value with only the digits that matter.
-fn figure(value: f64) -> String {
-    match value {
-        0.0 => "0".to_owned(),
-        small if small < 0.1 => format!("{small:.4}"),
-        large if large >= 100.0 => grouped(large),
-        between => format!("{between:.2}"),
-    }
-}
-
-/// Formats a value with commas between the thousands.
-pub(crate) fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
-fn aims(record: &Record, counts: &[Counts]) -> String {
-    let mut text = "| | measured | aim | |\n|---|--:|--:|---|\n".to_owned();
-    for goal in goals(record, counts) {
-        let bound = match goal.bound {
-            Bound::AtMost(bound) => format!("at most {bound}"),
-            Bound::AtLeast(bound) => format!("at least {bound}"),
-        };
-        let verdict = if goal.is_met() { "met" } else { "**missed**" };
-        writeln!(
-            text,
-            "| {} | {} | {bound} | {verdict} |",
-            goal.what,
-            figure(goal.measured)
-        )
-        .unwrap();
-    }
-    text
 }
 
 fn costs(counts: &[Counts]) -> String {

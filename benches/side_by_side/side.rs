@@ -1,12 +1,15 @@
 //! The sides that are compared.
 
 use std::fmt;
+use std::path::Path;
+
+use tokio::process::Command;
 
 use super::client::{BuiltIn, Raw};
 use super::herd::Herd;
 use super::ours::Ours;
 use super::peer::Peer;
-use super::work::{Place, Work};
+use super::work::{Order, Place, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -58,8 +61,8 @@ pub(crate) struct Sides {
 
 impl Sides {
     pub(crate) async fn start() -> Self {
-        let mut curator = Peer::curator().await.expect("no Curator");
-        let mut kazoo = Peer::kazoo();
+        let mut curator = curator().await.expect("no Curator");
+        let mut kazoo = kazoo();
         let kazoo_version = match &mut kazoo {
             Ok(peer) => peer.version().await,
             Err(reason) => Err(reason.clone()),
@@ -90,7 +93,7 @@ impl Sides {
             Kind::Curator => &mut self.curator,
             Kind::Kazoo => self.kazoo.as_mut().expect("kazoo is left out"),
         };
-        let performed = peer.perform(work, place).await;
+        let performed = peer.perform(&Order(work, place).to_string()).await;
         performed.unwrap_or_else(|error| panic!("{kind}: {error}"))
     }
 
@@ -101,4 +104,28 @@ impl Sides {
             kazoo.close().await;
         }
     }
+}
+
+/// Curator in a JVM.
+async fn curator() -> Result<Peer, String> {
+    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/build");
+    let built = Command::new(build).output().await;
+    let built = built.map_err(|error| error.to_string())?;
+    if !built.status.success() {
+        return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+    }
+    let class_path = String::from_utf8_lossy(&built.stdout).trim().to_owned();
+    let mut java = Command::new("java");
+    java.args(["-Xmx512m", "-cp", &class_path, "CuratorBench"]);
+    Peer::start(java)
+}
+
+/// kazoo, with the Python that has it; `scripts/bench` sets `KAZOO_PYTHON`.
+fn kazoo() -> Result<Peer, String> {
+    let python = std::env::var("KAZOO_PYTHON");
+    let python = python.map_err(|_| "KAZOO_PYTHON names no Python that has it".to_owned())?;
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/kazoo/bench.py");
+    let mut command = Command::new(python);
+    command.arg(program);
+    Peer::start(command)
 }

@@ -1,14 +1,11 @@
-//! Sides in processes of their own: Curator in a JVM, kazoo in Python.
+//! A side in a process of its own.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
-
-use super::work::{Order, Place, Work};
 
 /// Draining its longest queue takes Curator a minute.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
@@ -22,30 +19,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) async fn curator() -> Result<Self, String> {
-        let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/build");
-        let built = Command::new(build).output().await;
-        let built = built.map_err(|error| error.to_string())?;
-        if !built.status.success() {
-            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
-        }
-        let class_path = String::from_utf8_lossy(&built.stdout).trim().to_owned();
-        let mut java = Command::new("java");
-        java.args(["-Xmx512m", "-cp", &class_path, "CuratorBench"]);
-        Self::start(java)
-    }
-
-    /// Starts kazoo with the Python that has it; `scripts/bench` sets `KAZOO_PYTHON`.
-    pub(crate) fn kazoo() -> Result<Self, String> {
-        let python = std::env::var("KAZOO_PYTHON");
-        let python = python.map_err(|_| "KAZOO_PYTHON names no Python that has it".to_owned())?;
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/kazoo/bench.py");
-        let mut command = Command::new(python);
-        command.arg(program);
-        Self::start(command)
-    }
-
-    fn start(mut command: Command) -> Result<Self, String> {
+    pub(crate) fn start(mut command: Command) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.kill_on_drop(true).spawn();
         let mut process = started.map_err(|error| format!("{command:?}: {error}"))?;
@@ -64,8 +38,9 @@ impl Peer {
         self.ask("version").await
     }
 
-    pub(crate) async fn perform(&mut self, work: Work, place: &Place) -> Result<Vec<u64>, String> {
-        let answer = self.ask(&Order(work, place).to_string()).await?;
+    /// Performs an order that is answered with numbers.
+    pub(crate) async fn perform(&mut self, order: &str) -> Result<Vec<u64>, String> {
+        let answer = self.ask(order).await?;
         let figures: Result<_, _> = answer.split_whitespace().map(str::parse::<u64>).collect();
         figures.map_err(|error| format!("{error}: {answer}"))
     }

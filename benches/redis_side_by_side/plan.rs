@@ -1,0 +1,103 @@
+//! The plan: the cases that are compared.
+
+use super::side::Kind;
+use super::work::Work;
+
+/// The quantities that are measured of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// Duration of an acquire, in microseconds.
+    Acquire,
+    /// Duration of an acquire and its release, in microseconds.
+    Cycle,
+    /// Duration of one attempt, in microseconds.
+    Attempt,
+    /// From the call of release to the next grant, in microseconds.
+    Gap,
+    /// As `Gap`: 95 of 100 are shorter.
+    LongGap,
+    /// Grants per second.
+    Rate,
+    /// Grants per second that went to another session than the grant before.
+    HandedOn,
+    /// Grants of the session that got the fewest, to those of the one that got the most.
+    Fairness,
+}
+
+impl Quantity {
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Acquire | Self::Cycle | Self::Attempt | Self::Gap | Self::LongGap => "µs",
+            Self::Rate | Self::HandedOn => "/s",
+            Self::Fairness => "",
+        }
+    }
+
+    /// What the row shows of its case.
+    pub(crate) fn part(self) -> &'static str {
+        match self {
+            Self::Acquire => ": the acquire alone",
+            Self::Gap => ": release to next grant",
+            Self::LongGap => ": the same, 95 % within",
+            Self::Rate => ": grants",
+            Self::HandedOn => ": grants to another session than before",
+            Self::Fairness => ": least served to most served",
+            Self::Cycle | Self::Attempt => "",
+        }
+    }
+}
+
+/// Work that all sides do in the same way.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) work: Work,
+    pub(crate) sides: Vec<Kind>,
+}
+
+impl Case {
+    /// How many times as long as others it lasts.
+    pub(crate) fn stretch(&self) -> u32 {
+        match self.work {
+            // Each session has a turn in some 30 ms, and one more or less shall not look unfair.
+            Work::Paced { .. } => 3,
+            _ => 1,
+        }
+    }
+}
+
+const CONTENDERS: usize = 8;
+const ROUND_TRIP: &str = "round trip: PING";
+pub(crate) const UNCONTENDED: &str = "acquire + release, uncontended";
+pub(crate) const SATURATED: &str = "one lock, 8 sessions all the time";
+pub(crate) const PACED: &str = "one lock, 8 sessions, 2 ms of work, 3 ms pause";
+pub(crate) const TRY: &str = "failed try-acquire";
+pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
+pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
+pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+
+/// All cases, in the order of the table.
+pub(crate) fn cases() -> Vec<Case> {
+    let case = |name, work, sides: &[Kind]| Case {
+        name,
+        work,
+        sides: sides.to_vec(),
+    };
+    // A hash alone is neither a set nor a pair.
+    let with_pairs = [Kind::Ours, Kind::Redisson];
+    let sessions = CONTENDERS;
+    let mix = Work::ReadWrite {
+        sessions,
+        write_percent: 10,
+    };
+    vec![
+        case(ROUND_TRIP, Work::RoundTrip, &[Kind::Polled]),
+        case(UNCONTENDED, Work::Uncontended, &Kind::ALL),
+        case(PACED, Work::Paced { sessions }, &Kind::ALL),
+        case(SATURATED, Work::Saturated { sessions }, &Kind::ALL),
+        case(TRY, Work::Try, &Kind::ALL),
+        case(SET, Work::Set { members: 8 }, &with_pairs),
+        case(PARALLEL, Work::Parallel { locks: 32 }, &Kind::ALL),
+        case(READ_WRITE, mix, &with_pairs),
+    ]
+}
