@@ -95,9 +95,12 @@ impl Kept {
     }
 
     fn end(&self, reason: EndReason) {
-        self.link.send_replace(Connection::Ended(reason));
-        self.queue.end();
-        self.watches.end();
+        // In one moment: whoever hears of the end from one of these finds it at the others.
+        self.link.send_modify(|link| {
+            *link = Connection::Ended(reason);
+            self.queue.end();
+            self.watches.end();
+        });
     }
 }
 
@@ -128,6 +131,7 @@ pub(crate) struct Keeper {
 enum Over {
     Lost(Trouble),
     Refused(RedisError),
+    /// The session has been ended.
     Expired,
     Closed,
 }
@@ -197,7 +201,7 @@ impl Keeper {
             let why = match self.serve(&wire).await {
                 Over::Lost(trouble) => trouble.to_string(),
                 Over::Refused(error) => error.to_string(),
-                Over::Expired => return self.kept.end(EndReason::Expired),
+                Over::Expired => return,
                 Over::Closed => {
                     self.close(&wire).await;
                     return self.kept.end(EndReason::Closed);
@@ -252,13 +256,9 @@ impl Keeper {
                 _ = &mut self.closed => break Over::Closed,
             }
         };
-        match over {
-            Over::Lost(_) | Over::Refused(_) => kept.link.send_replace(Connection::Disconnected),
-            Over::Expired => kept
-                .link
-                .send_replace(Connection::Ended(EndReason::Expired)),
-            Over::Closed => Connection::Connected,
-        };
+        if matches!(over, Over::Lost(_) | Over::Refused(_)) {
+            kept.link.send_replace(Connection::Disconnected);
+        }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
         drop(in_flight);
         over
@@ -396,8 +396,7 @@ fn settle(
     let answers = match answer {
         Ok(Value::Array(answers)) if answers.len() == requests.len() => answers,
         Ok(Value::BulkString(word)) if word == b"ended" => {
-            kept.link
-                .send_replace(Connection::Ended(EndReason::Expired));
+            kept.end(EndReason::Expired);
             refuse(requests, &NodesError::SessionEnded);
             return Err(Over::Expired);
         }
