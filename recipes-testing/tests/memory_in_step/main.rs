@@ -15,9 +15,9 @@
 //! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
 //!
 //! ```sh
-//! cargo test -p recipes-testing --test memory_in_step                            # 250 scripts on each store
+//! cargo test -p recipes-testing --test memory_in_step                            # 250 scripts
 //! IN_STEP_SCRIPTS=100000 cargo test -p recipes-testing --test memory_in_step     # more
-//! cargo test -p recipes-testing --test memory_in_step -- on_redis                # of one store
+//! cargo test -p recipes-testing --test memory_in_step -- on_redis                # one store
 //! IN_STEP_SEED=17 IN_STEP_SCRIPTS=1 cargo test -p recipes-testing --test memory_in_step
 //! ```
 

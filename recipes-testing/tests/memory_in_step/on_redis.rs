@@ -7,6 +7,8 @@ use futures::future::{BoxFuture, join_all};
 use recipes_core::{NewNode, NodeMode, Nodes, SessionOptions};
 use recipes_redis::RedisBuilder;
 use recipes_testing::RedisServer;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, AsyncConnectionConfig, cmd};
 
 use crate::client::{Client, Lists};
 use crate::gate::Gate;
@@ -16,10 +18,14 @@ use crate::world::SESSION_TIMEOUT;
 /// Scripts do not know when a container is removed.
 const CONTAINER_REST: Duration = Duration::from_secs(1_000_000);
 
+/// The key of the live sessions, each with its deadline.
+const SESSIONS: &str = "{locks}:s";
+
 #[derive(Clone)]
 pub(crate) struct OnRedis {
     server: Arc<RedisServer>,
     operator: Arc<dyn Nodes>,
+    commands: MultiplexedConnection,
 }
 
 impl OnRedis {
@@ -28,7 +34,12 @@ impl OnRedis {
         let server = RedisServer::builder().setting("appendonly", "no");
         let server = server.start().await.unwrap();
         let operator = session(&server.url()).await;
+        // All scripts share the machine: an answer may take long.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = redis::Client::open(server.url()).unwrap();
+        let commands = client.get_multiplexed_async_connection_with_config(&patient);
         Self {
+            commands: commands.await.unwrap(),
             server: Arc::new(server),
             operator,
         }
@@ -60,14 +71,15 @@ impl OnRedis {
         let own = format!("{session}:");
         // A beat of the session may come in between, or a script end others first: it ends four at
         // most. So this is repeated until the session is gone.
+        let mut commands = self.commands.clone();
         loop {
-            let all = ["ZRANGE", "{locks}:s", "0", "-1"];
-            let all: Vec<String> = self.server.command(&all).await.unwrap();
+            let all: Vec<String> = commands.zrange(SESSIONS, 0, -1).await.unwrap();
             let Some(name) = all.iter().find(|name| name.starts_with(&own)) else {
                 return;
             };
-            let silent = ["ZADD", "{locks}:s", "XX", "0", name];
-            let _: i64 = self.server.command(&silent).await.unwrap();
+            let mut silence = cmd("ZADD");
+            silence.arg(SESSIONS).arg("XX").arg(0).arg(name);
+            let _: i64 = silence.query_async(&mut commands).await.unwrap();
             self.operator.sync("/").await.unwrap();
         }
     }
