@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{self, join_all};
+use futures::future::{self, FutureExt, join_all};
 use futures::stream::{self, BoxStream, StreamExt};
 use recipes_core::{
     Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
@@ -276,6 +275,10 @@ impl Nodes for RedisNodes {
     }
 
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        if operations.is_empty() {
+            // As a client of ZooKeeper: there is nothing to ask, even when the session has ended.
+            return future::ready(Ok(Vec::new())).boxed();
+        }
         let answer = self.transact(&operations);
         async move { multi(&operations, answered(answer).await) }.boxed()
     }

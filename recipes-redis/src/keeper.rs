@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use futures::stream::FuturesUnordered;
 use recipes_core::{Connection, EndReason, Guarantee, NodesError};
 use redis::{RedisError, Value, cmd};
@@ -95,9 +95,12 @@ impl Kept {
     }
 
     fn end(&self, reason: EndReason) {
-        self.link.send_replace(Connection::Ended(reason));
-        self.queue.end();
-        self.watches.end();
+        // In one moment: whoever hears of the end from one of these finds it at the others.
+        self.link.send_modify(|link| {
+            *link = Connection::Ended(reason);
+            self.queue.end();
+            self.watches.end();
+        });
     }
 }
 
@@ -120,7 +123,7 @@ fn quarantined(wait: i64) -> Option<Instant> {
 pub(crate) struct Keeper {
     kept: Arc<Kept>,
     /// Fails when nobody uses the session any more.
-    closed: oneshot::Receiver<()>,
+    closed: Fuse<oneshot::Receiver<()>>,
     connections: u64,
 }
 
@@ -128,6 +131,7 @@ pub(crate) struct Keeper {
 enum Over {
     Lost(Trouble),
     Refused(RedisError),
+    /// The session has been ended.
     Expired,
     Closed,
 }
@@ -183,7 +187,7 @@ impl Keeper {
         let (used, closed) = oneshot::channel();
         let keeper = Self {
             kept: Arc::clone(&kept),
-            closed,
+            closed: closed.fuse(),
             connections,
         };
         tokio::spawn(keeper.run(wire));
@@ -197,7 +201,7 @@ impl Keeper {
             let why = match self.serve(&wire).await {
                 Over::Lost(trouble) => trouble.to_string(),
                 Over::Refused(error) => error.to_string(),
-                Over::Expired => return self.kept.end(EndReason::Expired),
+                Over::Expired => return,
                 Over::Closed => {
                     self.close(&wire).await;
                     return self.kept.end(EndReason::Closed);
@@ -214,6 +218,9 @@ impl Keeper {
 
     /// Serves requests over one connection.
     async fn serve(&mut self, wire: &Wire) -> Over {
+        if self.closed.is_terminated() {
+            return Over::Closed;
+        }
         let kept = Arc::clone(&self.kept);
         let timeout = kept.terms.session_timeout;
         let (beat, patience) = (timeout / 6, timeout / 4);
@@ -252,13 +259,9 @@ impl Keeper {
                 _ = &mut self.closed => break Over::Closed,
             }
         };
-        match over {
-            Over::Lost(_) | Over::Refused(_) => kept.link.send_replace(Connection::Disconnected),
-            Over::Expired => kept
-                .link
-                .send_replace(Connection::Ended(EndReason::Expired)),
-            Over::Closed => Connection::Connected,
-        };
+        if matches!(over, Over::Lost(_) | Over::Refused(_)) {
+            kept.link.send_replace(Connection::Disconnected);
+        }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
         drop(in_flight);
         over
@@ -304,34 +307,20 @@ impl Keeper {
 
     /// Connects until the session goes on, or is over.
     async fn connect_again(&mut self) -> Result<Wire, EndReason> {
-        let mut pause = PAUSE_MIN;
-        let mut said = String::new();
-        loop {
-            self.connections += 1;
-            let kept = Arc::clone(&self.kept);
-            let opened = tokio::select! {
-                biased;
-                _ = &mut self.closed => return Err(EndReason::Closed),
-                opened = resumed(&kept, self.connections) => opened,
-            };
-            match opened {
-                Ok(Some(wire)) => return Ok(wire),
-                Ok(None) => return Err(EndReason::Expired),
-                Err(error) => {
-                    let why = chain(&error);
-                    if why != said {
-                        warn!(target: STORE, session = self.kept.id, why, "cannot connect");
-                        said = why;
-                    }
-                }
-            }
+        let connected = connected(&self.kept, &mut self.connections);
+        tokio::pin!(connected);
+        if !self.closed.is_terminated() {
             tokio::select! {
                 biased;
-                _ = &mut self.closed => return Err(EndReason::Closed),
-                () = sleep(pause) => {}
+                _ = &mut self.closed => {}
+                connected = &mut connected => return connected,
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
+        // What waits is still to be sent, and the nodes are to go. After the timeout they have gone
+        // without us.
+        let patience = self.kept.terms.session_timeout;
+        let connected = tokio::time::timeout(patience, connected).await;
+        connected.unwrap_or(Err(EndReason::Closed))
     }
 
     /// Sends what waits, and closes the session, so that its nodes go.
@@ -396,8 +385,7 @@ fn settle(
     let answers = match answer {
         Ok(Value::Array(answers)) if answers.len() == requests.len() => answers,
         Ok(Value::BulkString(word)) if word == b"ended" => {
-            kept.link
-                .send_replace(Connection::Ended(EndReason::Expired));
+            kept.end(EndReason::Expired);
             refuse(requests, &NodesError::SessionEnded);
             return Err(Over::Expired);
         }
@@ -435,6 +423,28 @@ fn settle(
 fn refuse(requests: Vec<Request>, error: &NodesError) {
     for request in requests {
         drop(request.answer.send(Err(error.clone())));
+    }
+}
+
+/// Tries until the session goes on over a new connection, or is over.
+async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire, EndReason> {
+    let mut pause = PAUSE_MIN;
+    let mut said = String::new();
+    loop {
+        *connections += 1;
+        match resumed(kept, *connections).await {
+            Ok(Some(wire)) => return Ok(wire),
+            Ok(None) => return Err(EndReason::Expired),
+            Err(error) => {
+                let why = chain(&error);
+                if why != said {
+                    warn!(target: STORE, session = kept.id, why, "cannot connect");
+                    said = why;
+                }
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

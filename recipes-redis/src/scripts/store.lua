@@ -126,7 +126,8 @@ end
 -- Each operation returns nil, or why it is refused. `done` collects what `apply` has to write.
 
 local function create(done, number, me, path, data, kind)
-  local up = parent_of(path)
+  -- A name may be the sequence alone.
+  local up = parent_of(kind == 'S' and path .. '0' or path)
   if not up then return 'NodeExists' end
   local parent = load(up)
   if not parent then return 'NoNode' end

@@ -12,6 +12,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use recipes_core::{Connection, EndReason, NodeWatch, Nodes};
 use recipes_zookeeper::Acl;
 use tokio::sync::Notify;
+use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use crate::gate::Gate;
@@ -129,12 +130,15 @@ impl Client {
             let mut asked = Asked {
                 number: self.requests_made,
                 place,
-                reply: ask(
+                // These futures are polled by hand: one that is told to wait because the task has
+                // done enough would be taken for one without an answer.
+                reply: unconstrained(ask(
                     Arc::clone(nodes),
                     self.lists.clone(),
                     request.clone(),
                     directory.to_owned(),
-                ),
+                ))
+                .boxed(),
                 answer: None,
             };
             // The first poll calls the method, which sends.
@@ -257,7 +261,7 @@ impl Client {
 
     /// Notes changes of the connection that were not awaited.
     pub(crate) fn note_state(&mut self) {
-        while let Some(Some(state)) = self.connection.next().now_or_never() {
+        while let Some(Some(state)) = unconstrained(self.connection.next()).now_or_never() {
             self.state = state;
         }
         if let Connection::Ended(reason) = self.state {
@@ -285,6 +289,7 @@ impl Asked {
         self.answer = Some(answer);
         notes.take_down(note);
         if let Some(watch) = watch {
+            let watch = unconstrained(watch).boxed();
             watches.insert(self.number, (self.place.clone(), watch));
             // It is polled with the others. Whether it has fired by now means nothing.
             notes.take_down(Note::Watch(self.number));

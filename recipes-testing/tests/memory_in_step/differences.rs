@@ -1,5 +1,5 @@
-//! All accepted differences between the double and a server, and why. This comparison ignores
-//! nothing else.
+//! All accepted differences between the double and a ZooKeeper server, and why. That comparison
+//! ignores nothing else. `differences_on_redis` has those of the other store.
 //!
 //! | | difference | reason |
 //! |---|---|---|
@@ -24,7 +24,16 @@ use crate::script::Step;
 use crate::seen::{Answer, EventKind, Heard, Seen};
 
 /// What a session saw of a step, without what may differ.
-pub(crate) fn without(step: &Step, mut seen: Seen) -> Seen {
+pub(crate) fn without(step: &Step, seen: Seen) -> Seen {
+    let mut seen = without_orders(step, seen);
+    for answer in &mut seen.answers {
+        forget_created(answer);
+    }
+    seen
+}
+
+/// Without differences 3 to 7, which are in the order of what a session hears.
+pub(crate) fn without_orders(step: &Step, mut seen: Seen) -> Seen {
     let ends = matches!(
         step,
         Step::Close { .. } | Step::Expire { .. } | Step::Mend { .. }
@@ -45,9 +54,6 @@ pub(crate) fn without(step: &Step, mut seen: Seen) -> Seen {
         new.sort_unstable();
         old.extend(new);
         seen.heard = old;
-    }
-    for answer in &mut seen.answers {
-        forget_created(answer);
     }
     seen
 }

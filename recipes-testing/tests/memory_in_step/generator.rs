@@ -81,7 +81,7 @@ impl Author {
         match (line, self.random.below(100)) {
             // A session that has expired can still send requests.
             (None, 0..70) => self.open(session),
-            (Some(Line::Closed), _) | (Some(Line::Cut), 60..) => self.mend(session),
+            (Some(Line::Closed), _) | (Some(Line::Cut), 50..85) => self.mend(session),
             (Some(Line::Up), 97..) if self.cuts => {
                 self.open[session] = Some(Line::Cut);
                 Step::Cut { session }

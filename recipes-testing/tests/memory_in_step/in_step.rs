@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use recipes_testing::MemoryEnsemble;
-
 use crate::differences;
+use crate::differences_on_redis;
 use crate::renaming::Renaming;
 use crate::script::{Script, Step};
 use crate::seen::{Leaf, Seen};
 use crate::stage::Stage;
 use crate::tally::Tally;
-use crate::world::{RealServer, World};
+use crate::world::World;
 
 /// What one world shows and the other does not.
 #[derive(Debug)]
@@ -47,15 +47,14 @@ impl fmt::Display for Difference {
 /// Runs a script; each run has a directory of its own.
 pub(crate) async fn run(
     script: &Script,
-    server: &RealServer,
+    world: &World,
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     // Below another node, because nodes next to it are created, too.
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
-    let memory = World::Memory(MemoryEnsemble::new());
-    let mut memory = Stage::set(memory, &top).await;
-    let mut real = Stage::set(World::Real(server.clone()), &top).await;
+    let mut memory = Stage::set(world.double(), &top).await;
+    let mut real = Stage::set(world.clone(), &top).await;
     let mut renaming = Renaming::default();
     for (number, step) in script.steps.iter().enumerate() {
         let in_memory = memory.take(script, step).await;
@@ -65,7 +64,7 @@ pub(crate) async fn run(
             renaming.session(id, real.unwrap_or_default());
         }
         tally.count(step, &on_server);
-        compare(&mut renaming, step, in_memory, on_server)
+        compare(&mut renaming, world, step, in_memory, on_server)
             .map_err(|(memory, real)| Difference::new(Some(number), &memory, &real))?;
     }
     compare_trees(&mut renaming, memory.tree().await, real.tree().await)
@@ -75,16 +74,15 @@ type SeenByAll = BTreeMap<usize, Seen>;
 
 fn compare(
     renaming: &mut Renaming,
+    world: &World,
     step: &Step,
-    memory: SeenByAll,
-    real: SeenByAll,
+    mut memory: SeenByAll,
+    mut real: SeenByAll,
 ) -> Result<(), (SeenByAll, SeenByAll)> {
-    let without = |seen: SeenByAll| -> SeenByAll {
-        seen.into_iter()
-            .map(|(number, seen)| (number, differences::without(step, seen)))
-            .collect()
-    };
-    let (memory, real) = (without(memory), without(real));
+    for (memory, real) in memory.values_mut().zip(real.values_mut()) {
+        let seen = (mem::take(memory), mem::take(real));
+        (*memory, *real) = without(world, step, seen);
+    }
     let mut pairs = memory.values().zip(real.values());
     let same = memory.keys().eq(real.keys())
         && pairs.all(|(memory, real)| {
@@ -94,6 +92,16 @@ fn compare(
                 && answers.all(|(memory, real)| renaming.answer(memory, real))
         });
     if same { Ok(()) } else { Err((memory, real)) }
+}
+
+fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, Seen) {
+    match world {
+        World::Redis(_) => differences_on_redis::without(step, memory, real),
+        World::Memory(_) | World::Real(_) => (
+            differences::without(step, memory),
+            differences::without(step, real),
+        ),
+    }
 }
 
 fn compare_trees(

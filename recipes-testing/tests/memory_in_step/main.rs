@@ -1,22 +1,23 @@
 //! The double and a real server, in step: random scripts run on both, and the test compares what a
-//! client sees.
+//! client sees. It does so for ZooKeeper and for Redis.
 //!
 //! A script is a list of steps of up to four sessions: create, delete, list, read, watch, sync,
 //! transactions, several requests sent together, and sessions that are opened, closed, expired, cut
 //! off and reconnected. After each step the replies, the refusals, the stats and the order of each
 //! session's events must be the same in both worlds. In the end the nodes must be the same. Only
-//! `differences` lists what may differ.
+//! `differences` lists what may differ, and `differences_on_redis` what may differ there.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `script`, `generator`, `guess`, `random` | what is done, from a seed |
-//! | `client`, `gate`, `stage`, `world` | who does it, and where |
-//! | `seen`, `renaming`, `differences` | what is seen, and when it is the same |
+//! | `client`, `gate`, `stage`, `world`, `on_redis` | who does it, and where |
+//! | `seen`, `renaming`, `differences`, `differences_on_redis` | what is seen, and when it is the same |
 //! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
 //!
 //! ```sh
 //! cargo test -p recipes-testing --test memory_in_step                            # 250 scripts
 //! IN_STEP_SCRIPTS=100000 cargo test -p recipes-testing --test memory_in_step     # more
+//! cargo test -p recipes-testing --test memory_in_step -- on_redis                # one store
 //! IN_STEP_SEED=17 IN_STEP_SCRIPTS=1 cargo test -p recipes-testing --test memory_in_step
 //! ```
 
@@ -29,10 +30,12 @@
 
 mod client;
 mod differences;
+mod differences_on_redis;
 mod gate;
 mod generator;
 mod guess;
 mod in_step;
+mod on_redis;
 mod random;
 mod renaming;
 mod script;
@@ -45,13 +48,15 @@ mod world;
 use std::env;
 use std::ops::Range;
 
-use futures::{StreamExt as _, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use recipes_testing::ZooKeeperServer;
 
 use crate::in_step::{Difference, run};
+use crate::on_redis::OnRedis;
 use crate::script::Script;
 use crate::tally::Tally;
-use crate::world::{RealServer, SUPER_USER};
+use crate::world::{RealServer, SUPER_USER, World};
 
 const SCRIPTS: u64 = 250;
 /// So many cover everything that the tally lists. Continuous integration runs them.
@@ -65,7 +70,17 @@ fn number(variable: &str, default: u64) -> u64 {
     env::var(variable).map_or(default, |it| it.parse().unwrap())
 }
 
-async fn start() -> RealServer {
+/// A store that the double is compared with.
+struct Compared {
+    start: fn() -> BoxFuture<'static, World>,
+    /// What is left of a script for this store.
+    script: fn(Script) -> Script,
+    /// Outcomes that no script for this store can have.
+    never: fn(&str) -> bool,
+    test: &'static str,
+}
+
+async fn start() -> World {
     let server = ZooKeeperServer::builder()
         .property(
             "zookeeper.DigestAuthenticationProvider.superDigest",
@@ -76,17 +91,19 @@ async fn start() -> RealServer {
         .start()
         .await
         .unwrap();
-    RealServer::new(server).await
+    World::Real(RealServer::new(server).await)
 }
 
 /// Runs the scripts of some seeds until one shows a difference.
 async fn find_difference(
     seeds: Range<u64>,
-    server: &RealServer,
+    compared: &Compared,
+    world: &World,
 ) -> Result<Tally, (u64, Script, Difference)> {
     let runs = stream::iter(seeds).map(async |seed| {
-        let (script, mut tally) = (generator::script(seed), Tally::default());
-        match run(&script, server, &mut tally).await {
+        let script = (compared.script)(generator::script(seed));
+        let mut tally = Tally::default();
+        match run(&script, world, &mut tally).await {
             Ok(()) => Ok(tally),
             Err(difference) => Err((seed, script, difference)),
         }
@@ -99,8 +116,7 @@ async fn find_difference(
     Ok(all)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn double_and_server_show_the_same_to_random_scripts() {
+async fn compare(compared: Compared) {
     let first = number("IN_STEP_SEED", 0);
     let scripts = number("IN_STEP_SCRIPTS", SCRIPTS);
     let end = first + scripts;
@@ -109,22 +125,47 @@ async fn double_and_server_show_the_same_to_random_scripts() {
     while next < end {
         let seeds = next..end.min(next + SCRIPTS_A_SERVER);
         next = seeds.end;
-        let server = start().await;
-        match find_difference(seeds, &server).await {
+        let world = (compared.start)().await;
+        match find_difference(seeds, &compared, &world).await {
             Ok(tally) => all.merge(tally),
             Err((seed, script, difference)) => {
-                let steps = script.steps.len();
-                let (script, difference) = shrink::shrink(script, difference, &server).await;
+                let (steps, test) = (script.steps.len(), compared.test);
+                let (script, difference) = shrink::shrink(script, difference, &world).await;
                 panic!(
                     "seed {seed}, shrunk from {steps} steps; again with\n\
                      IN_STEP_SEED={seed} IN_STEP_SCRIPTS=1 \
-                     cargo test -p recipes-testing --test memory_in_step\n\n{script}\n{difference}"
+                     cargo test -p recipes-testing --test memory_in_step -- {test}\n\n\
+                     {script}\n{difference}"
                 );
             }
         }
     }
-    eprintln!("{scripts} scripts from seed {first}\n{all}");
+    let test = compared.test;
+    eprintln!("{test}: {scripts} scripts from seed {first}\n{all}");
     if scripts >= COVERING {
-        assert!(all.missing().is_empty(), "seldom seen: {:?}", all.missing());
+        let missing = all.missing(compared.never);
+        assert!(missing.is_empty(), "seldom seen: {missing:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_scripts_show_the_same_on_zookeeper() {
+    let compared = Compared {
+        start: || start().boxed(),
+        script: |script| script,
+        never: |_| false,
+        test: "on_zookeeper",
+    };
+    compare(compared).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_scripts_show_the_same_on_redis() {
+    let compared = Compared {
+        start: || async { World::Redis(OnRedis::start().await) }.boxed(),
+        script: differences_on_redis::script,
+        never: differences_on_redis::never_seen,
+        test: "on_redis",
+    };
+    compare(compared).await;
 }

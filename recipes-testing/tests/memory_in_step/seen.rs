@@ -36,8 +36,10 @@ impl Refusal {
             NodesError::NotSent(source) | NodesError::Refused(source) => {
                 let memory = source.downcast_ref().and_then(Self::of_memory);
                 let real = || source.downcast_ref().and_then(Self::of_client);
-                let other = || Self::Other(source.to_string());
-                memory.or_else(real).unwrap_or_else(other)
+                let text = source.to_string();
+                let redis = || Self::of_redis(&text);
+                let other = || Self::Other(text.clone());
+                memory.or_else(real).or_else(redis).unwrap_or_else(other)
             }
             other => Self::Other(other.to_string()),
         }
@@ -49,6 +51,15 @@ impl Refusal {
             MemoryError::InvalidAcl => Some(Self::BadAcl),
             MemoryError::NotEmpty(_) => Some(Self::NotEmpty),
             MemoryError::EphemeralParent(_) => Some(Self::EphemeralParent),
+            _ => None,
+        }
+    }
+
+    /// The client on Redis has no public error.
+    fn of_redis(text: &str) -> Option<Self> {
+        match text {
+            "the node has children" => Some(Self::NotEmpty),
+            "the parent goes with its session, and has no children" => Some(Self::EphemeralParent),
             _ => None,
         }
     }
@@ -157,4 +168,20 @@ pub(crate) struct Leaf {
     pub(crate) version: i32,
     pub(crate) cversion: i32,
     pub(crate) owner: i64,
+}
+
+impl Leaf {
+    /// A child that is listed but does not exist.
+    pub(crate) fn missing(path: &str) -> Self {
+        Self {
+            path: format!("{path} (missing)"),
+            data: String::new(),
+            czxid: 0,
+            mzxid: 0,
+            pzxid: 0,
+            version: 0,
+            cversion: 0,
+            owner: 0,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::in_step::{Difference, run};
 use crate::script::{Request, Script, Step};
 use crate::tally::Tally;
-use crate::world::RealServer;
+use crate::world::World;
 
 /// Each attempt is a run. A script of 200 steps takes some hundred.
 const ATTEMPTS_MAX: usize = 1_000;
@@ -12,7 +12,7 @@ const ATTEMPTS_MAX: usize = 1_000;
 pub(crate) async fn shrink(
     script: Script,
     difference: Difference,
-    server: &RealServer,
+    real: &World,
 ) -> (Script, Difference) {
     let (mut best, mut attempts) = ((script, difference), 0);
     let mut size = best.0.steps.len();
@@ -23,7 +23,7 @@ pub(crate) async fn shrink(
         while start < best.0.steps.len() && attempts < ATTEMPTS_MAX {
             attempts += 1;
             let shorter = without_steps(&best.0, start, size);
-            match run(&shorter, server, &mut Tally::default()).await {
+            match run(&shorter, real, &mut Tally::default()).await {
                 Err(difference) => (best, helped) = ((shorter, difference), true),
                 Ok(()) => start += size,
             }
@@ -38,7 +38,7 @@ pub(crate) async fn shrink(
         };
         // What follows moves up, so the next part is at the same place. That happens at most as
         // many times as there are parts.
-        if let Err(difference) = run(&shorter, server, &mut Tally::default()).await {
+        if let Err(difference) = run(&shorter, real, &mut Tally::default()).await {
             best = (shorter, difference);
         }
     }

@@ -1,4 +1,4 @@
-//! The world of a script: in memory, or on a real server.
+//! The world of a script: in memory, or on a real server of ZooKeeper or Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::client;
 use crate::gate::Gate;
+use crate::on_redis::OnRedis;
 use crate::seen::Leaf;
 
 pub(crate) const CREDENTIALS: &str = "user:secret";
 
 /// Long enough that a busy machine loses no session.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The user to whom a server allows everything.
 pub(crate) struct SuperUser {
@@ -54,9 +55,18 @@ impl RealServer {
 pub(crate) enum World {
     Memory(MemoryEnsemble),
     Real(RealServer),
+    Redis(OnRedis),
 }
 
 impl World {
+    /// The double that is compared with this world.
+    pub(crate) fn double(&self) -> Self {
+        // As newer ZooKeeper servers and Redis do; the oldest server does not.
+        let tells = matches!(self, Self::Redis(_));
+        let double = MemoryEnsemble::builder().stats_in_transactions(tells);
+        Self::Memory(double.build())
+    }
+
     pub(crate) async fn create(&self, directory: &str) {
         match self {
             Self::Memory(ensemble) => ensemble.create(directory, b"").unwrap(),
@@ -64,6 +74,7 @@ impl World {
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 operator.create(directory, b"", &options).await.unwrap();
             }
+            Self::Redis(redis) => redis.create(directory).await,
         }
     }
 
@@ -92,6 +103,7 @@ impl World {
                 let store = options.store(&address).unwrap();
                 client::Client::new(store.connect().await.unwrap(), lists, gate)
             }
+            Self::Redis(redis) => redis.open(cut_off).await,
         }
     }
 
@@ -99,20 +111,21 @@ impl World {
         match self {
             Self::Memory(ensemble) => drop(ensemble.expire(session)),
             Self::Real(RealServer { server, .. }) => server.expire(session).await.unwrap(),
+            Self::Redis(redis) => redis.expire(session).await,
         }
     }
 
     pub(crate) fn cut(&self, client: &client::Client) {
         match self {
             Self::Memory(ensemble) => drop(ensemble.disconnect(client.id)),
-            Self::Real(_) => client.gate.iter().for_each(Gate::shut),
+            Self::Real(_) | Self::Redis(_) => client.gate.iter().for_each(Gate::shut),
         }
     }
 
     pub(crate) fn mend(&self, client: &client::Client) {
         match self {
             Self::Memory(ensemble) => drop(ensemble.reconnect(client.id)),
-            Self::Real(_) => client.gate.iter().for_each(Gate::open),
+            Self::Real(_) | Self::Redis(_) => client.gate.iter().for_each(Gate::open),
         }
     }
 
@@ -128,6 +141,7 @@ impl World {
             Self::Real(RealServer { operator, .. }) => {
                 real_tree(operator, directory.to_owned()).await
             }
+            Self::Redis(redis) => redis.tree(directory).await,
         }
     }
 }

@@ -39,6 +39,7 @@ impl State {
                 stage,
                 waker: None,
                 wanted: true,
+                settled: settled.is_some(),
             },
         );
         if let Some(outcome) = settled {

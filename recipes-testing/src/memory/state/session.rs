@@ -19,6 +19,8 @@ pub(crate) struct Flight {
     pub(crate) waker: Option<Waker>,
     /// False once its future was dropped. The reply is then forgotten, but the request is not.
     pub(crate) wanted: bool,
+    /// The client has answered it itself, so nothing is on its way that could be lost.
+    pub(crate) settled: bool,
 }
 
 #[derive(Debug)]
@@ -157,7 +159,7 @@ impl SessionRecord {
     pub(crate) fn in_flight(&self) -> Vec<u64> {
         self.flights
             .range(self.arrived + 1..)
-            .filter(|(_, flight)| matches!(flight.stage, Stage::Answered(..)))
+            .filter(|(_, flight)| !flight.settled && matches!(flight.stage, Stage::Answered(..)))
             .map(|(number, _)| *number)
             .collect()
     }
