@@ -8,7 +8,7 @@ use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOption
 
 use crate::address::{Address, Credentials};
 use crate::checks::Allowed;
-use crate::keeper::Terms;
+use crate::kept::Terms;
 use crate::server::{Redis, TRAITS};
 use crate::wire::Route;
 

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::answers::{Parts, Trouble, multi, present};
-use crate::keeper::Kept;
+use crate::kept::Kept;
 use crate::queue::Answer;
 use crate::watches::Seen;
 

@@ -10,7 +10,10 @@
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `scripts` | what runs inside the server; the keys are listed in `scripts/store.lua` |
 //! | `wire` | one connection |
+//! | `kept` | a session, as its requests and its keeper see it |
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
+//! | `resume` | takes a session up again over a new connection |
+//! | `flight` | requests that are on their way, in one script |
 //! | `queue` | requests that wait for the connection |
 //! | `watches` | who waits for news of which node |
 //! | `client` | the requests of one session |
@@ -21,12 +24,18 @@ mod answers;
 mod builder;
 mod checks;
 mod client;
+mod flight;
 mod keeper;
+mod kept;
 mod queue;
+mod resume;
 mod scripts;
 mod server;
 mod watches;
 mod wire;
+
+/// Target of log events about a store.
+const STORE: &str = recipes_core::internal::log::STORE;
 
 #[doc(hidden)]
 pub use address::without_password;

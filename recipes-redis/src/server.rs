@@ -10,7 +10,8 @@ use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
 
 use crate::builder::RedisBuilder;
 use crate::client::RedisNodes;
-use crate::keeper::{Keeper, Terms};
+use crate::keeper::Keeper;
+use crate::kept::Terms;
 use crate::wire::Wire;
 
 /// How long it may take to find out why there is no session.

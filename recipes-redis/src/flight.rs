@@ -1,0 +1,136 @@
+//! Requests that are on their way, in one script.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+use recipes_core::{EndReason, NodesError};
+use redis::{RedisError, Value, cmd};
+use tokio::task::unconstrained;
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::STORE;
+use crate::answers::{Failed, Trouble, failed};
+use crate::kept::{Kept, micros};
+use crate::queue::Request;
+use crate::scripts::Script;
+use crate::wire::Wire;
+
+/// Why a connection is not served any more.
+pub(crate) enum Over {
+    Lost(Trouble),
+    Refused(RedisError),
+    /// The session has been ended.
+    Expired,
+    Closed,
+}
+
+/// Requests that are on their way, in one script.
+pub(crate) struct Flight {
+    pub(crate) sent: Instant,
+    answer: BoxFuture<'static, Result<Value, FlightError>>,
+    requests: Vec<Request>,
+}
+
+pub(crate) enum FlightError {
+    Failed(RedisError),
+    Replicas(i64),
+}
+
+impl Flight {
+    /// Sends requests in one script, at the first poll of [`land`](Self::land).
+    pub(crate) fn send(kept: &Kept, wire: &Wire, requests: Vec<Request>) -> Self {
+        let terms = &kept.terms;
+        let mut call = wire.call(Script::Requests);
+        call.arg(&kept.name).arg(micros(terms.container_rest));
+        for word in requests.iter().flat_map(|request| &request.words) {
+            call.arg(word);
+        }
+        let answer = wire.send(call);
+        let asked = terms.replicas;
+        let answer = if asked == 0 {
+            answer
+                .map(|answer| answer.map_err(FlightError::Failed))
+                .boxed()
+        } else {
+            let mut wait = cmd("WAIT");
+            let patience = terms.session_timeout / 6;
+            wait.arg(asked).arg(patience.as_millis().to_string());
+            // Right behind the script, on its connection: elsewhere it would wait for nothing.
+            let both = futures::future::join(answer, wire.send(wait));
+            both.map(move |(answer, confirmed)| {
+                let answer = answer.map_err(FlightError::Failed)?;
+                match confirmed.map_err(FlightError::Failed)? {
+                    Value::Int(heard) if heard < i64::from(asked) => {
+                        Err(FlightError::Replicas(heard))
+                    }
+                    _ => Ok(answer),
+                }
+            })
+            .boxed()
+        };
+        Self {
+            sent: Instant::now(),
+            answer,
+            requests,
+        }
+    }
+
+    /// The requests, with their answers.
+    pub(crate) async fn land(self) -> (Vec<Request>, Result<Value, FlightError>) {
+        // Unconstrained: requests are sent in the order of these futures, whatever the task has
+        // done before.
+        let answer = unconstrained(self.answer).await;
+        (self.requests, answer)
+    }
+}
+
+/// Hands out the answers to the requests of one script.
+pub(crate) fn settle(
+    requests: Vec<Request>,
+    answer: Result<Value, FlightError>,
+    kept: &Kept,
+) -> Result<(), Over> {
+    let answers = match answer {
+        Ok(Value::Array(answers)) if answers.len() == requests.len() => answers,
+        Ok(Value::BulkString(word)) if word == b"ended" => {
+            kept.end(EndReason::Expired);
+            refuse(requests, &NodesError::SessionEnded);
+            return Err(Over::Expired);
+        }
+        Ok(other) => {
+            let trouble = Trouble::Unexpected(format!("{other:?}"));
+            return Err(Over::Lost(trouble));
+        }
+        Err(FlightError::Replicas(heard)) => {
+            let asked = kept.terms.replicas;
+            refuse(requests, &Trouble::Replicas { heard, asked }.into());
+            return Ok(());
+        }
+        Err(FlightError::Failed(error)) => {
+            return match failed(error) {
+                Failed::NotNow(error) => {
+                    debug!(target: STORE, %error, "the server is busy");
+                    refuse(requests, &NodesError::Throttled);
+                    Ok(())
+                }
+                Failed::Never(error) => {
+                    refuse(requests, &NodesError::Refused(Arc::new(error)));
+                    Ok(())
+                }
+                Failed::Lost(error) => Err(Over::Refused(error)),
+            };
+        }
+    };
+    for (request, answer) in requests.into_iter().zip(answers) {
+        // Whoever dropped the request does not want to know.
+        drop(request.answer.send(Ok(answer)));
+    }
+    Ok(())
+}
+
+fn refuse(requests: Vec<Request>, error: &NodesError) {
+    for request in requests {
+        drop(request.answer.send(Err(error.clone())));
+    }
+}

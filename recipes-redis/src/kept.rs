@@ -1,0 +1,113 @@
+//! A session, as its requests and its keeper see it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use recipes_core::{Connection, EndReason, Guarantee};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::STORE;
+use crate::client::unwatch;
+use crate::queue::Queue;
+use crate::watches::Watches;
+use crate::wire::Route;
+
+/// A contender that wants the watches of its listing wants them at once.
+const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// How a session is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) route: Route,
+    pub(crate) session_timeout: Duration,
+    /// Replicas that must have what counts as done.
+    pub(crate) replicas: u32,
+    /// Nobody held a lock before.
+    pub(crate) is_new: bool,
+    /// How long a container may be empty.
+    pub(crate) container_rest: Duration,
+}
+
+/// A session, as its requests and its keeper see it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: i64,
+    /// By which the server knows it: id, timeout, secret.
+    pub(crate) name: String,
+    pub(crate) terms: Terms,
+    pub(crate) queue: Queue,
+    pub(crate) watches: Arc<Watches>,
+    pub(crate) link: watch::Sender<Connection>,
+    pub(crate) promise: Mutex<Promise>,
+}
+
+/// What the present server promises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    pub(crate) guarantee: Guarantee,
+    /// Before this, somebody may hold a lock of which this server does not know.
+    pub(crate) grants_from: Option<Instant>,
+}
+
+/// As the scripts count time.
+pub(crate) fn micros(duration: Duration) -> String {
+    duration.as_micros().to_string()
+}
+
+impl Kept {
+    pub(crate) fn guarantee(&self) -> Guarantee {
+        self.promise().guarantee
+    }
+
+    pub(crate) fn grants_from(&self) -> Option<Instant> {
+        self.promise().grants_from
+    }
+
+    fn promise(&self) -> Promise {
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the server of the present connection promises.
+    pub(crate) fn promised(&self, promise: Promise) {
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+    }
+
+    /// Removes watches that came with a listing, and that no contender wanted.
+    pub(crate) fn give_spares_up(&self, now: Instant) {
+        let Some(since) = now.checked_sub(SPARE_MAX) else {
+            return;
+        };
+        self.queue.with(|waiting| {
+            for path in self.watches.drop_spares(since) {
+                drop(waiting.ask(unwatch(&path)));
+            }
+        });
+    }
+
+    /// Ends it for its requests and watches.
+    pub(crate) fn end(&self, reason: EndReason) {
+        // In one moment: whoever hears of the end from one of these finds it at the others.
+        self.link.send_modify(|link| {
+            *link = Connection::Ended(reason);
+            self.queue.end();
+            self.watches.end();
+        });
+    }
+}
+
+/// The end of a quarantine that lasts for so many microseconds.
+pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
+    let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
+    if wait.is_zero() {
+        return None;
+    }
+    warn!(
+        target: STORE,
+        wait_ms = wait.as_millis(),
+        "this run of the server is new, and may have forgotten who holds a lock: none is granted \
+         until every holder must have noticed"
+    );
+    Some(Instant::now() + wait)
+}

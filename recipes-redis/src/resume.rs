@@ -1,0 +1,112 @@
+//! Takes a session up again over a new connection.
+
+use std::time::Duration;
+
+use std::sync::Arc;
+
+use recipes_core::{Connection, EndReason, NodesError};
+use redis::Value;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::STORE;
+use crate::answers::{Parts, event, refusal_of_session};
+use crate::kept::{Kept, Promise, quarantined};
+use crate::scripts::Script;
+use crate::watches::Rewatch;
+use crate::wire::Wire;
+
+/// Watches that one script sets again.
+const REWATCHED_MAX: usize = 200;
+/// Pauses between tries to connect, as those of requests in the core.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Tries until the session goes on over a new connection, or is over.
+pub(crate) async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire, EndReason> {
+    let mut pause = PAUSE_MIN;
+    let mut said = String::new();
+    loop {
+        *connections += 1;
+        match resumed(kept, *connections).await {
+            Ok(Some(wire)) => return Ok(wire),
+            Ok(None) => return Err(EndReason::Expired),
+            Err(error) => {
+                let why = chain(&error);
+                if why != said {
+                    warn!(target: STORE, session = kept.id, why, "cannot connect");
+                    said = why;
+                }
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Connects, and goes on with the session. `None` if it is over.
+async fn resumed(kept: &Kept, number: u64) -> Result<Option<Wire>, NodesError> {
+    kept.watches.count_on(number);
+    let wire = Wire::open(&kept.terms.route, &kept.watches, number).await?;
+    let went_on = go_on(kept, &wire, number);
+    match tokio::time::timeout(kept.terms.route.connect_timeout, went_on).await {
+        Ok(went_on) => Ok(went_on?.then_some(wire)),
+        Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+    }
+}
+
+/// Takes up the session over a new connection, and sets its watches again. False if it is over.
+async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError> {
+    wire.subscribe(&kept.id.to_string()).await?;
+    let rewatches = kept.watches.confirmed();
+    let mut told = Vec::new();
+    let mut wait = 0;
+    // At least once, also without watches.
+    let mut chunks = rewatches.chunks(REWATCHED_MAX);
+    let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
+    loop {
+        let mut resume = wire.call(Script::Resume);
+        resume.arg(&kept.name).arg(&wire.facts.run);
+        for watch in chunk {
+            resume
+                .arg(watch.number)
+                .arg(&watch.path)
+                .arg(watch.seen.czxid)
+                .arg(watch.seen.mzxid);
+        }
+        let answer = wire.send(resume).await.map_err(refusal_of_session)?;
+        if matches!(&answer, Value::BulkString(word) if word == b"ended") {
+            return Ok(false);
+        }
+        let mut answer = Parts::of(answer)?;
+        wait = answer.number()?.max(wait);
+        told.extend(answer.texts()?);
+        match chunks.next() {
+            Some(next) => chunk = next,
+            None => break,
+        }
+    }
+    kept.promised(Promise {
+        guarantee: wire.facts.guarantee,
+        grants_from: quarantined(wait),
+    });
+    // Before any news or answer of this connection.
+    kept.link.send_replace(Connection::Connected);
+    for (watch, word) in rewatches.iter().zip(&told) {
+        if let Some(event) = event(word) {
+            kept.watches.fire(number, &watch.path, watch.number, event);
+        }
+    }
+    Ok(true)
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &NodesError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
