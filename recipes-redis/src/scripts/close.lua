@@ -8,5 +8,7 @@ if call('ZSCORE', SESSIONS, ARGV[1]) then
   end_session(ARGV[1])
   purge()
 end
+local left = call('EXISTS', ENDED)
+if left == 1 then clock.due = 0 end
 save_clock()
-return call('EXISTS', ENDED)
+return left

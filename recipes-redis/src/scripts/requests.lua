@@ -27,11 +27,11 @@
 sweep()
 local session = ARGV[1]
 container_rest = tonumber(ARGV[2])
-if not heard_from(session) then
+local me, timeout = split(session)
+if not heard_from(session, timeout) then
   save_clock()
   return 'ended'
 end
-local me = split(session)
 local at = 2
 local function take()
   at = at + 1
@@ -42,12 +42,12 @@ local function version()
 end
 
 local requests = {}
--- The name of the last sequential node that this script has created in a directory.
+-- The name and sequence of the last node that this script has created in a directory.
 local created = {}
 
 function requests.multi()
   local count = tonumber(take())
-  local number, done, answer, made = next_number(), {}, { '' }, {}
+  local number, done, answer = next_number(), {}, { '' }
   local refused, index
   for i = 1, count do
     local what = take()
@@ -62,11 +62,8 @@ function requests.multi()
       answer[#answer + 1] = {}
     elseif what == 'set' then
       local at_path, data, expected = take(), take(), version()
-      if not refused then
-        reason = set(done, number, at_path, data, expected)
-        made[#made + 1] = { #answer + 1, view[at_path] }
-      end
-      answer[#answer + 1] = {}
+      if not refused then reason = set(done, number, at_path, data, expected) end
+      answer[#answer + 1] = not (refused or reason) and stat_of(at_path, view[at_path]) or {}
     else
       local at_path, expected = take(), version()
       if not refused then reason = check(at_path, expected) end
@@ -81,10 +78,9 @@ function requests.multi()
   for _, step in ipairs(done) do
     if step[1] == 'create' then
       local up, name = parent_of(step[2])
-      created[up] = name
+      created[up] = { name, step[3] }
     end
   end
-  for _, it in ipairs(made) do answer[it[1]] = stat_of(it[2]) end
   apply(done)
   return answer
 end
@@ -101,42 +97,48 @@ function requests.look()
   if not load(path) then return { 'NoNode' } end
   local names = call('ZRANGE', CHILDREN .. path, 0, -1)
   local watches = {}
-  if own == '' then own = created[path] end
-  local sequence = own and call('ZSCORE', CHILDREN .. path, own)
+  -- Alone.
+  if #names < 2 then return { '', names, watches } end
+  local sequence
+  if own ~= '' then
+    sequence = call('ZSCORE', CHILDREN .. path, own)
+  elseif created[path] then
+    own, sequence = created[path][1], created[path][2]
+  end
   if sequence then
     local ahead = call('ZRANGE', CHILDREN .. path, '(' .. sequence, '-inf', 'BYSCORE', 'REV',
       'LIMIT', 0, 2)
     if #ahead > 0 then table.insert(ahead, 1, own) end
     for i, name in ipairs(ahead) do
       local child = path .. '/' .. name
+      local node, data = load(child, true)
       call('HSET', WATCHERS .. child, me, numbers[i])
-      watches[i] = {
-        tonumber(numbers[i]), name, stat_of(load(child)), call('HGET', NODE .. child, 'd') or '',
-      }
+      watches[i] = { tonumber(numbers[i]), name, stat_of(child, node), data }
     end
   end
   return { '', names, watches }
 end
 
 function requests.stat()
-  local node = load(take())
+  local path = take()
+  local node = load(path)
   if not node then return { 'NoNode' } end
-  return { '', stat_of(node) }
+  return { '', stat_of(path, node) }
 end
 
 function requests.read()
   local path = take()
-  local node = load(path)
+  local node, data = load(path, true)
   if not node then return { 'NoNode' } end
-  return { '', stat_of(node), call('HGET', NODE .. path, 'd') or '' }
+  return { '', stat_of(path, node), data }
 end
 
 function requests.watch()
   local path, number = take(), take()
-  local node = load(path)
+  local node, data = load(path, true)
   if not node then return { 'NoNode' } end
   call('HSET', WATCHERS .. path, me, number)
-  return { '', stat_of(node), call('HGET', NODE .. path, 'd') or '' }
+  return { '', stat_of(path, node), data }
 end
 
 function requests.unwatch()

@@ -8,11 +8,11 @@
 
 sweep()
 local session = ARGV[1]
-if not heard_from(session) then
+local id, timeout = split(session)
+if not heard_from(session, timeout) then
   save_clock()
   return 'ended'
 end
-local id, timeout = split(session)
 local wait = quarantine(ARGV[2], timeout, true)
 local news = {}
 for i = 3, #ARGV, 4 do

@@ -31,7 +31,7 @@ local container_rest = 60 * 1000 * 1000
 
 local call = redis.call
 
--- Concatenation would shorten a large number.
+-- Concatenation would shorten a large number. (`redis.call` does not.)
 local function text(number)
   return string.format('%.0f', number)
 end
@@ -41,6 +41,7 @@ end
 -- | n | the last transaction number |
 -- | t | the server's clock at the last script |
 -- | v | the store's own clock: what deadlines are compared with |
+-- | d | no session is due before this, by `v` |
 -- | g | the most that `v` advances between two scripts; a quarter of the shortest session timeout |
 -- | m | the longest session timeout so far |
 -- | r | the run of the server that the last session was opened or resumed on |
@@ -49,9 +50,10 @@ local clock = { now = 0 }
 do
   local time = call('TIME')
   clock.now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local x = call('HMGET', X, 'n', 't', 'v', 'g')
+  local x = call('HMGET', X, 'n', 't', 'v', 'g', 'd')
   clock.number = tonumber(x[1] or 0)
   clock.step = tonumber(x[4] or 0)
+  clock.due = tonumber(x[5] or 0)
   -- The gap rule. A server that stood still, was restarted, or whose clock was set forward must not
   -- expire sessions that had no chance to be heard. Sessions in use send more often than `g`.
   local passed = clock.now - tonumber(x[2] or clock.now)
@@ -59,7 +61,7 @@ do
 end
 
 local function save_clock()
-  call('HSET', X, 'n', text(clock.number), 't', text(clock.now), 'v', text(clock.own))
+  call('HSET', X, 'n', clock.number, 't', clock.now, 'v', clock.own, 'd', clock.due)
 end
 
 -- Numbers follow the clock, so that a replica that is promoted without the last writes does not give
@@ -69,45 +71,51 @@ local function next_number()
   return clock.number
 end
 
--- ---- Nodes. Changes are made in `view` first, so that a refused transaction changes nothing.
+-- ---- Nodes. Changes are made in `view`, `writes` and `more` first, so that a refused transaction
+-- changes nothing.
 
-local view, changed = {}, {}
+-- Nodes by path, as far as they were looked at; false for none.
+local view = {}
+-- Fields and values to write, by path.
+local writes = {}
+-- How many children were added, by path, and by which transaction children were changed last.
+local more, touched = {}, {}
 
--- Fields of a node: c created by, m changed by, v version, o owner, t creation time (ms),
--- q children created so far, l children now, p children changed by, k kind, d data.
--- Returns false if there is none.
-local function load(path)
+-- Fields of a node: c created by, m changed by, v version, o owner, t creation time (ms), q children
+-- created so far, p children changed by, k kind, d data. A field that is missing is as it was when the
+-- node was created. Returns false if there is no node, otherwise its data too.
+local function load(path, wants_data)
   local node = view[path]
-  if node ~= nil then return node end
-  local h = call('HMGET', NODE .. path, 'c', 'm', 'v', 'o', 't', 'q', 'l', 'p', 'k')
-  if h[1] then
+  if node ~= nil and not wants_data then return node end
+  local h = call('HMGET', NODE .. path, 'c', 'm', 'v', 'o', 't', 'q', 'p', 'k', wants_data and 'd' or 'c')
+  if h[1] or path == '/' then
+    local c = tonumber(h[1] or 0)
     node = {
-      c = tonumber(h[1]), m = tonumber(h[2]), v = tonumber(h[3]), o = h[4], t = tonumber(h[5]),
-      q = tonumber(h[6]), l = tonumber(h[7]), p = tonumber(h[8]), k = h[9],
+      c = c, m = tonumber(h[2] or c), v = tonumber(h[3] or 0), o = h[4] or '0',
+      t = tonumber(h[5] or 0), q = tonumber(h[6] or 0), p = touched[path] or tonumber(h[7] or c), k = h[8] or 'P',
     }
-  elseif path == '/' then
-    node = { c = 0, m = 0, v = 0, o = '0', t = 0, q = 0, l = 0, p = 0, k = 'P' }
   else
     node = false
   end
   view[path] = node
-  return node
+  return node, h[9] or ''
 end
 
--- The caller is about to change the node. The loaded one stays as it is, for `forget`.
-local function change(path)
-  local node = {}
-  for field, value in pairs(load(path)) do node[field] = value end
-  view[path] = node
-  if not changed[path] then
-    changed[path] = true
-    changed[#changed + 1] = path
+local function write(path, ...)
+  local fields = writes[path]
+  if not fields then
+    fields = {}
+    writes[path] = fields
   end
-  return node
+  for _, it in ipairs({ ... }) do fields[#fields + 1] = it end
 end
 
 local function forget()
-  view, changed = {}, {}
+  view, writes, more, touched = {}, {}, {}, {}
+end
+
+local function count(path)
+  return call('ZCARD', CHILDREN .. path) + (more[path] or 0)
 end
 
 local function parent_of(path)
@@ -123,10 +131,10 @@ local function sequence_of(parent)
   return sequence
 end
 
--- Each operation returns nil, or why it is refused. `done` collects what `apply` has to write.
+-- Each operation returns nil, or why it is refused. `done` collects what `apply` has to do.
 
 local function create(done, number, me, path, data, kind)
-  -- A name may be the sequence alone.
+  -- The name may be the sequence alone.
   local up = parent_of(kind == 'S' and path .. '0' or path)
   if not up then return 'NodeExists' end
   local parent = load(up)
@@ -138,19 +146,15 @@ local function create(done, number, me, path, data, kind)
     path = path .. string.format('%010d', sequence)
   end
   if load(path) then return 'NodeExists' end
-  parent = change(up)
-  parent.q, parent.l, parent.p = parent.q + 1, parent.l + 1, number
+  parent.q, parent.p = parent.q + 1, number
+  write(up, 'q', parent.q, 'p', number)
+  more[up] = (more[up] or 0) + 1
   local owner = '0'
   if kind == 'S' or kind == 'E' then owner = me end
-  view[path] = {
-    c = number, m = number, v = 0, o = owner, t = math.floor(clock.now / 1000),
-    q = 0, l = 0, p = number, k = kind,
-  }
-  if not changed[path] then
-    changed[path] = true
-    changed[#changed + 1] = path
-  end
-  done[#done + 1] = { 'create', path, data, sequence }
+  local time = math.floor(clock.now / 1000)
+  view[path] = { c = number, m = number, v = 0, o = owner, t = time, q = 0, p = number, k = kind }
+  writes[path] = { 'c', number, 'o', owner, 't', time, 'k', kind, 'd', data }
+  done[#done + 1] = { 'create', path, sequence, owner, kind }
   return nil, path
 end
 
@@ -158,21 +162,22 @@ local function delete(done, number, path, version)
   local node = load(path)
   if not node then return 'NoNode' end
   if version and node.v ~= version then return 'BadVersion' end
-  if node.l > 0 or path == '/' then return 'NotEmpty' end
+  if path == '/' or node.o == '0' and count(path) > 0 then return 'NotEmpty' end
   local up = parent_of(path)
-  local parent = change(up)
-  parent.l, parent.p = parent.l - 1, number
-  done[#done + 1] = { 'delete', path, node }
-  view[path] = false
+  if view[up] then view[up].p = number end
+  write(up, 'p', number)
+  more[up], touched[up] = (more[up] or 0) - 1, number
+  view[path], writes[path] = false, nil
+  done[#done + 1] = { 'delete', path, node.o, node.k }
 end
 
 local function set(done, number, path, data, version)
   local node = load(path)
   if not node then return 'NoNode' end
   if version and node.v ~= version then return 'BadVersion' end
-  node = change(path)
   node.v, node.m = node.v + 1, number
-  done[#done + 1] = { 'set', path, data }
+  write(path, 'v', node.v, 'm', number, 'd', data)
+  done[#done + 1] = { 'set', path }
 end
 
 local function check(path, version)
@@ -191,37 +196,28 @@ local function notify(what, path)
   end
 end
 
--- Writes what was done, and tells who watches it after that.
+-- Does what was decided, and tells who watches it after that.
 local function apply(done)
   for _, step in ipairs(done) do
     local what, path = step[1], step[2]
     local up, name = parent_of(path)
     if what == 'create' then
-      local node = view[path]
-      call('ZADD', CHILDREN .. up, text(step[4]), name)
-      call('HSET', NODE .. path, 'd', step[3])
-      if node and node.o ~= '0' then call('SADD', OWNED .. node.o, path) end
-      if node and node.k == 'C' then
-        call('ZADD', CONTAINERS, text(clock.own + container_rest), path)
-      end
+      local owner, kind = step[4], step[5]
+      call('ZADD', CHILDREN .. up, step[3], name)
+      if owner ~= '0' then call('SADD', OWNED .. owner, path) end
+      if kind == 'C' then call('ZADD', CONTAINERS, clock.own + container_rest, path) end
     elseif what == 'delete' then
+      local owner, kind = step[3], step[4]
       call('ZREM', CHILDREN .. up, name)
       call('DEL', NODE .. path)
-      local node = step[3]
-      if node.o ~= '0' then call('SREM', OWNED .. node.o, path) end
-      if node.k == 'C' then call('ZREM', CONTAINERS, path) end
-    else
-      call('HSET', NODE .. path, 'd', step[3])
+      if owner ~= '0' then call('SREM', OWNED .. owner, path) end
+      if kind == 'C' then call('ZREM', CONTAINERS, path) end
     end
   end
-  for _, path in ipairs(changed) do
-    local node = view[path]
-    if node then
-      call('HSET', NODE .. path, 'c', text(node.c), 'm', text(node.m), 'v', node.v, 'o', node.o,
-        't', text(node.t), 'q', text(node.q), 'l', node.l, 'p', text(node.p), 'k', node.k)
-    end
+  for path, fields in pairs(writes) do
+    call('HSET', NODE .. path, unpack(fields))
   end
-  changed = {}
+  writes, more, touched = {}, {}, {}
   for _, step in ipairs(done) do
     if step[1] == 'delete' then
       notify('D', step[2])
@@ -231,10 +227,11 @@ local function apply(done)
   end
 end
 
-local function stat_of(node)
-  local cversion = (node.q * 2 - node.l) % 4294967296
+local function stat_of(path, node)
+  local children = count(path)
+  local cversion = (node.q * 2 - children) % 4294967296
   if cversion > 2147483647 then cversion = cversion - 4294967296 end
-  return { node.c, node.m, node.v, node.o, node.t, node.l, cversion, node.p }
+  return { node.c, node.m, node.v, node.o, node.t, children, cversion, node.p }
 end
 
 -- ---- Sessions.
@@ -252,7 +249,7 @@ local function measure_step()
     if not shortest or timeout < shortest then shortest = timeout end
   end
   clock.step = shortest and math.floor(shortest / 4) or 0
-  call('HSET', X, 'g', text(clock.step))
+  call('HSET', X, 'g', clock.step)
 end
 
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many.
@@ -290,33 +287,40 @@ end
 
 -- Ends sessions that were silent for their timeout.
 local function sweep()
-  local due = call('ZRANGE', SESSIONS, '-inf', text(clock.own), 'BYSCORE', 'LIMIT', 0, SWEPT_MAX)
+  if clock.own < clock.due then return end
+  local due = call('ZRANGE', SESSIONS, '-inf', clock.own, 'BYSCORE', 'LIMIT', 0, SWEPT_MAX)
   for _, session in ipairs(due) do end_session(session) end
-  if #due > 0 or call('EXISTS', ENDED) == 1 then purge() end
+  purge()
+  local first = call('ZRANGE', SESSIONS, 0, 0, 'WITHSCORES')
+  clock.due = tonumber(first[2] or clock.own)
+  if call('EXISTS', ENDED) == 1 then clock.due = 0 end
 end
 
 -- Removes containers that have been empty for a while, a few at a time.
 local function reap()
-  local due = call('ZRANGE', CONTAINERS, '-inf', text(clock.own), 'BYSCORE', 'LIMIT', 0, 16)
+  local due = call('ZRANGE', CONTAINERS, '-inf', clock.own, 'BYSCORE', 'LIMIT', 0, 16)
   for _, path in ipairs(due) do
     local node = load(path)
-    if node and node.l == 0 then
+    if node and count(path) == 0 then
       local done = {}
       delete(done, next_number(), path)
       apply(done)
     elseif node then
-      call('ZADD', CONTAINERS, text(clock.own + container_rest), path)
+      call('ZADD', CONTAINERS, clock.own + container_rest, path)
     else
       call('ZREM', CONTAINERS, path)
     end
   end
 end
 
--- Whether this session lives; if so, it does for another timeout.
-local function heard_from(session)
-  if not call('ZSCORE', SESSIONS, session) then return false end
-  local _, timeout = split(session)
-  call('ZADD', SESSIONS, text(clock.own + timeout), session)
+-- Whether this session lives; if so, it does for another timeout. What is missing to a whole one is
+-- less than the time between two beats, so not every script has to write it.
+local function heard_from(session, timeout)
+  local deadline = call('ZSCORE', SESSIONS, session)
+  if not deadline then return false end
+  if clock.own + timeout * 23 / 24 > tonumber(deadline) then
+    call('ZADD', SESSIONS, clock.own + timeout, session)
+  end
   return true
 end
 
@@ -335,6 +339,6 @@ local function quarantine(run, timeout, is_known)
     -- A holder gives up after half of its timeout; the clock may be set forward once.
     over = clock.own + math.floor(longest * 3 / 4)
   end
-  call('HSET', X, 'r', run, 'm', text(longest), 'q', text(over))
+  call('HSET', X, 'r', run, 'm', longest, 'q', over)
   return math.max(0, over - clock.own)
 end

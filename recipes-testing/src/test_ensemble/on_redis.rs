@@ -48,6 +48,9 @@ pub(super) async fn expire(server: &RedisServer, id: i64) {
     let silent = ["ZADD", "{locks}:s", "0", session];
     let silenced: i64 = must("expire a session", server.command(&silent).await);
     assert_eq!(silenced, 0, "session ended meanwhile");
+    // Somebody is due.
+    let due = ["HSET", "{locks}:x", "d", "0"];
+    let _known: i64 = must("expire a session", server.command(&due).await);
     // Any script sweeps it.
     drop(operator(server).await);
 }

@@ -19,6 +19,8 @@ use crate::world::SESSION_TIMEOUT;
 const CONTAINER_REST: Duration = Duration::from_secs(1_000_000);
 
 /// The key of the live sessions, each with its deadline.
+/// What is true of the whole store; `d` is when a session is due.
+const STORE: &str = "{locks}:x";
 const SESSIONS: &str = "{locks}:s";
 
 #[derive(Clone)]
@@ -80,6 +82,7 @@ impl OnRedis {
             let mut silence = cmd("ZADD");
             silence.arg(SESSIONS).arg("XX").arg(0).arg(name);
             let _: i64 = silence.query_async(&mut commands).await.unwrap();
+            let _: i64 = commands.hset(STORE, "d", 0).await.unwrap();
             self.operator.sync("/").await.unwrap();
         }
     }
