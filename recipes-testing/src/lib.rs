@@ -25,7 +25,8 @@ pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
 };
 pub use server::{
-    RedisServer, RedisServerBuilder, ServerBuilder, ServerError, ZooKeeperEnsemble, ZooKeeperServer,
+    RedisServer, RedisServerBuilder, ServerBuilder, ServerError, StoreClock, ZooKeeperEnsemble,
+    ZooKeeperServer,
 };
 pub use test_ensemble::TestEnsemble;
 pub use txn_log::{Change, Life, LockNodes, LogError, LogRecord, Removal, TransactionLog};

@@ -3,7 +3,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `single`, `ensemble`, `builder` | the handles that tests hold, and how they are set up |
-//! | `redis` | the same for Redis |
+//! | `redis`, `redis_builder`, `store_clock` | the same for Redis, and what the locks' store there remembers of time |
 //! | `process` | a server's process: its start, its signals, its end |
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
@@ -26,11 +26,15 @@ pub(crate) mod ports;
 mod process;
 mod raw_session;
 mod redis;
+mod redis_builder;
 mod reports;
 mod single;
+mod store_clock;
 
 pub use builder::ServerBuilder;
 pub use ensemble::ZooKeeperEnsemble;
 pub use error::ServerError;
-pub use redis::{RedisServer, RedisServerBuilder};
+pub use redis::RedisServer;
+pub use redis_builder::RedisServerBuilder;
 pub use single::ZooKeeperServer;
+pub use store_clock::StoreClock;

@@ -5,23 +5,23 @@
 
 use std::time::Duration;
 
-use recipes_testing::RedisServer;
+use recipes_testing::{RedisServer, StoreClock};
 
 use super::{mutex, session, until};
 
 const YEARS: i64 = 3 * 365 * 24 * 3_600 * 1_000_000;
 
+/// Sets the server's clock forward, or back.
 async fn set_clock(server: &RedisServer, by_us: i64) {
-    let by = (-by_us).to_string();
-    let _: i64 = server
-        .command(&["HINCRBY", "{locks}:x", "t", &by])
-        .await
-        .unwrap();
+    let by = StoreClock {
+        last: -by_us,
+        ..StoreClock::default()
+    };
+    server.change_store_clock("locks", by).await.unwrap();
 }
 
 async fn number(server: &RedisServer) -> i64 {
-    let number = server.command(&["HGET", "{locks}:x", "n"]).await;
-    number.unwrap()
+    server.store_clock("locks").await.unwrap().number
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,14 +43,16 @@ async fn clock_that_is_set_back_neither_holds_up_nor_repeats() {
     let server = RedisServer::start().await.unwrap();
     let here = session(&server, Duration::from_secs(4)).await;
     let first = mutex(&here).acquire().await.unwrap().fencing_token();
-    let ahead = (number(&server).await + YEARS).to_string();
     // As if all that happened so far had happened three years later.
-    let later = ["HSET", "{locks}:x", "n", &ahead];
-    let _: i64 = server.command(&later).await.unwrap();
-    set_clock(&server, -YEARS).await;
+    let later = StoreClock {
+        number: YEARS,
+        last: YEARS,
+        ..StoreClock::default()
+    };
+    let ahead = server.change_store_clock("locks", later).await.unwrap();
     let second = mutex(&here).acquire().await.unwrap();
     assert!(second.fencing_token() > first);
-    assert!(number(&server).await > ahead.parse().unwrap());
+    assert!(number(&server).await > ahead.number);
     // A holder that is not heard of any more loses the lock: time goes on.
     let id = here.session_id().unwrap().to_string();
     let sessions = ["ZRANGE", "{locks}:s", "0", "-1"];

@@ -5,8 +5,9 @@
 
 sweep()
 if call('ZSCORE', SESSIONS, ARGV[1]) then
-  end_session(ARGV[1])
-  purge()
+  local house = housekeeping()
+  house.end_session(ARGV[1])
+  house.purge()
 end
 local left = call('EXISTS', ENDED)
 if left == 1 then clock.due = 0 end

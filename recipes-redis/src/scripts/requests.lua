@@ -41,11 +41,10 @@ local function version()
   return tonumber(take())
 end
 
-local requests = {}
 -- The name and sequence of the last node that this script has created in a directory.
 local created = {}
 
-function requests.multi()
+local function multi()
   local count = tonumber(take())
   local number, done, answer = next_number(), {}, { '' }
   local refused, index
@@ -85,13 +84,7 @@ function requests.multi()
   return answer
 end
 
-function requests.list()
-  local path = take()
-  if not load(path) then return { 'NoNode' } end
-  return { '', call('ZRANGE', CHILDREN .. path, 0, -1) }
-end
-
-function requests.look()
+local function look()
   local path, own = take(), take()
   local numbers = { take(), take(), take() }
   if not load(path) then return { 'NoNode' } end
@@ -119,41 +112,35 @@ function requests.look()
   return { '', names, watches }
 end
 
-function requests.stat()
-  local path = take()
-  local node = load(path)
-  if not node then return { 'NoNode' } end
-  return { '', stat_of(path, node) }
-end
-
-function requests.read()
-  local path = take()
-  local node, data = load(path, true)
-  if not node then return { 'NoNode' } end
-  return { '', stat_of(path, node), data }
-end
-
-function requests.watch()
-  local path, number = take(), take()
-  local node, data = load(path, true)
-  if not node then return { 'NoNode' } end
-  call('HSET', WATCHERS .. path, me, number)
-  return { '', stat_of(path, node), data }
-end
-
-function requests.unwatch()
-  call('HDEL', WATCHERS .. take(), me)
-  return { '' }
-end
-
-function requests.beat()
-  reap()
-  return { '' }
-end
-
 local answers = {}
 while at < #ARGV do
-  answers[#answers + 1] = requests[take()]()
+  local word = take()
+  local answer = { '' }
+  if word == 'multi' then
+    answer = multi()
+  elseif word == 'look' then
+    answer = look()
+  elseif word == 'unwatch' then
+    call('HDEL', WATCHERS .. take(), me)
+  elseif word == 'beat' then
+    housekeeping().reap()
+  else
+    -- list, stat, read, watch
+    local path = take()
+    local node, data = load(path, word == 'read' or word == 'watch')
+    if word == 'watch' then
+      local number = take()
+      if node then call('HSET', WATCHERS .. path, me, number) end
+    end
+    if not node then
+      answer = { 'NoNode' }
+    elseif word == 'list' then
+      answer = { '', call('ZRANGE', CHILDREN .. path, 0, -1) }
+    else
+      answer = { '', stat_of(path, node), data }
+    end
+  end
+  answers[#answers + 1] = answer
 end
 save_clock()
 return answers

@@ -13,7 +13,7 @@ if not heard_from(session, timeout) then
   save_clock()
   return 'ended'
 end
-local wait = quarantine(ARGV[2], timeout, true)
+local wait = housekeeping().quarantine(ARGV[2], timeout, true)
 local news = {}
 for i = 3, #ARGV, 4 do
   local path = ARGV[i + 1]

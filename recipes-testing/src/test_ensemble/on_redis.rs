@@ -9,11 +9,13 @@ use recipes_core::{
 use recipes_redis::RedisBuilder;
 
 use super::must;
-use crate::server::RedisServer;
+use crate::server::{RedisServer, StoreClock};
 
 /// A guard, which is valid for half of it, outlasts a busy machine; a quarantine takes three quarters
 /// of it, and tests are more patient.
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+/// The default prefix.
+const PREFIX: &str = "locks";
 /// How long a container may be empty: nearly nothing, instead of a minute. Locks must cope with it.
 const CONTAINER_REST: Duration = Duration::from_millis(200);
 
@@ -49,8 +51,12 @@ pub(super) async fn expire(server: &RedisServer, id: i64) {
     let silenced: i64 = must("expire a session", server.command(&silent).await);
     assert_eq!(silenced, 0, "session ended meanwhile");
     // Somebody is due.
-    let due = ["HSET", "{locks}:x", "d", "0"];
-    let _known: i64 = must("expire a session", server.command(&due).await);
+    let clock = must("read the clock", server.store_clock(PREFIX).await);
+    let due = StoreClock {
+        due: -clock.due,
+        ..StoreClock::default()
+    };
+    must("set it", server.change_store_clock(PREFIX, due).await);
     // Any script sweeps it.
     drop(operator(server).await);
 }
@@ -114,6 +120,6 @@ pub(super) async fn watch_count(server: &RedisServer) -> usize {
 }
 
 pub(super) async fn zxid(server: &RedisServer) -> i64 {
-    let asked = server.command::<Option<i64>>(&["HGET", "{locks}:x", "n"]);
-    must("read the last number", asked.await).unwrap_or_default()
+    let clock = server.store_clock(PREFIX).await;
+    must("read the last number", clock).number
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use recipes_core::{NewNode, NodeMode, Nodes, SessionOptions};
 use recipes_redis::RedisBuilder;
-use recipes_testing::RedisServer;
+use recipes_testing::{RedisServer, StoreClock};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, AsyncConnectionConfig, cmd};
 
@@ -19,8 +19,7 @@ use crate::world::SESSION_TIMEOUT;
 const CONTAINER_REST: Duration = Duration::from_secs(1_000_000);
 
 /// The key of the live sessions, each with its deadline.
-/// What is true of the whole store; `d` is when a session is due.
-const STORE: &str = "{locks}:x";
+const PREFIX: &str = "locks";
 const SESSIONS: &str = "{locks}:s";
 
 #[derive(Clone)]
@@ -82,7 +81,12 @@ impl OnRedis {
             let mut silence = cmd("ZADD");
             silence.arg(SESSIONS).arg("XX").arg(0).arg(name);
             let _: i64 = silence.query_async(&mut commands).await.unwrap();
-            let _: i64 = commands.hset(STORE, "d", 0).await.unwrap();
+            let due = self.server.store_clock(PREFIX).await.unwrap().due;
+            let none = StoreClock {
+                due: -due,
+                ..StoreClock::default()
+            };
+            self.server.change_store_clock(PREFIX, none).await.unwrap();
             self.operator.sync("/").await.unwrap();
         }
     }
