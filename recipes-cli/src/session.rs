@@ -20,8 +20,8 @@ pub(crate) struct NodeOptions {
 
 /// A store with its options.
 enum Place {
-    ZooKeeper(ZooKeeperBuilder),
-    Redis(RedisBuilder),
+    ZooKeeper(Box<ZooKeeperBuilder>),
+    Redis(Box<RedisBuilder>),
 }
 
 impl Place {
@@ -53,7 +53,7 @@ impl Place {
                     );
                     Err(Failure::new(code::USAGE, message))
                 }
-                None => Ok(Self::Redis(options.into())),
+                None => Ok(Self::Redis(Box::new(options.into()))),
             };
         }
         let mut builder = ZooKeeperBuilder::from(options);
@@ -66,7 +66,7 @@ impl Place {
             let auth = args::auth(auth).map_err(refused)?;
             builder = builder.auth(&auth.scheme, auth.credentials.as_bytes());
         }
-        Ok(Self::ZooKeeper(secured(builder, arguments)?))
+        Ok(Self::ZooKeeper(Box::new(secured(builder, arguments)?)))
     }
 
     async fn connect(self, servers: &str) -> Result<Session, ConnectError> {

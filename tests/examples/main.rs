@@ -10,6 +10,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::print_stdout,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,

@@ -52,7 +52,7 @@ impl Absent {
     }
 
     /// Lets it go on. It must not believe in its lock any more.
-    fn is_deceived(self) -> bool {
+    fn believes_after_all(self) -> bool {
         self.go_on.send(()).unwrap();
         self.thread.join().unwrap()
     }
@@ -66,7 +66,7 @@ async fn nobody_is_granted_too_early(absent: Absent, url: &str) {
     let guard = granted.unwrap();
     assert!(Instant::now() > absent.until, "two holders");
     assert!(guard.fencing_token() > absent.token);
-    assert!(!absent.is_deceived());
+    assert!(!absent.believes_after_all());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

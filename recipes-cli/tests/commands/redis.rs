@@ -65,7 +65,7 @@ async fn command_runs_only_under_the_lock() {
     let told = told.await;
     let (path, its_token) = told.trim().split_once(' ').unwrap();
     assert_eq!(path, PATH);
-    assert!(its_token.to_owned() > token, "{told}");
+    assert!(its_token > token.as_str(), "{told}");
     let ended = lockctl(&url, &["run", PATH, "--", "sh", "-c", "exit 7"]);
     assert_eq!(output(ended).await.status.code(), Some(7));
 }
