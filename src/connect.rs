@@ -75,10 +75,14 @@ pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Sess
         "zk" | "tcp" | "tcp+tls" => ZooKeeperBuilder::from(options).connect(address).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" => RedisBuilder::from(options).connect(address).await,
-        scheme => Err(ConnectError::Config(ConfigError::UnknownScheme {
-            scheme: scheme.to_owned(),
-            known: KNOWN,
-        })),
+        scheme => {
+            // A build without a store has no use for them.
+            drop(options);
+            Err(ConnectError::Config(ConfigError::UnknownScheme {
+                scheme: scheme.to_owned(),
+                known: KNOWN,
+            }))
+        }
     }
 }
 

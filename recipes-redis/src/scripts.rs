@@ -18,7 +18,7 @@ pub(crate) enum Script {
     Close,
 }
 
-/// The names by which a server knows the scripts, from [`load`].
+/// The names by which a server knows the scripts, from [`Script::load`].
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded([String; 4]);
 
