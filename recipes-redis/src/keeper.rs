@@ -42,8 +42,10 @@ impl Keeper {
         watches.count_on(connections);
         let wire = Wire::open(&terms.route, &watches, connections).await?;
         let timeout = micros(terms.session_timeout);
-        // Then whoever held a lock in an earlier run has noticed long ago.
-        let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1);
+        // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
+        // is not known.
+        let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
+            && !wire.facts.was_replica;
         let mut open = wire.call(Script::Open);
         open.arg(secret)
             .arg(&timeout)
