@@ -17,6 +17,7 @@ use crate::STORE;
 use crate::answers::{Parts, Trouble, refusal_of_session};
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, Promise, Terms, micros, quarantined};
+use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::resume::connected;
 use crate::scripts::Script;
@@ -67,6 +68,7 @@ impl Keeper {
             queue: Queue::default(),
             watches,
             link,
+            owned: Mutex::new(Owned::on(&wire.facts.run)),
             promise: Mutex::new(promise),
         });
         let (used, closed) = oneshot::channel();
