@@ -1,6 +1,6 @@
 //! Processes contend for locks of all kinds on real servers while everything goes wrong. Their
-//! histories are checked by the rules, and confirmed by the log of the servers. `soak` does it for
-//! hours.
+//! histories are checked by the rules, and confirmed by the log of the servers if they are
+//! ZooKeeper's. `soak` does it for hours.
 //!
 //! A failure prints its seed. `HISTORIES_SEED` repeats the faults of a run, but not its timing.
 //! `HISTORIES` sets how many histories to judge.
@@ -107,6 +107,7 @@ mod on_redis {
         side_by_side: 4,
         length_ms: 2000,
     };
+
     /// Half of [`HISTORIES`], for each of two kinds of servers.
     async fn judged(keeps: Keeps) {
         let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);

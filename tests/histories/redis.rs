@@ -1,5 +1,8 @@
-//! Redis: a server that keeps what it has acknowledged, or one with a replica, which may forget the
-//! last of it.
+//! Redis: a server that keeps what it has acknowledged, or a server and its replica, which may forget
+//! the last of it.
+//!
+//! All rules are checked on both. On the second, no rule is weaker either: tokens follow the clock,
+//! and after each restart or promotion nobody is granted a lock before all holders must have noticed.
 
 mod log;
 mod road;
@@ -79,7 +82,7 @@ impl RedisServers {
         format!("redis://127.0.0.1:{}", self.road.port())
     }
 
-    /// A session of the operator's own. Nobody held a lock before its first.
+    /// A session of the operator's own. It takes no locks, so it need not wait for holders.
     async fn operator(&self) -> Arc<dyn Nodes> {
         let options = Redis::builder().session_timeout(SESSION_TIMEOUT);
         let store = options.new_server().store(&self.url()).unwrap();

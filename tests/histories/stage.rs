@@ -21,6 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a contender may wait with no node ahead: until the session of a dead contender has
 /// expired and all others have reconnected, on a busy machine.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+
 pub(crate) struct Stage<S> {
     pub(crate) servers: S,
     /// Processes in the order of their places. If one is killed, another takes its place.
