@@ -92,12 +92,19 @@ impl<S: Servers> Run<S> {
         let mut random = Rng::with_seed(self.seed);
         let begun = Instant::now();
         let mut count = 0;
-        for (calm, trouble) in &schedule.0 {
-            sleep(*calm).await;
+        for step in &schedule.0 {
+            sleep(step.calm).await;
             if begun.elapsed() > self.scenes.length() {
                 break;
             }
-            self.stage.bring(*trouble, &mut random).await.unwrap();
+            let brought = match step.unseen_by {
+                Some(worker) => {
+                    let stage = &mut self.stage;
+                    stage.bring_unseen(step.trouble, worker, &mut random).await
+                }
+                None => self.stage.bring(step.trouble, &mut random).await,
+            };
+            brought.unwrap();
             count += 1;
         }
         count

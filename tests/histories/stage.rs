@@ -13,6 +13,7 @@ use crate::orders::{LOCKS, Orders, Scenes, path, register};
 use crate::servers::Servers;
 use crate::talk::Talk;
 use crate::trouble::Trouble;
+use crate::worker::SESSION_TIMEOUT;
 
 /// Processes that contend at one time.
 pub(crate) const WORKERS: usize = 4;
@@ -122,6 +123,23 @@ impl<S: Servers> Stage<S> {
                 self.note(Happening::Up);
             }
         }
+        Ok(())
+    }
+
+    /// Brings a fault that hits servers while a process is halted. It goes on after others had time
+    /// to be granted a lock, but before it must notice that its own may be lost.
+    pub(crate) async fn bring_unseen(
+        &mut self,
+        trouble: Trouble,
+        index: usize,
+        random: &mut Rng,
+    ) -> Result<(), Box<dyn Error>> {
+        self.note(Happening::Paused(self.workers[index].0));
+        self.workers[index].1.signal(Signal::STOP);
+        self.bring(trouble, random).await?;
+        sleep(SESSION_TIMEOUT / 5).await;
+        self.workers[index].1.signal(Signal::CONT);
+        self.note(Happening::Resumed(self.workers[index].0));
         Ok(())
     }
 

@@ -88,9 +88,28 @@ impl Trouble {
     }
 }
 
-/// Faults, each with the pause before it.
+/// Faults in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule(pub(crate) Vec<(Duration, Trouble)>);
+pub(crate) struct Schedule(pub(crate) Vec<Step>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// The pause before it.
+    pub(crate) calm: Duration,
+    pub(crate) trouble: Trouble,
+    /// A process of contenders that is halted meanwhile, and notices nothing.
+    pub(crate) unseen_by: Option<usize>,
+}
+
+impl Step {
+    fn new(calm: Duration, trouble: Trouble) -> Self {
+        Self {
+            calm,
+            trouble,
+            unseen_by: None,
+        }
+    }
+}
 
 impl Schedule {
     /// Each fault that can happen to three servers, once, in random order.
@@ -106,7 +125,7 @@ impl Schedule {
         ];
         random.shuffle(&mut troubles);
         let calm = Duration::from_millis(500);
-        Self(troubles.map(|trouble| (calm, trouble)).to_vec())
+        Self(troubles.map(|trouble| Step::new(calm, trouble)).to_vec())
     }
 
     /// Random faults for this length of time.
@@ -127,7 +146,7 @@ impl Schedule {
                 _ => Trouble::Evict,
             };
             total += calm + pause / 2;
-            schedule.push((calm, trouble));
+            schedule.push(Step::new(calm, trouble));
         }
         Self(schedule)
     }
@@ -172,7 +191,7 @@ impl Schedule {
                 7 | 8 => {
                     // The quarantine and the deadlines of sessions allow for one such step.
                     calm += SESSION_TIMEOUT;
-                    Trouble::SetClock(*random.choice(&[-YEAR_US, -1_000_000, YEAR_US]).unwrap())
+                    Trouble::SetClock(*random.choice(&[-YEAR_US, YEAR_US, 2_000_000]).unwrap())
                 }
                 9 | 10 => Trouble::PauseWorker(worker, pause),
                 11 | 12 => Trouble::KillWorker(worker),
@@ -181,7 +200,17 @@ impl Schedule {
                 _ => Trouble::Swap(last),
             };
             total += calm + pause / 2;
-            schedule.push((calm, trouble));
+            let is_unseen = match trouble {
+                Trouble::PauseWorker(..) | Trouble::KillWorker(_) => false,
+                // Whoever runs learns at once what became of its session.
+                Trouble::SetClock(_) => true,
+                _ => random.bool(),
+            };
+            schedule.push(Step {
+                calm,
+                trouble,
+                unseen_by: is_unseen.then_some(worker),
+            });
         }
         Self(schedule)
     }
@@ -196,8 +225,12 @@ fn session_ms() -> u64 {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (calm, trouble) in &self.0 {
-            write!(f, "after {calm:?} {trouble:?}; ")?;
+        for step in &self.0 {
+            write!(f, "after {:?} {:?}", step.calm, step.trouble)?;
+            if let Some(worker) = step.unseen_by {
+                write!(f, " unseen by {worker}")?;
+            }
+            write!(f, "; ")?;
         }
         Ok(())
     }
