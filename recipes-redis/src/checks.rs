@@ -58,9 +58,11 @@ pub(crate) struct Allowed {
 /// What a server has said about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Differs after each start of a server, and between servers.
+    /// Differs after each start and each promotion of a server, and between servers.
     pub(crate) run: String,
     pub(crate) uptime_s: u64,
+    /// It followed another server before.
+    pub(crate) was_replica: bool,
     pub(crate) guarantee: Guarantee,
 }
 
@@ -104,9 +106,14 @@ pub(crate) fn judge(
     let is_alone = is("connected_slaves", "0") && !is("cluster_enabled", "1");
     let keeps = is("aof_enabled", "1") && appendfsync == Some("always");
     let keeps = keeps && policy == "noeviction";
+    // Whom it followed, and until where. A server that is promoted for the second time has the same
+    // run id, and what it knows of locks may be as old as its first time.
+    let history = ["master_replid2", "second_repl_offset"];
+    let [followed, until] = history.map(|name| fields.get(name).copied().unwrap_or_default());
     Ok(Facts {
-        run: field("run_id")?.to_owned(),
+        run: format!("{} {followed} {until}", field("run_id")?),
         uptime_s: field("uptime_in_seconds")?.parse().unwrap_or_default(),
+        was_replica: !matches!(until, "" | "-1"),
         guarantee: match is_alone && keeps {
             true => Guarantee::OneCopy,
             false => Guarantee::BestEffort,
@@ -164,6 +171,19 @@ mod tests {
         let allowed = Allowed { eviction: true };
         let guarantee = judge(&evicts, Some("always"), allowed).unwrap().guarantee;
         assert_eq!(guarantee, Guarantee::BestEffort);
+    }
+
+    #[test]
+    fn promotion_begins_a_run_though_the_process_goes_on() {
+        let facts = |history: &str| {
+            let info = format!("{INFO}{history}");
+            judge(&info, None, Allowed::default()).unwrap()
+        };
+        let first = facts("master_replid2:000\r\nsecond_repl_offset:-1\r\n");
+        let second = facts("master_replid2:0ab\r\nsecond_repl_offset:12\r\n");
+        assert_ne!(first.run, second.run);
+        assert!(!first.was_replica && second.was_replica);
+        assert!(!facts("").was_replica, "a server that does not tell");
     }
 
     #[test]

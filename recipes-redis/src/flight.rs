@@ -43,6 +43,9 @@ impl Flight {
         let terms = &kept.terms;
         let mut call = wire.call(Script::Requests);
         call.arg(&kept.name).arg(micros(terms.container_rest));
+        let mut owned = kept.owned();
+        requests.iter().for_each(|it| owned.sent(&it.words));
+        drop(owned);
         for word in requests.iter().flat_map(|request| &request.words) {
             call.arg(word);
         }
@@ -123,6 +126,7 @@ pub(crate) fn settle(
         }
     };
     for (request, answer) in requests.into_iter().zip(answers) {
+        kept.owned().answered(&request.words, &answer);
         // Whoever dropped the request does not want to know.
         drop(request.answer.send(Ok(answer)));
     }

@@ -17,6 +17,7 @@ use crate::STORE;
 use crate::answers::{Parts, Trouble, refusal_of_session};
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, Promise, Terms, micros, quarantined};
+use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::resume::connected;
 use crate::scripts::Script;
@@ -42,8 +43,10 @@ impl Keeper {
         watches.count_on(connections);
         let wire = Wire::open(&terms.route, &watches, connections).await?;
         let timeout = micros(terms.session_timeout);
-        // Then whoever held a lock in an earlier run has noticed long ago.
-        let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1);
+        // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
+        // is not known.
+        let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
+            && !wire.facts.was_replica;
         let mut open = wire.call(Script::Open);
         open.arg(secret)
             .arg(&timeout)
@@ -65,6 +68,7 @@ impl Keeper {
             queue: Queue::default(),
             watches,
             link,
+            owned: Mutex::new(Owned::on(&wire.facts.run)),
             promise: Mutex::new(promise),
         });
         let (used, closed) = oneshot::channel();

@@ -1,6 +1,6 @@
 //! A session, as its requests and its keeper see it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, Guarantee};
@@ -10,6 +10,7 @@ use tracing::warn;
 
 use crate::STORE;
 use crate::client::unwatch;
+use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
 use crate::wire::Route;
@@ -40,6 +41,7 @@ pub(crate) struct Kept {
     pub(crate) queue: Queue,
     pub(crate) watches: Arc<Watches>,
     pub(crate) link: watch::Sender<Connection>,
+    pub(crate) owned: Mutex<Owned>,
     pub(crate) promise: Mutex<Promise>,
 }
 
@@ -63,6 +65,10 @@ impl Kept {
 
     pub(crate) fn grants_from(&self) -> Option<Instant> {
         self.promise().grants_from
+    }
+
+    pub(crate) fn owned(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn promise(&self) -> Promise {

@@ -14,6 +14,7 @@
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
 //! | `resume` | takes a session up again over a new connection |
 //! | `flight` | requests that are on their way, in one script |
+//! | `owned` | the nodes that a session has, as far as it was told |
 //! | `queue` | requests that wait for the connection |
 //! | `watches` | who waits for news of which node |
 //! | `client` | the requests of one session |
@@ -27,6 +28,7 @@ mod client;
 mod flight;
 mod keeper;
 mod kept;
+mod owned;
 mod queue;
 mod resume;
 mod scripts;

@@ -1,8 +1,7 @@
 //! Takes a session up again over a new connection.
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, NodesError};
 use redis::Value;
@@ -10,14 +9,16 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use crate::STORE;
-use crate::answers::{Parts, event, refusal_of_session};
-use crate::kept::{Kept, Promise, quarantined};
+use crate::answers::{Parts, Trouble, event, refusal_of_session};
+use crate::kept::{Kept, Promise, micros, quarantined};
 use crate::scripts::Script;
 use crate::watches::Rewatch;
 use crate::wire::Wire;
 
 /// Watches that one script sets again.
 const REWATCHED_MAX: usize = 200;
+/// Nodes that one script deletes.
+const DELETED_MAX: usize = 100;
 /// Pauses between tries to connect, as those of requests in the core.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -59,6 +60,9 @@ async fn resumed(kept: &Kept, number: u64) -> Result<Option<Wire>, NodesError> {
 async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError> {
     wire.subscribe(&kept.id.to_string()).await?;
     let rewatches = kept.watches.confirmed();
+    let run = &wire.facts.run;
+    // Asked for once, with the first of the watches.
+    let mut is_new = kept.owned().is_new(run);
     let mut told = Vec::new();
     let mut wait = 0;
     // At least once, also without watches.
@@ -66,7 +70,7 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
     loop {
         let mut resume = wire.call(Script::Resume);
-        resume.arg(&kept.name).arg(&wire.facts.run);
+        resume.arg(&kept.name).arg(run).arg(i32::from(is_new));
         for watch in chunk {
             resume
                 .arg(watch.number)
@@ -81,6 +85,14 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
         let mut answer = Parts::of(answer)?;
         wait = answer.number()?.max(wait);
         told.extend(answer.texts()?);
+        let nodes = answer.texts()?;
+        if std::mem::take(&mut is_new) {
+            let deleted = kept.owned().deleted(nodes);
+            if !delete(kept, wire, &deleted).await? {
+                return Ok(false);
+            }
+            kept.owned().go_on(run);
+        }
         match chunks.next() {
             Some(next) => chunk = next,
             None => break,
@@ -95,6 +107,23 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     for (watch, word) in rewatches.iter().zip(&told) {
         if let Some(event) = event(word) {
             kept.watches.fire(number, &watch.path, watch.number, event);
+        }
+    }
+    Ok(true)
+}
+
+/// Deletes nodes that are back. False if the session is over.
+async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, NodesError> {
+    for paths in paths.chunks(DELETED_MAX) {
+        let mut call = wire.call(Script::Requests);
+        call.arg(&kept.name).arg(micros(kept.terms.container_rest));
+        for path in paths {
+            call.arg("multi").arg(1).arg("delete").arg(path).arg("");
+        }
+        match wire.send(call).await.map_err(refusal_of_session)? {
+            Value::BulkString(word) if word == b"ended" => return Ok(false),
+            Value::Array(_) => {}
+            other => return Err(Trouble::Unexpected(format!("{other:?}")).into()),
         }
     }
     Ok(true)

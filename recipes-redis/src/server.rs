@@ -1,6 +1,7 @@
 //! The server, or the Sentinels that name it, and where sessions come from.
 
 use std::error::Error as StdError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct Redis {
     terms: Terms,
     /// Why no session was opened.
     failed: Mutex<Option<NodesError>>,
+    /// There was a session, so the server is not new.
+    was_opened: AtomicBool,
 }
 
 impl Redis {
@@ -73,6 +76,7 @@ impl Redis {
         Self {
             terms,
             failed: Mutex::default(),
+            was_opened: AtomicBool::default(),
         }
     }
 
@@ -89,8 +93,14 @@ impl Store for Redis {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = async {
             let secret = self.new_uuid().simple().to_string();
-            match Keeper::open(self.terms.clone(), &secret).await {
-                Ok((kept, used)) => Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>),
+            let mut terms = self.terms.clone();
+            // The next one comes when the server has forgotten this one, and perhaps others.
+            terms.is_new &= !self.was_opened.load(Ordering::Relaxed);
+            match Keeper::open(terms, &secret).await {
+                Ok((kept, used)) => {
+                    self.was_opened.store(true, Ordering::Relaxed);
+                    Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>)
+                }
                 Err(error) => {
                     *self.failed() = Some(error.clone());
                     Err(error)

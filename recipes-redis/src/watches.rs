@@ -27,6 +27,8 @@ struct Table {
     anywhere: BTreeMap<u64, oneshot::Sender<NodeEvent>>,
     /// Events that may be for those.
     unclear: Vec<(String, u64, NodeEvent)>,
+    /// Nodes that the server is requested to watch no more. That may hit a watch without a path.
+    unwatched: Vec<String>,
     spares: HashMap<String, Vec<Spare>>,
     /// The connection whose events count.
     connection: u64,
@@ -126,7 +128,8 @@ impl Watches {
         }
     }
 
-    /// Removes a watch. Returns whether it was the last on its path.
+    /// Removes a watch. Returns whether it was the last on its path, so that the caller now requests
+    /// the server to watch it no more.
     pub(crate) fn remove(&self, path: &str, number: u64) -> bool {
         self.lock().remove(path, number)
     }
@@ -250,14 +253,18 @@ impl Table {
         let is_last = watches.is_empty();
         if is_last {
             self.by_path.remove(path);
+            if !self.anywhere.is_empty() {
+                self.unwatched.push(path.to_owned());
+            }
         }
         is_last
     }
 
-    /// Events are kept for watches without a path only.
+    /// Events and removals are kept for watches without a path only.
     fn forget_unclear(&mut self) {
         if self.anywhere.is_empty() {
             self.unclear.clear();
+            self.unwatched.clear();
         }
     }
 }
@@ -275,6 +282,11 @@ impl Anywhere<'_> {
             return;
         };
         let (_, news) = self.unbound.swap_remove(place);
+        if table.unwatched.iter().any(|it| it == path) {
+            // The server may have removed this watch with the one before it, and nobody would learn
+            // of a deletion. Whoever wants a watch requests another.
+            return table.forget_unclear();
+        }
         let is_this = |it: &&(String, u64, NodeEvent)| it.0 == path && it.1 >= number;
         let happened = table.unclear.iter().find(is_this).map(|it| it.2);
         match happened {
@@ -309,88 +321,4 @@ impl Drop for Anywhere<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SEEN: Seen = Seen { czxid: 1, mzxid: 1 };
-
-    fn stat() -> NodeStat {
-        NodeStat::new(1, 1, 0, 0, 0)
-    }
-
-    #[test]
-    fn event_is_not_for_a_watch_that_is_set_after_it() {
-        let watches = Watches::default();
-        let (first, mut earlier) = watches.enter("/a");
-        let (_, mut later) = watches.enter("/a");
-        watches.fire(0, "/a", first, NodeEvent::Deleted);
-        assert_eq!(earlier.try_recv(), Ok(NodeEvent::Deleted));
-        assert!(later.try_recv().is_err());
-    }
-
-    #[test]
-    fn event_of_an_earlier_connection_is_none() {
-        let watches = Watches::default();
-        let (number, mut news) = watches.enter("/a");
-        watches.count_on(2);
-        watches.fire(1, "/a", number, NodeEvent::Deleted);
-        assert!(news.try_recv().is_err());
-        watches.fire(2, "/a", number, NodeEvent::Deleted);
-        assert_eq!(news.try_recv(), Ok(NodeEvent::Deleted));
-    }
-
-    #[test]
-    fn only_what_was_confirmed_is_watched_again() {
-        let watches = Watches::default();
-        let (first, _a) = watches.enter("/b");
-        let (second, _b) = watches.enter("/a");
-        let (_, _c) = watches.enter("/a");
-        watches.confirm("/a", second, SEEN);
-        watches.confirm("/b", first, SEEN);
-        let numbers: Vec<_> = watches.confirmed().iter().map(|it| it.number).collect();
-        assert_eq!(numbers, [first, second]);
-        assert!(!watches.remove("/a", second));
-        assert!(watches.remove("/b", first));
-        assert!(!watches.remove("/b", first));
-    }
-
-    #[test]
-    fn event_that_comes_before_the_server_has_said_where_is_not_missed() {
-        let watches = Watches::default();
-        let mut anywhere = watches.enter_anywhere(2);
-        let [one, two] = anywhere.numbers().collect::<Vec<_>>()[..] else {
-            panic!("two")
-        };
-        watches.fire(0, "/a", one, NodeEvent::Deleted);
-        anywhere.bind(one, "/a", Vec::new(), stat());
-        anywhere.bind(two, "/b", Vec::new(), stat());
-        drop(anywhere);
-        let mut spare = watches.take_spare("/a").unwrap();
-        assert_eq!(spare.news.try_recv(), Ok(NodeEvent::Deleted));
-        let mut spare = watches.take_spare("/b").unwrap();
-        assert!(spare.news.try_recv().is_err());
-        watches.fire(0, "/b", two, NodeEvent::Changed);
-        assert_eq!(spare.news.try_recv(), Ok(NodeEvent::Changed));
-        assert!(watches.lock().unclear.is_empty());
-    }
-
-    #[test]
-    fn spare_watch_is_given_up_when_nobody_wants_it_or_its_connection_is_gone() {
-        let watches = Watches::default();
-        let spare = |path: &str| {
-            let mut anywhere = watches.enter_anywhere(1);
-            let number = anywhere.numbers().next().unwrap();
-            anywhere.bind(number, path, Vec::new(), stat());
-        };
-        spare("/a");
-        spare("/b");
-        let (_, _news) = watches.enter("/b");
-        let dropped = watches.drop_spares(Instant::now());
-        assert_eq!(dropped, ["/a"], "somebody watches /b");
-        assert!(watches.take_spare("/b").is_none());
-        spare("/c");
-        watches.count_on(1);
-        assert!(watches.take_spare("/c").is_none());
-        assert!(watches.confirmed().is_empty());
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Processes contend for locks of all kinds on real servers while everything goes wrong. Their
-//! histories are checked by the rules, and confirmed by the log of the servers. `soak` does it for
-//! hours.
+//! histories are checked by the rules, and confirmed by the log of the servers if they are
+//! ZooKeeper's. `soak` does it for hours.
 //!
 //! A failure prints its seed. `HISTORIES_SEED` repeats the faults of a run, but not its timing.
 //! `HISTORIES` sets how many histories to judge.
@@ -18,13 +18,17 @@ mod again;
 mod orders;
 #[path = "../support/plot.rs"]
 mod plot;
+#[cfg(feature = "redis")]
+mod redis;
 mod run;
+mod servers;
 mod soak;
 mod stage;
 #[path = "../support/talk.rs"]
 mod talk;
 mod trouble;
 mod worker;
+mod zookeeper;
 
 use std::env;
 
@@ -90,6 +94,45 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
     let outcome = Run::judged_on_three(seed, SCENES_OF_THREE).await;
     println!("{outcome:?}");
     assert!(outcome.histories >= 10, "{outcome:?}");
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use super::*;
+    use crate::trouble::Keeps;
+
+    /// Grants stop for most of a second after each restart, so scenes are longer.
+    const SCENES: Scenes = Scenes {
+        count: 5,
+        side_by_side: 4,
+        length_ms: 2000,
+    };
+
+    /// Half of [`HISTORIES`], for each of two kinds of servers.
+    async fn judged(keeps: Keeps) {
+        let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
+        let wanted = usize::try_from(wanted).unwrap();
+        let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
+        let mut all = Outcome::default();
+        for seed in (seed..).take(wanted) {
+            all.add(redis::judged(seed, SCENES, keeps).await);
+            if all.histories >= wanted {
+                break;
+            }
+        }
+        println!("{keeps:?} {all:?}");
+        assert!(all.histories >= wanted, "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
+        judged(Keeps::All).await;
+    }
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_servers_that_forget_what_was_written_last() {
+        judged(Keeps::Most).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

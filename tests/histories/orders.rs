@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) struct Orders {
     pub(crate) worker: u32,
     pub(crate) seed: u64,
-    pub(crate) connect_string: String,
+    pub(crate) address: String,
     pub(crate) journal: PathBuf,
     /// The start, on the clock of the histories.
     pub(crate) start: u64,
@@ -42,10 +42,10 @@ impl fmt::Display for Orders {
             side_by_side,
             length_ms,
         } = self.scenes;
-        let (connect_string, journal) = (&self.connect_string, self.journal.display());
+        let (address, journal) = (&self.address, self.journal.display());
         write!(
             f,
-            "{worker} {seed} {start} {count} {side_by_side} {length_ms} {connect_string} {journal}"
+            "{worker} {seed} {start} {count} {side_by_side} {length_ms} {address} {journal}"
         )
     }
 }
@@ -68,7 +68,7 @@ impl FromStr for Orders {
             seed,
             start,
             scenes,
-            connect_string: next()?.to_owned(),
+            address: next()?.to_owned(),
             journal: next()?.into(),
         })
     }

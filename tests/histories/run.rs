@@ -1,16 +1,17 @@
-//! One run: one server or three, several processes of contenders, and faults.
+//! One run: the servers of a store, several processes of contenders, and faults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use recipes_testing::history::{Happening, History};
-use recipes_testing::{TransactionLog, ZooKeeperEnsemble};
+use recipes_testing::ZooKeeperEnsemble;
+use recipes_testing::history::{Confirmed, Happening, History};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::GRANTS_MIN;
 use crate::orders::Scenes;
+use crate::servers::Servers;
 use crate::stage::{PATIENCE, Stage, WAIT_MAX, WORKERS, events};
 use crate::trouble::Schedule;
 
@@ -19,7 +20,7 @@ pub(crate) struct Outcome {
     pub(crate) histories: usize,
     pub(crate) attempts: usize,
     pub(crate) grants: usize,
-    /// Writes that the log of the servers confirms.
+    /// Writes that the log of the servers confirms, if there is one.
     pub(crate) writes: usize,
     pub(crate) nodes: usize,
     pub(crate) troubles: usize,
@@ -36,15 +37,15 @@ impl Outcome {
     }
 }
 
-pub(crate) struct Run {
+pub(crate) struct Run<S> {
     seed: u64,
     scenes: Scenes,
-    stage: Stage,
+    stage: Stage<S>,
     folder: TempDir,
     hung: Vec<u32>,
 }
 
-impl Run {
+impl Run<ZooKeeperEnsemble> {
     /// Runs on one server to the end, and judges.
     pub(crate) async fn judged(seed: u64, scenes: Scenes) -> Outcome {
         let mut random = Rng::with_seed(seed);
@@ -63,26 +64,24 @@ impl Run {
         let ensemble = builder.start_ensemble(3).await.unwrap();
         Self::on(ensemble, seed, scenes, schedule).await
     }
+}
 
-    async fn on(
-        ensemble: ZooKeeperEnsemble,
-        seed: u64,
-        scenes: Scenes,
-        schedule: Schedule,
-    ) -> Outcome {
+impl<S: Servers> Run<S> {
+    /// Runs to the end, and judges.
+    pub(crate) async fn on(servers: S, seed: u64, scenes: Scenes, schedule: Schedule) -> Outcome {
         println!("HISTORIES_SEED={seed} {schedule}");
-        let mut run = Self::new(ensemble, seed, scenes).await;
+        let mut run = Self::new(servers, seed, scenes).await;
         let troubles = run.trouble(&schedule).await;
         run.finish().await;
         run.judge(&schedule, troubles)
     }
 
-    async fn new(ensemble: ZooKeeperEnsemble, seed: u64, scenes: Scenes) -> Self {
+    async fn new(servers: S, seed: u64, scenes: Scenes) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self {
             seed,
             scenes,
-            stage: Stage::new(ensemble, seed, scenes, folder.path()).await,
+            stage: Stage::new(servers, seed, scenes, folder.path()).await,
             folder,
             hung: Vec::new(),
         }
@@ -93,12 +92,19 @@ impl Run {
         let mut random = Rng::with_seed(self.seed);
         let begun = Instant::now();
         let mut count = 0;
-        for (calm, trouble) in &schedule.0 {
-            sleep(*calm).await;
+        for step in &schedule.0 {
+            sleep(step.calm).await;
             if begun.elapsed() > self.scenes.length() {
                 break;
             }
-            self.stage.bring(*trouble, &mut random).await.unwrap();
+            let brought = match step.unseen_by {
+                Some(worker) => {
+                    let stage = &mut self.stage;
+                    stage.bring_unseen(step.trouble, worker, &mut random).await
+                }
+                None => self.stage.bring(step.trouble, &mut random).await,
+            };
+            brought.unwrap();
             count += 1;
         }
         count
@@ -126,12 +132,16 @@ impl Run {
     fn judge(&self, schedule: &Schedule, troubles: usize) -> Outcome {
         let events = events(self.folder.path());
         let mut history = History::parse(&events).unwrap();
-        let log = self.stage.ensemble.transaction_log_after(i64::MIN).unwrap();
-        let confirmed = history.confirm(&log);
-        let mut violations = confirmed.as_ref().err().cloned().unwrap_or_default();
+        let log = self.stage.servers.log();
+        let (confirmed, mut violations) = match log.as_ref().map(|log| history.confirm(log)) {
+            Some(Ok(confirmed)) => (confirmed, Vec::new()),
+            Some(Err(violations)) => (Confirmed::default(), violations),
+            None => (Confirmed::default(), Vec::new()),
+        };
         violations.extend(history.check(WAIT_MAX));
         if !violations.is_empty() || !self.hung.is_empty() {
-            let kept = keep(self.seed, &events, &log);
+            let log = log.map(|log| format!("{:#?}", log.records()));
+            let kept = keep(self.seed, &events, log.as_deref());
             let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
             panic!(
                 "HISTORIES_SEED={} {schedule}\nhistory and log in {}\nprocesses that hang: {:?}\n{}",
@@ -141,7 +151,6 @@ impl Run {
                 violations.join("\n")
             );
         }
-        let confirmed = confirmed.unwrap();
         let mut grants = BTreeMap::new();
         for (attempt, _) in history.grants() {
             let (directory, _) = attempt.path.rsplit_once('/').unwrap();
@@ -159,10 +168,12 @@ impl Run {
 }
 
 /// Keeps the files on which the judgement rests.
-fn keep(seed: u64, events: &str, log: &TransactionLog) -> PathBuf {
+fn keep(seed: u64, events: &str, log: Option<&str>) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("histories-{seed}"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("history"), events).unwrap();
-    std::fs::write(folder.join("log"), format!("{:#?}", log.records())).unwrap();
+    if let Some(log) = log {
+        std::fs::write(folder.join("log"), log).unwrap();
+    }
     folder
 }

@@ -74,7 +74,7 @@ impl Plan {
 
 pub(crate) struct Soak {
     plan: Plan,
-    stage: Stage,
+    stage: Stage<ZooKeeperEnsemble>,
     curators: Curators,
     folder: PathBuf,
     figures: Figures,
@@ -156,9 +156,9 @@ impl Soak {
         let hung = self.finish().await;
         tally.left = self.stage.note_what_is_left().await;
         self.sample().await;
-        let leader = self.stage.ensemble.leader().await.unwrap();
-        let end = self.stage.ensemble.server(leader).zxid().await.unwrap();
-        let log = self.stage.ensemble.transaction_log_after(self.judged);
+        let leader = self.stage.servers.leader().await.unwrap();
+        let end = self.stage.servers.server(leader).zxid().await.unwrap();
+        let log = self.stage.servers.transaction_log_after(self.judged);
         let log = log.unwrap();
         self.judged = end;
         let violations = judge(&events(folder), &log, &mut tally);
@@ -206,7 +206,7 @@ impl Soak {
             .troubles
             .entry("servers stuck".to_owned())
             .or_default() += 1;
-        for (index, server) in self.stage.ensemble.servers().iter().enumerate() {
+        for (index, server) in self.stage.servers.servers().iter().enumerate() {
             let kept = self.folder.join(format!("server-{index}.log"));
             std::fs::copy(server.log_path(), kept).unwrap();
         }
@@ -226,10 +226,10 @@ impl Soak {
 
     async fn sample(&mut self) {
         let workers = self.stage.workers.iter().map(|(_, it)| it.child.id());
-        let servers = self.stage.ensemble.servers().iter().map(|it| it.pid());
+        let servers = self.stage.servers.servers().iter().map(|it| it.pid());
         let others = [self.curators.process_id(), Some(std::process::id())];
         let processes: Vec<_> = workers.chain(servers).chain(others).collect();
-        self.figures.take(&processes, &self.stage.ensemble).await;
+        self.figures.take(&processes, &self.stage.servers).await;
     }
 
     /// Waits for the contenders, and kills those that do not finish.

@@ -21,6 +21,16 @@ pub(crate) enum Trouble {
     LoseQuorum(Duration),
     /// The server is cut off from the others for a while.
     CutOff(Which, Duration),
+    /// The connections of all contenders are cut.
+    CutConnections,
+    /// The server's clock is set forward by so many microseconds, or back if negative.
+    SetClock(i64),
+    /// The server is killed, and starts again without what it wrote in this last time.
+    ForgetLast(Duration),
+    /// The server is killed, and its replica, which was cut off for so long, takes its place.
+    Promote(Duration),
+    /// The replica, which was cut off for so long, and its primary change places. Neither ends.
+    Swap(Duration),
     /// A process of contenders is halted for a while.
     PauseWorker(usize, Duration),
     /// A process of contenders is killed, and another takes its place.
@@ -66,6 +76,11 @@ impl Trouble {
             Self::LoseQuorum(_) => "quorum lost",
             Self::CutOff(Which::Leader, _) => "leader cut off",
             Self::CutOff(Which::Follower, _) => "follower cut off",
+            Self::CutConnections => "connections cut",
+            Self::SetClock(_) => "clock set",
+            Self::ForgetLast(_) => "last writes forgotten",
+            Self::Promote(_) => "replica promoted",
+            Self::Swap(_) => "replica swapped",
             Self::PauseWorker(..) => "worker paused",
             Self::KillWorker(_) => "worker killed",
             Self::Evict => "session ended",
@@ -73,9 +88,28 @@ impl Trouble {
     }
 }
 
-/// Faults, each with the pause before it.
+/// Faults in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule(pub(crate) Vec<(Duration, Trouble)>);
+pub(crate) struct Schedule(pub(crate) Vec<Step>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// The pause before it.
+    pub(crate) calm: Duration,
+    pub(crate) trouble: Trouble,
+    /// A process of contenders that is halted meanwhile, and notices nothing.
+    pub(crate) unseen_by: Option<usize>,
+}
+
+impl Step {
+    fn new(calm: Duration, trouble: Trouble) -> Self {
+        Self {
+            calm,
+            trouble,
+            unseen_by: None,
+        }
+    }
+}
 
 impl Schedule {
     /// Each fault that can happen to three servers, once, in random order.
@@ -91,7 +125,7 @@ impl Schedule {
         ];
         random.shuffle(&mut troubles);
         let calm = Duration::from_millis(500);
-        Self(troubles.map(|trouble| (calm, trouble)).to_vec())
+        Self(troubles.map(|trouble| Step::new(calm, trouble)).to_vec())
     }
 
     /// Random faults for this length of time.
@@ -112,11 +146,78 @@ impl Schedule {
                 _ => Trouble::Evict,
             };
             total += calm + pause / 2;
-            schedule.push((calm, trouble));
+            schedule.push(Step::new(calm, trouble));
         }
         Self(schedule)
     }
 }
+
+/// What Redis servers can do.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// One server, which keeps what it has acknowledged.
+    All,
+    /// A server and its replica, which may forget what was written last.
+    Most,
+}
+
+#[cfg(feature = "redis")]
+impl Schedule {
+    /// Random faults of Redis servers and their clients for this length of time.
+    pub(crate) fn on_redis(
+        random: &mut Rng,
+        workers: usize,
+        length: Duration,
+        keeps: Keeps,
+    ) -> Self {
+        let mut schedule = Vec::new();
+        let mut total = Duration::ZERO;
+        while total < length {
+            let mut calm = Duration::from_millis(random.u64(300..1500));
+            let pause = Duration::from_millis(random.u64(50..2 * session_ms()));
+            // A server that flushes once a second forgets this much when its machine stops.
+            let last = Duration::from_millis(random.u64(..1000));
+            let worker = random.usize(..workers);
+            let kinds = match keeps {
+                Keeps::All => 13,
+                Keeps::Most => 22,
+            };
+            let trouble = match random.u8(..kinds) {
+                0 => Trouble::RestartServer,
+                1 | 2 => Trouble::KillServer(Which::Leader, pause / 4),
+                3..=5 => Trouble::PauseServer(Which::Leader, pause),
+                6 => Trouble::CutConnections,
+                7 | 8 => {
+                    // The quarantine and the deadlines of sessions allow for one such step.
+                    calm += SESSION_TIMEOUT;
+                    Trouble::SetClock(*random.choice(&[-YEAR_US, YEAR_US, 2_000_000]).unwrap())
+                }
+                9 | 10 => Trouble::PauseWorker(worker, pause),
+                11 | 12 => Trouble::KillWorker(worker),
+                13..=15 => Trouble::ForgetLast(last),
+                16..=18 => Trouble::Promote(last),
+                _ => Trouble::Swap(last),
+            };
+            total += calm + pause / 2;
+            let is_unseen = match trouble {
+                Trouble::PauseWorker(..) | Trouble::KillWorker(_) => false,
+                // Whoever runs learns at once what became of its session.
+                Trouble::SetClock(_) => true,
+                _ => random.bool(),
+            };
+            schedule.push(Step {
+                calm,
+                trouble,
+                unseen_by: is_unseen.then_some(worker),
+            });
+        }
+        Self(schedule)
+    }
+}
+
+#[cfg(feature = "redis")]
+const YEAR_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 
 fn session_ms() -> u64 {
     u64::try_from(SESSION_TIMEOUT.as_millis()).unwrap()
@@ -124,8 +225,12 @@ fn session_ms() -> u64 {
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (calm, trouble) in &self.0 {
-            write!(f, "after {calm:?} {trouble:?}; ")?;
+        for step in &self.0 {
+            write!(f, "after {:?} {:?}", step.calm, step.trouble)?;
+            if let Some(worker) = step.unseen_by {
+                write!(f, " unseen by {worker}")?;
+            }
+            write!(f, "; ")?;
         }
         Ok(())
     }

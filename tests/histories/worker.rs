@@ -7,8 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
-    LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, WriteGuard, ZooKeeper,
+    AcquireError, ConnectError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock,
+    LockGuard, LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, WriteGuard,
+    ZooKeeper,
 };
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
@@ -28,10 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(3);
 
 /// Plays the scenes, and again for each new order.
 pub(crate) async fn work(mut orders: Orders) {
-    let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     // A server that is down or paused now answers later.
     let session = loop {
-        match options.clone().connect(&orders.connect_string).await {
+        match connect(&orders.address).await {
             Ok(session) => break session,
             Err(error) => assert!(elapsed(&orders) < orders.scenes.length(), "{error}"),
         }
@@ -46,6 +46,22 @@ pub(crate) async fn work(mut orders: Orders) {
             Err(()) => break session.close().await,
         }
     }
+}
+
+async fn connect(address: &str) -> Result<Session, ConnectError> {
+    #[cfg(feature = "redis")]
+    if address.starts_with("redis://") {
+        let options = lock_recipes::Redis::builder();
+        return options
+            .session_timeout(SESSION_TIMEOUT)
+            .connect(address)
+            .await;
+    }
+    let options = ZooKeeper::builder();
+    options
+        .session_timeout(SESSION_TIMEOUT)
+        .connect(address)
+        .await
 }
 
 async fn play(orders: Orders, session: &Session) {
@@ -304,7 +320,7 @@ impl Attempt<'_> {
                 transaction = transaction.set(register(&member.path), token);
             }
         }
-        // The server's log shows whether the commit was right.
+        // The log of the servers shows whether the commit was right.
         transaction.commit().await.ok();
     }
 

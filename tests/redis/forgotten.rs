@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{FencingToken, Guarantee, Redis};
+use lock_recipes::{FencingToken, Guarantee, Redis, Session};
 use recipes_testing::RedisServer;
 use tokio::time::{Instant, timeout};
 
@@ -62,7 +62,11 @@ async fn nobody_is_granted_too_early(absent: Absent, url: &str) {
     // It does not know what was before. That the server is new is for it to find out.
     let next = Redis::builder().session_timeout(SESSION_TIMEOUT);
     let session = next.connect(url).await.unwrap();
-    let granted = timeout(PATIENCE, mutex(&session).acquire()).await.unwrap();
+    grants_nothing_too_early(absent, &session).await;
+}
+
+async fn grants_nothing_too_early(absent: Absent, session: &Session) {
+    let granted = timeout(PATIENCE, mutex(session).acquire()).await.unwrap();
     let guard = granted.unwrap();
     assert!(Instant::now() > absent.until, "two holders");
     assert!(guard.fencing_token() > absent.token);
@@ -77,6 +81,81 @@ async fn server_that_has_forgotten_everything_grants_nothing_too_early() {
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
     nobody_is_granted_too_early(absent, &server.url()).await;
+}
+
+/// That nobody held a lock before the server was started is true once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_that_began_on_a_new_server_does_not_take_it_for_new_again() {
+    let server = RedisServer::builder().setting("appendonly", "no");
+    let server = server.start().await.unwrap();
+    let there = session(&server, SESSION_TIMEOUT).await;
+    let absent = Absent::holding(server.url());
+    server.kill().await.unwrap();
+    server.start_again().await.unwrap();
+    grants_nothing_too_early(absent, &there).await;
+}
+
+/// The replica that comes to be the primary has nothing yet, though it runs for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_that_is_promoted_without_anything_grants_nothing_too_early() {
+    let primary = RedisServer::start().await.unwrap();
+    let replica = RedisServer::builder().replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    in_step(&replica).await;
+    follow(&replica, 1).await;
+    until(
+        "a replica that runs for longer than a session",
+        async || {
+            let info: String = replica.command(&["INFO", "server"]).await.unwrap();
+            let uptime = info
+                .lines()
+                .find_map(|it| it.strip_prefix("uptime_in_seconds:"));
+            let uptime: u64 = uptime.unwrap().parse().unwrap();
+            (uptime > SESSION_TIMEOUT.as_secs() + 1).then_some(())
+        },
+    )
+    .await;
+    let absent = Absent::holding(primary.url());
+    primary.kill().await.unwrap();
+    promote(&replica).await;
+    nobody_is_granted_too_early(absent, &replica.url()).await;
+}
+
+/// The first primary is promoted again, and its process is the same. It does not know of what was
+/// granted meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn primary_that_is_promoted_again_grants_nothing_too_early() {
+    let first = RedisServer::start().await.unwrap();
+    session(&first, SESSION_TIMEOUT).await.close().await;
+    let second = RedisServer::builder().replica_of(&first);
+    let second = second.start().await.unwrap();
+    in_step(&second).await;
+    promote(&second).await;
+    follow(&first, second.port()).await;
+    in_step(&first).await;
+    follow(&first, 1).await;
+    let absent = Absent::holding(second.url());
+    second.kill().await.unwrap();
+    promote(&first).await;
+    nobody_is_granted_too_early(absent, &first.url()).await;
+}
+
+async fn follow(server: &RedisServer, port: u16) {
+    let follow = ["REPLICAOF", "127.0.0.1", &port.to_string()];
+    let _ok: String = server.command(&follow).await.unwrap();
+}
+
+async fn promote(server: &RedisServer) {
+    let promote = ["REPLICAOF", "NO", "ONE"];
+    let _ok: String = server.command(&promote).await.unwrap();
+}
+
+async fn in_step(replica: &RedisServer) {
+    until("a replica in step", async || {
+        let info: String = replica.command(&["INFO", "replication"]).await.unwrap();
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
 }
 
 /// The replica knows the store, but not the last grant.
@@ -95,14 +174,11 @@ async fn replica_that_is_promoted_without_the_last_writes_grants_nothing_too_ear
         known.then_some(())
     })
     .await;
-    let _ok: String = replica
-        .command(&["REPLICAOF", "127.0.0.1", "1"])
-        .await
-        .unwrap();
+    follow(&replica, 1).await;
     let absent = Absent::holding(primary.url());
     assert!(absent.token > first);
     primary.kill().await.unwrap();
-    let _ok: String = replica.command(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    promote(&replica).await;
     nobody_is_granted_too_early(absent, &replica.url()).await;
 }
 

@@ -30,12 +30,14 @@ async fn session_goes_on_at_the_primary_that_sentinel_names() {
     let guard = mutex(&session).acquire().await.unwrap();
     let id = session.session_id();
     let token = guard.fencing_token();
-    let _ok: String = sentinel
-        .command(&["SENTINEL", "FAILOVER", "orders"])
-        .await
-        .unwrap();
+    until("a Sentinel that knows what the replica has", async || {
+        let failover = sentinel.command::<String>(&["SENTINEL", "FAILOVER", "orders"]);
+        failover.await.ok()
+    })
+    .await;
     until("the new primary", async || {
-        let role: String = replica.command(&["INFO", "replication"]).await.unwrap();
+        // It closes connections when its role changes.
+        let role: String = replica.command(&["INFO", "replication"]).await.ok()?;
         role.contains("role:master").then_some(())
     })
     .await;

@@ -285,9 +285,11 @@ impl RedisServer {
 
     /// Whether this very server answers. Another process may have taken the port first.
     async fn serves(&self) -> bool {
-        let info: Result<String, _> = self.command(&["INFO", "server"]).await;
+        let info: Result<String, _> = self.command(&["INFO"]).await;
         let config = self.folder.path().join("redis.conf").display().to_string();
-        info.is_ok_and(|info| info.lines().any(|line| line.ends_with(&config)))
+        let is_this = |info: &String| info.lines().any(|line| line.ends_with(&config));
+        // It answers this already while it loads its data.
+        info.is_ok_and(|info| is_this(&info) && !info.contains("loading:1"))
     }
 
     async fn end(

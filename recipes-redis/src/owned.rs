@@ -1,0 +1,201 @@
+//! The nodes that a session has, as far as the server has answered.
+//!
+//! A server that has lost its last writes may have nodes again that were deleted. Nobody else would
+//! delete them as long as their session lives, and whoever comes after them would wait for ever.
+
+use std::collections::{BTreeSet, HashSet};
+
+use redis::Value;
+
+/// The nodes of one session that go with it.
+#[derive(Debug, Default)]
+pub(crate) struct Owned {
+    /// The run of the server that has answered.
+    run: String,
+    known: HashSet<String>,
+    /// The paths in creates without an answer, to which the server may have appended a sequence.
+    unanswered: BTreeSet<String>,
+}
+
+/// An operation that makes or deletes a node.
+enum Change {
+    Create(String),
+    Delete(String),
+    None,
+}
+
+/// The changes that a request asks for, in the order of its operations.
+fn changes(words: &[Vec<u8>]) -> Vec<Change> {
+    let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+    let mut rest = match words {
+        [word, _count, rest @ ..] if word == b"multi" => rest,
+        _ => &[],
+    };
+    let mut changes = Vec::new();
+    while let [word, path, arguments @ ..] = rest {
+        let (change, count) = match (word.as_slice(), arguments) {
+            (b"create", [_data, kind, ..]) if kind == b"S" || kind == b"E" => {
+                (Change::Create(text(path)), 2)
+            }
+            (b"create" | b"set", _) => (Change::None, 2),
+            (b"delete", _) => (Change::Delete(text(path)), 1),
+            _ => (Change::None, 1),
+        };
+        changes.push(change);
+        rest = arguments.get(count..).unwrap_or_default();
+    }
+    changes
+}
+
+impl Owned {
+    pub(crate) fn on(run: &str) -> Self {
+        Self {
+            run: run.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The request leaves.
+    pub(crate) fn sent(&mut self, words: &[Vec<u8>]) {
+        for change in changes(words) {
+            if let Change::Create(path) = change {
+                self.unanswered.insert(path);
+            }
+        }
+    }
+
+    /// The request was carried out or refused.
+    pub(crate) fn answered(&mut self, words: &[Vec<u8>], answer: &Value) {
+        let changes = changes(words);
+        let Value::Array(answers) = answer else {
+            return;
+        };
+        let mut answers = answers.iter();
+        let reason = answers.next();
+        let is = |word: &[u8]| matches!(reason, Some(Value::BulkString(it)) if it == word);
+        let is_single = changes.len() == 1;
+        for change in changes {
+            let answer = answers.next();
+            match change {
+                Change::Create(asked) => {
+                    self.unanswered.remove(&asked);
+                    if let (true, Some(path)) = (is(b""), answer.and_then(created)) {
+                        self.known.insert(path);
+                    }
+                }
+                Change::Delete(path) if is(b"") || (is_single && is(b"NoNode")) => {
+                    if let Some(asked) = self.asked(&path) {
+                        self.unanswered.remove(&asked);
+                    }
+                    self.known.remove(&path);
+                }
+                Change::Delete(_) | Change::None => {}
+            }
+        }
+    }
+
+    /// The create without an answer that may have made this node.
+    fn asked(&self, path: &str) -> Option<String> {
+        let asked = self.unanswered.range(..=path.to_owned()).next_back();
+        asked.filter(|asked| path.starts_with(*asked)).cloned()
+    }
+
+    /// Whether this run of the server is another than that which has answered.
+    pub(crate) fn is_new(&self, run: &str) -> bool {
+        self.run != run
+    }
+
+    /// A new run of the server has these nodes of the session. Returns those that were deleted, as
+    /// far as the session was told.
+    pub(crate) fn deleted(&mut self, nodes: Vec<String>) -> Vec<String> {
+        let (mut known, mut deleted) = (HashSet::new(), Vec::new());
+        for path in nodes {
+            if self.known.contains(&path) || self.asked(&path).is_some() {
+                known.insert(path);
+            } else {
+                deleted.push(path);
+            }
+        }
+        // A create that has not reached this run never will.
+        self.unanswered.clear();
+        self.known = known;
+        deleted
+    }
+
+    /// The session goes on, on this run of the server.
+    pub(crate) fn go_on(&mut self, run: &str) {
+        self.run = run.to_owned();
+    }
+}
+
+fn created(answer: &Value) -> Option<String> {
+    match answer {
+        Value::Array(parts) => match parts.first() {
+            Some(Value::BulkString(path)) => String::from_utf8(path.clone()).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<u8>> {
+        text.split(' ').map(Into::into).collect()
+    }
+
+    fn text(word: &str) -> Value {
+        Value::BulkString(word.into())
+    }
+
+    fn made(path: &str) -> Value {
+        Value::Array(vec![text(path), Value::Int(1)])
+    }
+
+    fn asked(owned: &mut Owned, request: &str, answer: Vec<Value>) {
+        owned.sent(&words(request));
+        owned.answered(&words(request), &Value::Array(answer));
+    }
+
+    #[test]
+    fn node_that_was_deleted_and_is_back_is_told_from_those_that_may_be_used() {
+        let mut owned = Owned::on("one");
+        let create = "multi 3 check /a 0 create /a/x- data S create /b/y- data S";
+        let nothing = || Value::Array(Vec::new());
+        let done = vec![text(""), nothing(), made("/a/x-1"), made("/b/y-1")];
+        asked(&mut owned, create, done);
+        asked(
+            &mut owned,
+            "multi 1 delete /a/x-1 ",
+            vec![text(""), nothing()],
+        );
+        // Nobody knows whether this was done.
+        owned.sent(&words("multi 1 create /c/z- data S"));
+        // This was not.
+        let refused = vec![text("NoNode"), Value::Int(0)];
+        asked(&mut owned, "multi 1 create /d/w- data S", refused);
+        assert!(!owned.is_new("one") && owned.is_new("two"));
+        let nodes = ["/a/x-1", "/b/y-1", "/c/z-7", "/d/w-3"].map(ToOwned::to_owned);
+        assert_eq!(owned.deleted(nodes.to_vec()), ["/a/x-1", "/d/w-3"]);
+        // What was found is known from now on.
+        let nodes = ["/b/y-1", "/c/z-7"].map(ToOwned::to_owned);
+        assert!(owned.deleted(nodes.to_vec()).is_empty());
+        asked(
+            &mut owned,
+            "multi 1 delete /c/z-7 ",
+            vec![text("NoNode"), Value::Int(0)],
+        );
+        assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
+    }
+
+    #[test]
+    fn node_of_a_lost_create_that_was_found_and_deleted_is_not_spared() {
+        let mut owned = Owned::on("one");
+        owned.sent(&words("multi 1 create /c/z- data S"));
+        let done = vec![text(""), Value::Array(Vec::new())];
+        asked(&mut owned, "multi 1 delete /c/z-7 ", done);
+        assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
+    }
+}

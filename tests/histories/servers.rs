@@ -1,0 +1,36 @@
+//! The servers of a store, as the run sees them.
+
+use std::error::Error;
+use std::time::Duration;
+
+use fastrand::Rng;
+use recipes_testing::TransactionLog;
+
+use crate::trouble::Trouble;
+use crate::worker::SESSION_TIMEOUT;
+
+/// How long after the end the nodes of dead processes may stay: until their sessions have expired.
+pub(crate) const LEFT_MAX: Duration = SESSION_TIMEOUT.saturating_add(Duration::from_secs(10));
+
+pub(crate) trait Servers {
+    /// Where a process of contenders connects.
+    fn address(&self, worker: u32) -> String;
+
+    /// Creates these nodes, to which contenders write.
+    async fn create(&self, paths: &[String]);
+
+    /// Brings a fault that hits servers or connections. All servers serve again when this returns.
+    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Result<(), Box<dyn Error>>;
+
+    /// The session of a random node of these locks.
+    async fn somebody(&self, locks: &[String], random: &mut Rng) -> Option<i64>;
+
+    /// Ends a session from outside.
+    async fn expire(&self, session: i64) -> Result<(), Box<dyn Error>>;
+
+    /// The nodes of these locks that are left when sessions of dead processes have expired.
+    async fn left(&self, locks: &[String]) -> Vec<String>;
+
+    /// What the servers did, if they write it down in order.
+    fn log(&self) -> Option<TransactionLog>;
+}

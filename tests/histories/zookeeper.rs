@@ -1,0 +1,186 @@
+//! ZooKeeper: one server, or three.
+
+use std::error::Error;
+use std::time::Duration;
+
+use fastrand::Rng;
+use recipes_testing::history::Happening;
+use recipes_testing::{ServerError, TransactionLog, ZooKeeperEnsemble, ZooKeeperServer};
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::servers::{LEFT_MAX, Servers};
+use crate::stage::{PATIENCE, Stage};
+use crate::trouble::{Trouble, Which};
+
+/// A server may not answer at all while it is down or starts.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+impl Servers for ZooKeeperEnsemble {
+    /// Each worker has another server first in its list. It connects to that one as long as it can.
+    fn address(&self, worker: u32) -> String {
+        let servers = self.servers().iter();
+        let mut servers: Vec<_> = servers.map(ZooKeeperServer::connect_string).collect();
+        let first = usize::try_from(worker).unwrap() % servers.len();
+        servers.rotate_left(first);
+        servers.join(",")
+    }
+
+    async fn create(&self, paths: &[String]) {
+        let client = self.client().await.unwrap();
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        for path in paths {
+            client.create(path, b"", &options).await.unwrap();
+        }
+    }
+
+    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Result<(), Box<dyn Error>> {
+        bring_to_servers(self, trouble, random).await
+    }
+
+    async fn somebody(&self, locks: &[String], random: &mut Rng) -> Option<i64> {
+        let session = timeout(ANSWER_MAX, somebody(self, locks, random)).await;
+        session.ok()?.ok()?
+    }
+
+    async fn expire(&self, session: i64) -> Result<(), Box<dyn Error>> {
+        match ZooKeeperEnsemble::expire(self, session).await {
+            Err(ServerError::NoSession { .. }) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    async fn left(&self, locks: &[String]) -> Vec<String> {
+        let mut left = Vec::new();
+        let client = self.client().await.unwrap();
+        let until = Instant::now() + LEFT_MAX;
+        for lock in locks {
+            loop {
+                // A follower may not have learned yet what the leader has deleted.
+                client.sync(lock).await.unwrap();
+                let nodes = client.list_children(lock).await.unwrap_or_default();
+                if nodes.is_empty() || Instant::now() > until {
+                    left.extend(nodes.iter().map(|node| format!("{lock}/{node}")));
+                    break;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        left
+    }
+
+    fn log(&self) -> Option<TransactionLog> {
+        Some(self.transaction_log_after(i64::MIN).unwrap())
+    }
+}
+
+/// All servers serve again when this returns.
+async fn bring_to_servers(
+    ensemble: &ZooKeeperEnsemble,
+    trouble: Trouble,
+    random: &mut Rng,
+) -> Result<(), Box<dyn Error>> {
+    let servers = ensemble.servers();
+    let count = servers.len();
+    let (chief, follower) = match count {
+        1 => (0, 0),
+        _ => {
+            let chief = ensemble.leader().await?;
+            // Clients avoid a server that was down, so it is not always the same one.
+            (chief, (chief + random.usize(1..count)) % count)
+        }
+    };
+    let chosen = |which| match which {
+        Which::Leader => chief,
+        Which::Follower => follower,
+    };
+    match trouble {
+        Trouble::RestartServer => ensemble.restart(chief).await?,
+        Trouble::KillServer(which, pause) => {
+            ensemble.kill(chosen(which)).await?;
+            sleep(pause).await;
+            ensemble.start_again(chosen(which)).await?;
+        }
+        Trouble::PauseServer(which, pause) => {
+            servers[chosen(which)].pause()?;
+            sleep(pause).await;
+            servers[chosen(which)].resume()?;
+        }
+        Trouble::RestartAll => {
+            for index in 0..count {
+                ensemble.restart(index).await?;
+            }
+        }
+        Trouble::LoseQuorum(pause) => {
+            for index in 1..count {
+                ensemble.kill((chief + index) % count).await?;
+            }
+            sleep(pause).await;
+            for index in 1..count {
+                ensemble.start_again((chief + index) % count).await?;
+            }
+        }
+        Trouble::CutOff(which, pause) => {
+            ensemble.cut_off(chosen(which));
+            sleep(pause).await;
+            ensemble.join_again(chosen(which));
+        }
+        _ => unreachable!("{trouble:?} is for other servers"),
+    }
+    for server in servers {
+        await_service(server).await?;
+    }
+    Ok(())
+}
+
+/// The session of a random node that exists now.
+async fn somebody(
+    ensemble: &ZooKeeperEnsemble,
+    locks: &[String],
+    random: &mut Rng,
+) -> Result<Option<i64>, zookeeper_client::Error> {
+    let client = Client::connect(&ensemble.connect_string()).await?;
+    let mut locks: Vec<_> = locks.iter().collect();
+    random.shuffle(&mut locks);
+    for lock in locks {
+        let Ok(nodes) = client.list_children(lock).await else {
+            continue;
+        };
+        if let Some(node) = random.choice(nodes) {
+            let stat = client.check_stat(&format!("{lock}/{node}")).await?;
+            return Ok(stat.map(|stat| stat.ephemeral_owner));
+        }
+    }
+    Ok(None)
+}
+
+impl Stage<ZooKeeperEnsemble> {
+    /// Starts all servers again after a fault that was not completed.
+    pub(crate) async fn mend(&self, trouble: Trouble) {
+        if matches!(trouble, Trouble::Evict) {
+            return;
+        }
+        let servers = self.servers.servers();
+        (0..servers.len()).for_each(|index| self.servers.join_again(index));
+        for server in servers {
+            server.kill().await.unwrap();
+        }
+        for index in 0..servers.len() {
+            self.servers.start_again(index).await.unwrap();
+        }
+        for server in servers {
+            await_service(server).await.unwrap();
+        }
+        self.note(Happening::Up);
+    }
+}
+
+/// Waits until the server accepts clients. Without a leader it closes their connections.
+async fn await_service(server: &ZooKeeperServer) -> Result<(), Box<dyn Error>> {
+    let served = async {
+        // The client itself waits a while for a server that does not answer.
+        while !matches!(timeout(ANSWER_MAX, server.client()).await, Ok(Ok(_))) {}
+    };
+    let served = timeout(2 * PATIENCE, served).await;
+    Ok(served.map_err(|_| format!("port {} does not serve", server.port()))?)
+}
