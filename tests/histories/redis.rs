@@ -15,7 +15,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_recipes::{Guarantee, Redis};
 use recipes_core::{NewNode, NodeMode, Nodes};
-use recipes_testing::{RedisServer, TransactionLog};
+use recipes_testing::{RedisServer, StoreClock, TransactionLog};
 use tokio::time::{Instant, sleep};
 
 use crate::orders::Scenes;
@@ -178,8 +178,11 @@ impl Servers for RedisServers {
             }
             Trouble::SetClock(by_us) => {
                 // The scripts remember the clock at the last of them. To change that is to set it.
-                let by = (-by_us).to_string();
-                let _t: i64 = server.command(&["HINCRBY", "{locks}:x", "t", &by]).await?;
+                let by = StoreClock {
+                    last: -by_us,
+                    ..StoreClock::default()
+                };
+                server.change_store_clock("locks", by).await?;
             }
             Trouble::ForgetLast(last) => {
                 let log = Log::now(server)?;
