@@ -8,6 +8,7 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{
     Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisResult,
 };
+use uuid::Uuid;
 
 /// The scheme of Sentinel's addresses.
 const SENTINEL: &str = "redis+sentinel://";
@@ -101,6 +102,11 @@ impl Address {
 }
 
 impl Servers {
+    /// Whether the primary may be another server the next time.
+    pub(crate) fn may_move(&self) -> bool {
+        matches!(self, Self::Sentinel { .. })
+    }
+
     /// A client of the server that is the primary now.
     pub(crate) async fn client(&self) -> RedisResult<Client> {
         let client = match self {
@@ -114,7 +120,11 @@ impl Servers {
                     .set_redis_connection_info((**settings).clone())
                     .set_tcp_settings(without_delay());
                 let (service, kind) = (service.clone(), SentinelServerType::Master);
-                SentinelClient::build(sentinels.clone(), service, Some(node), kind)?
+                let mut sentinels = sentinels.clone();
+                // Each try asks another one first: the first may never answer.
+                let first = Uuid::new_v4().as_u128() % sentinels.len().max(1) as u128;
+                sentinels.rotate_left(usize::try_from(first).unwrap_or_default());
+                SentinelClient::build(sentinels, service, Some(node), kind)?
                     .async_get_client()
                     .await?
             }
@@ -183,11 +193,7 @@ fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
     for parameter in parameters.split('&') {
         match parameter.split_once('=') {
             Some(("prefix", name)) => prefix = Some(name.to_owned()),
-            _ => {
-                return Err(format!(
-                    "unknown parameter {parameter:?}; there is ?prefix=name"
-                ));
-            }
+            _ => return Err("unknown parameter; there is ?prefix=name".to_owned()),
         }
     }
     Ok((url.to_owned(), prefix))
@@ -197,16 +203,23 @@ fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
 #[doc(hidden)]
 #[must_use]
 pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
     };
-    match rest.rsplit_once('@') {
+    // A user's name ends with a colon; whatever else stands there may be a secret.
+    let rest = match rest.rsplit_once('@') {
         Some((secrets, rest)) => {
-            let user = secrets.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:***@{rest}")
+            let user = secrets.split_once(':').map_or("", |(user, _)| user);
+            format!("{user}:***@{rest}")
         }
-        None => url.to_owned(),
-    }
+        None => rest.to_owned(),
+    };
+    let rest = match rest.split_once('?') {
+        Some((rest, parameters)) if !parameters.starts_with("prefix=") => format!("{rest}?***"),
+        _ => rest,
+    };
+    format!("{scheme}{rest}")
 }
 
 #[cfg(test)]
@@ -256,6 +269,8 @@ mod tests {
             ("redis://a/0?prefx=b", "unknown parameter"),
             ("redis+sentinel://a:1", "name of the primary"),
             ("redis://u:secret@a/none", ""),
+            ("u:secret@a:6379", "begins with redis://"),
+            ("redis://a?password=secret", "unknown parameter"),
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.contains(reason), "{url}: {error}");

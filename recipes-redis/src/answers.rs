@@ -38,8 +38,6 @@ impl From<Trouble> for NodesError {
 pub(crate) enum Failed {
     /// The script did not run, and may soon.
     NotNow(RedisError),
-    /// The script did not run, and never will on this server with these rights.
-    Never(RedisError),
     /// Nobody knows, or this server no longer serves. The connection is given up.
     Lost(RedisError),
 }
@@ -48,8 +46,7 @@ pub(crate) fn failed(error: RedisError) -> Failed {
     match (error.kind(), error.code()) {
         (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
         | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => Failed::NotNow(error),
-        (_, Some("NOPERM")) => Failed::Never(error),
-        // NOSCRIPT, MOVED, ASK, READONLY, MASTERDOWN, CLUSTERDOWN, a script that was killed, and
+        // NOPERM, which may have come in the middle of a script. NOSCRIPT, MOVED, ASK, READONLY, MASTERDOWN, CLUSTERDOWN, a script that was killed, and
         // whatever else a server may say.
         _ => Failed::Lost(error),
     }

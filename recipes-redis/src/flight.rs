@@ -1,6 +1,6 @@
 //! Requests that are on their way, in one script.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{EndReason, NodesError};
@@ -42,7 +42,8 @@ impl Flight {
     pub(crate) fn send(kept: &Kept, wire: &Wire, requests: Vec<Request>) -> Self {
         let terms = &kept.terms;
         let mut call = wire.call(Script::Requests);
-        call.arg(&kept.name).arg(micros(terms.container_rest));
+        call.arg(kept.name_on(wire))
+            .arg(micros(terms.container_rest));
         let mut owned = kept.owned();
         requests.iter().for_each(|it| owned.sent(&it.words));
         drop(owned);
@@ -95,7 +96,13 @@ pub(crate) fn settle(
     kept: &Kept,
 ) -> Result<(), Over> {
     let answers = match answer {
-        Ok(Value::Array(answers)) if answers.len() == requests.len() => answers,
+        Ok(Value::Array(mut answers)) if answers.len() == requests.len() + 1 => {
+            if let Some(Value::Int(step)) = answers.pop() {
+                let step = u64::try_from(step).unwrap_or_default();
+                kept.step.store(step, Ordering::Relaxed);
+            }
+            answers
+        }
         Ok(Value::BulkString(word)) if word == b"ended" => {
             kept.end(EndReason::Expired);
             refuse(requests, &NodesError::SessionEnded);
@@ -115,10 +122,6 @@ pub(crate) fn settle(
                 Failed::NotNow(error) => {
                     debug!(target: STORE, %error, "the server is busy");
                     refuse(requests, &NodesError::Throttled);
-                    Ok(())
-                }
-                Failed::Never(error) => {
-                    refuse(requests, &NodesError::Refused(Arc::new(error)));
                     Ok(())
                 }
                 Failed::Lost(error) => Err(Over::Refused(error)),

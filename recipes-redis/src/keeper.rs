@@ -1,6 +1,7 @@
 //! Keeps a session alive, over as many connections as it takes.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use recipes_core::{Connection, EndReason, NodesError};
 use redis::Value;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::debug;
 
 use crate::STORE;
@@ -46,7 +47,8 @@ impl Keeper {
         // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
         // is not known.
         let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
-            && !wire.facts.was_replica;
+            && !wire.facts.was_replica
+            && !terms.is_again;
         let mut open = wire.call(Script::Open);
         open.arg(secret)
             .arg(&timeout)
@@ -64,6 +66,8 @@ impl Keeper {
         let kept = Arc::new(Kept {
             id,
             name: format!("{id}:{timeout}:{secret}"),
+            known_by: Mutex::new(vec![connections]),
+            step: AtomicU64::default(),
             terms,
             queue: Queue::default(),
             watches,
@@ -110,25 +114,33 @@ impl Keeper {
         }
         let kept = Arc::clone(&self.kept);
         let timeout = kept.terms.session_timeout;
-        let (beat, patience) = (timeout / 6, timeout / 4);
+        let patience = timeout / 4;
+        let mut beat = kept.beat();
+        // The replicas confirm one script after the other.
+        let in_flight_max = match kept.terms.replicas {
+            0 => IN_FLIGHT_MAX,
+            _ => 1,
+        };
         let mut in_flight = FuturesUnordered::new();
         // When each was sent, as far as they are not answered.
         let mut unanswered: VecDeque<Instant> = VecDeque::new();
         let mut last = Instant::now();
-        let mut ticks = interval((timeout / 24).max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = ticks(timeout, beat);
         let over = loop {
             tokio::select! {
                 biased;
                 () = wire.lost() => break Over::Lost(Trouble::Lost),
                 Some((requests, answer)) = in_flight.next(), if !in_flight.is_empty() => {
                     unanswered.pop_front();
-                    match settle(requests, answer, &kept) {
-                        Ok(()) => {}
-                        Err(over) => break over,
+                    if let Err(over) = settle(requests, answer, &kept) {
+                        break over;
+                    }
+                    if kept.beat() != beat {
+                        beat = kept.beat();
+                        ticks = self::ticks(timeout, beat);
                     }
                 }
-                () = kept.queue.arrived(), if in_flight.len() < IN_FLIGHT_MAX => {
+                () = kept.queue.arrived(), if in_flight.len() < in_flight_max => {
                     let flight = Flight::send(&kept, wire, kept.queue.take());
                     (last, _) = (flight.sent, unanswered.push_back(flight.sent));
                     in_flight.push(flight.land());
@@ -148,6 +160,17 @@ impl Keeper {
         };
         if matches!(over, Over::Lost(_) | Over::Refused(_)) {
             kept.link.send_replace(Connection::Disconnected);
+        }
+        if matches!(over, Over::Closed) {
+            // The client skips a request that nobody waits for, if it has not been written yet.
+            let landed = async {
+                while let Some((requests, answer)) = in_flight.next().await {
+                    if settle(requests, answer, &kept).is_err() {
+                        return;
+                    }
+                }
+            };
+            drop(tokio::time::timeout(patience, landed).await);
         }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
         drop(in_flight);
@@ -188,7 +211,7 @@ impl Keeper {
             }
             loop {
                 let mut close = wire.call(Script::Close);
-                close.arg(&kept.name);
+                close.arg(kept.name_on(wire));
                 match wire.send(close).await {
                     Ok(Value::Int(left)) if left > 0 => {}
                     _ => return,
@@ -201,6 +224,14 @@ impl Keeper {
             debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
         }
     }
+}
+
+/// When to look whether something is to be done.
+fn ticks(timeout: Duration, beat: Duration) -> Interval {
+    let every = (timeout / 24).min(beat / 2).max(Duration::from_millis(1));
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Ends the session when its keeper is gone.

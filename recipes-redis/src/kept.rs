@@ -1,5 +1,6 @@
 //! A session, as its requests and its keeper see it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::client::unwatch;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
-use crate::wire::Route;
+use crate::wire::{Route, Wire};
 
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
@@ -27,6 +28,8 @@ pub(crate) struct Terms {
     pub(crate) replicas: u32,
     /// Nobody held a lock before.
     pub(crate) is_new: bool,
+    /// There was a session before, so there was a store.
+    pub(crate) is_again: bool,
     /// How long a container may be empty.
     pub(crate) container_rest: Duration,
 }
@@ -35,8 +38,12 @@ pub(crate) struct Terms {
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) id: i64,
-    /// By which the server knows it: id, timeout, secret.
+    /// By which the server knows it: id, timeout, secret. The number of the connection follows.
     pub(crate) name: String,
+    /// The numbers of the connections by which the server may know it.
+    pub(crate) known_by: Mutex<Vec<u64>>,
+    /// The most that the store's clock advances between two scripts, in microseconds.
+    pub(crate) step: AtomicU64,
     pub(crate) terms: Terms,
     pub(crate) queue: Queue,
     pub(crate) watches: Arc<Watches>,
@@ -59,6 +66,26 @@ pub(crate) fn micros(duration: Duration) -> String {
 }
 
 impl Kept {
+    /// The session as the server knows it over this connection.
+    pub(crate) fn name_on(&self, wire: &Wire) -> String {
+        format!("{}:{}", self.name, wire.number)
+    }
+
+    pub(crate) fn known_by(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.known_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand
+    /// still between them, because another session has a shorter one.
+    pub(crate) fn beat(&self) -> Duration {
+        let step = Duration::from_micros(self.step.load(Ordering::Relaxed));
+        let beat = self.terms.session_timeout / 6;
+        match step.is_zero() {
+            true => beat,
+            false => beat.min(step * 2 / 3),
+        }
+    }
+
     pub(crate) fn guarantee(&self) -> Guarantee {
         self.promise().guarantee
     }

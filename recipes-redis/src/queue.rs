@@ -24,6 +24,19 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Whether it is for others than who waits for the answer: it deletes or changes something. A node
+    /// that nobody waits for need not be created.
+    fn changes(&self) -> bool {
+        match self.words.first().map(Vec::as_slice) {
+            Some(b"list" | b"look" | b"read" | b"stat" | b"watch") => false,
+            Some(b"multi") => {
+                let mut words = self.words.iter().map(Vec::as_slice);
+                words.any(|it| matches!(it, b"delete" | b"set"))
+            }
+            _ => true,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.words.iter().map(Vec::len).sum()
     }
@@ -119,6 +132,10 @@ impl Queue {
     /// Takes what leaves in the next script.
     pub(crate) fn take(&self) -> Vec<Request> {
         let mut waiting = self.lock();
+        // After an outage, most of what asks only may be for callers who are gone.
+        waiting
+            .requests
+            .retain(|request| !request.answer.is_closed() || request.changes());
         let mut bytes = 0;
         let mut count = 0;
         for request in waiting.requests.iter().take(REQUESTS_MAX) {
@@ -141,5 +158,28 @@ impl Queue {
         for request in requests {
             drop(request.answer.send(Err(NodesError::SessionEnded)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_asks_is_not_sent_for_callers_who_are_gone() {
+        let queue = Queue::default();
+        let ask = |words: &[&str]| queue.ask(words.iter().map(|it| (*it).into()).collect());
+        drop(ask(&["list", "/a"]));
+        drop(ask(&["multi", "1", "create", "/a", "", "S"]));
+        drop(ask(&["multi", "1", "delete", "/a", ""]));
+        drop(ask(&["unwatch", "/a"]));
+        let kept = ask(&["read", "/a"]);
+        let first: Vec<_> = queue
+            .take()
+            .into_iter()
+            .map(|it| it.words[0].clone())
+            .collect();
+        assert_eq!(first, [&b"multi"[..], b"unwatch", b"read"]);
+        drop(kept);
     }
 }

@@ -70,7 +70,14 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
     loop {
         let mut resume = wire.call(Script::Resume);
-        resume.arg(&kept.name).arg(run).arg(i32::from(is_new));
+        kept.known_by().push(number);
+        let known_by: Vec<_> = kept.known_by().iter().map(u64::to_string).collect();
+        resume
+            .arg(&kept.name)
+            .arg(number)
+            .arg(run)
+            .arg(i32::from(is_new))
+            .arg(known_by.join(","));
         for watch in chunk {
             resume
                 .arg(watch.number)
@@ -82,6 +89,7 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
         if matches!(&answer, Value::BulkString(word) if word == b"ended") {
             return Ok(false);
         }
+        *kept.known_by() = vec![number];
         let mut answer = Parts::of(answer)?;
         wait = answer.number()?.max(wait);
         told.extend(answer.texts()?);
@@ -116,7 +124,8 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
 async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, NodesError> {
     for paths in paths.chunks(DELETED_MAX) {
         let mut call = wire.call(Script::Requests);
-        call.arg(&kept.name).arg(micros(kept.terms.container_rest));
+        call.arg(kept.name_on(wire))
+            .arg(micros(kept.terms.container_rest));
         for path in paths {
             call.arg("multi").arg(1).arg("delete").arg(path).arg("");
         }

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
 
 use crate::builder::RedisBuilder;
+use crate::checks::RedisRefusal;
 use crate::client::RedisNodes;
 use crate::keeper::Keeper;
 use crate::kept::Terms;
@@ -85,6 +86,17 @@ impl Redis {
     }
 }
 
+/// Where the primary may be another in a moment, a replica that answers is no reason to give up.
+fn lasting(error: NodesError, may_move: bool) -> NodesError {
+    match error {
+        NodesError::Refused(source) if may_move => match source.downcast_ref::<RedisRefusal>() {
+            Some(RedisRefusal::Replica { .. }) => NodesError::Unknown(source),
+            _ => NodesError::Refused(source),
+        },
+        error => error,
+    }
+}
+
 impl Store for Redis {
     fn traits(&self) -> Traits {
         TRAITS
@@ -95,7 +107,8 @@ impl Store for Redis {
             let secret = self.new_uuid().simple().to_string();
             let mut terms = self.terms.clone();
             // The next one comes when the server has forgotten this one, and perhaps others.
-            terms.is_new &= !self.was_opened.load(Ordering::Relaxed);
+            terms.is_again = self.was_opened.load(Ordering::Relaxed);
+            terms.is_new &= !terms.is_again;
             match Keeper::open(terms, &secret).await {
                 Ok((kept, used)) => {
                     self.was_opened.store(true, Ordering::Relaxed);
@@ -103,7 +116,11 @@ impl Store for Redis {
                 }
                 Err(error) => {
                     *self.failed() = Some(error.clone());
-                    Err(error)
+                    let is_again = self.was_opened.load(Ordering::Relaxed);
+                    Err(lasting(
+                        error,
+                        is_again || self.terms.route.servers.may_move(),
+                    ))
                 }
             }
         };

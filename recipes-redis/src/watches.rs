@@ -171,7 +171,12 @@ impl Watches {
         if table.connection != connection {
             return;
         }
-        if !table.anywhere.is_empty() {
+        // What happened before the first of them was asked for is not for them.
+        if table
+            .anywhere
+            .first_key_value()
+            .is_some_and(|(first, _)| *first <= up_to)
+        {
             table.unclear.push((path.to_owned(), up_to, event));
         }
         let Some(watches) = table.by_path.get_mut(path) else {
@@ -193,6 +198,7 @@ impl Watches {
         let mut table = self.lock();
         table.connection = connection;
         table.unclear.clear();
+        table.anywhere.clear();
         for (path, spares) in std::mem::take(&mut table.spares) {
             for spare in spares {
                 table.remove(&path, spare.number);

@@ -1,5 +1,6 @@
 //! One connection.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub(crate) struct Wire {
     connection: MultiplexedConnection,
     loaded: Loaded,
     prefix: String,
+    /// The first of a session is 1.
+    pub(crate) number: u64,
     /// Becomes true.
     lost: watch::Receiver<bool>,
     pub(crate) facts: Facts,
@@ -103,6 +106,7 @@ impl Wire {
             connection,
             loaded,
             prefix: route.prefix.clone(),
+            number,
             lost,
             facts,
         })
@@ -158,11 +162,17 @@ async fn look(connection: &mut MultiplexedConnection, route: &Route) -> Result<F
     let info = info.and_then(|info| Ok(String::from_redis_value(info)?));
     let info = info.map_err(refusal_of_session)?;
     let mut asked = cmd("CONFIG");
-    asked.arg("GET").arg("appendfsync");
+    asked
+        .arg("GET")
+        .arg("appendfsync")
+        .arg("no-appendfsync-on-rewrite");
     // Many providers refuse it.
-    let answer: RedisResult<(String, String)> = asked.query_async(connection).await;
-    let appendfsync = answer.ok().map(|(_, value)| value);
-    let facts = checks::judge(&info, appendfsync.as_deref(), route.allowed).map_err(refused)?;
+    let answer: RedisResult<HashMap<String, String>> = asked.query_async(connection).await;
+    let settings = answer.unwrap_or_default();
+    let set = |name: &str| settings.get(name).map(String::as_str);
+    // What is not flushed during a rewrite is not always flushed.
+    let appendfsync = set("appendfsync").filter(|_| set("no-appendfsync-on-rewrite") == Some("no"));
+    let facts = checks::judge(&info, appendfsync, route.allowed).map_err(refused)?;
     let mut probe = cmd("EXISTS");
     probe.arg(format!("{}:x", route.prefix));
     let probed: RedisResult<i64> = probe.query_async(connection).await;

@@ -1,62 +1,17 @@
 //! Nobody is granted a lock that a server has forgotten while its holder may not have noticed. Tokens
 //! rise over restarts and promotions.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{FencingToken, Guarantee, Redis, Session};
+use lock_recipes::{Guarantee, Redis, Session};
 use recipes_testing::RedisServer;
 use tokio::time::{Instant, timeout};
 
+use super::absent::Absent;
 use super::{PATIENCE, mutex, options, session, until};
 
 /// Short, because contenders wait for most of it.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
-
-/// A holder that notices nothing: its only thread stands still until it is told to go on. It says
-/// until when it believes that it holds the lock.
-struct Absent {
-    until: Instant,
-    token: FencingToken,
-    go_on: mpsc::Sender<()>,
-    thread: thread::JoinHandle<bool>,
-}
-
-impl Absent {
-    fn holding(url: String) -> Self {
-        let (said, told) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel::<()>();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let opened = options(SESSION_TIMEOUT).connect(&url).await;
-                let session = opened.unwrap();
-                let guard = mutex(&session).acquire().await.unwrap();
-                let until = guard.valid_until().unwrap();
-                said.send((until, guard.fencing_token())).unwrap();
-                may_go_on.recv().unwrap();
-                guard.is_valid()
-            })
-        });
-        let (until, token) = told.recv().unwrap();
-        Self {
-            until,
-            token,
-            go_on,
-            thread,
-        }
-    }
-
-    /// Lets it go on. It must not believe in its lock any more.
-    fn believes_after_all(self) -> bool {
-        self.go_on.send(()).unwrap();
-        self.thread.join().unwrap()
-    }
-}
 
 async fn nobody_is_granted_too_early(absent: Absent, url: &str) {
     // It does not know what was before. That the server is new is for it to find out.
@@ -77,7 +32,7 @@ async fn grants_nothing_too_early(absent: Absent, session: &Session) {
 async fn server_that_has_forgotten_everything_grants_nothing_too_early() {
     let server = RedisServer::builder().setting("appendonly", "no");
     let server = server.start().await.unwrap();
-    let absent = Absent::holding(server.url());
+    let absent = Absent::holding(SESSION_TIMEOUT, server.url());
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
     nobody_is_granted_too_early(absent, &server.url()).await;
@@ -89,7 +44,7 @@ async fn session_that_began_on_a_new_server_does_not_take_it_for_new_again() {
     let server = RedisServer::builder().setting("appendonly", "no");
     let server = server.start().await.unwrap();
     let there = session(&server, SESSION_TIMEOUT).await;
-    let absent = Absent::holding(server.url());
+    let absent = Absent::holding(SESSION_TIMEOUT, server.url());
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
     grants_nothing_too_early(absent, &there).await;
@@ -115,7 +70,7 @@ async fn replica_that_is_promoted_without_anything_grants_nothing_too_early() {
         },
     )
     .await;
-    let absent = Absent::holding(primary.url());
+    let absent = Absent::holding(SESSION_TIMEOUT, primary.url());
     primary.kill().await.unwrap();
     promote(&replica).await;
     nobody_is_granted_too_early(absent, &replica.url()).await;
@@ -134,7 +89,7 @@ async fn primary_that_is_promoted_again_grants_nothing_too_early() {
     follow(&first, second.port()).await;
     in_step(&first).await;
     follow(&first, 1).await;
-    let absent = Absent::holding(second.url());
+    let absent = Absent::holding(SESSION_TIMEOUT, second.url());
     second.kill().await.unwrap();
     promote(&first).await;
     nobody_is_granted_too_early(absent, &first.url()).await;
@@ -175,7 +130,7 @@ async fn replica_that_is_promoted_without_the_last_writes_grants_nothing_too_ear
     })
     .await;
     follow(&replica, 1).await;
-    let absent = Absent::holding(primary.url());
+    let absent = Absent::holding(SESSION_TIMEOUT, primary.url());
     assert!(absent.token > first);
     primary.kill().await.unwrap();
     promote(&replica).await;

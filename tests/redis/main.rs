@@ -7,6 +7,10 @@
 //! | `forgotten` | is nobody granted what a server has forgotten, and do tokens rise over it? |
 //! | `clock` | does no session end because a clock was set? |
 //! | `costs` | how many scripts does a lock take? |
+//! | `late`, `watching` | what if something arrives late, what if it crosses something else? |
+//! | `quarantine` | is there a way around it? |
+//! | `neighbours` | what do other sessions, servers and users make of it? |
+//! | `absent`, `wires` | a holder that notices nothing; connections that can be held up |
 //! | `sentinel` | is the new primary found? |
 
 #![allow(
@@ -16,19 +20,28 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod absent;
 mod clock;
 mod connection;
 mod costs;
 mod forgotten;
+mod late;
+mod neighbours;
+mod quarantine;
 mod refused;
 mod sentinel;
+mod watching;
+mod wires;
 
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Redis, RedisBuilder, Session};
+use recipes_core::{NewNode, NodeMode};
 use recipes_testing::RedisServer;
 
 const PATH: &str = "/locks/orders";
+/// What must happen at once, happens in this time.
+const SOON: Duration = Duration::from_secs(60);
 /// What must happen, happens in this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -66,4 +79,26 @@ async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
 async fn cut(server: &RedisServer) {
     let cut = ["CLIENT", "KILL", "TYPE", "pubsub"];
     server.command::<i64>(&cut).await.unwrap();
+}
+
+/// Waits until so many contend.
+async fn waiting(server: &RedisServer, count: usize) {
+    let queue = format!("{{locks}}:c:{PATH}");
+    until("contenders", async || {
+        let length: usize = server.command(&["ZCARD", &queue]).await.unwrap();
+        (length == count).then_some(())
+    })
+    .await;
+}
+
+fn node(path: &str, mode: NodeMode) -> NewNode {
+    NewNode {
+        path: path.to_owned(),
+        data: (*b"").into(),
+        mode,
+    }
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit_once('/').unwrap().1
 }

@@ -66,8 +66,12 @@ async fn serve(
         for action in actions {
             match action {
                 Action::Grant(nodes) => {
-                    flight.quarantine().await;
-                    match flight.doubt(&nodes) {
+                    let doubt = match flight.quarantine().await {
+                        // Nobody watched over nodes that were alone, and the listing is old.
+                        true => Some(Event::Lapsed),
+                        false => flight.doubt(&nodes),
+                    };
+                    match doubt {
                         None => return Ok(Outcome::Granted(nodes)),
                         Some(event) => {
                             actions = machine.step(event);

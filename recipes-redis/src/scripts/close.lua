@@ -1,6 +1,6 @@
 -- Closes a session, which deletes its nodes.
 --
--- ARGV: session
+-- ARGV: session with the number of the connection
 -- Returns whether nodes of sessions that have ended are left. The client then calls it again.
 
 sweep()

@@ -1,6 +1,6 @@
 -- Carries out requests of a session, in order. Each is refused or done by itself.
 --
--- ARGV: session, how long a container may be empty, then for each request its word and arguments:
+-- ARGV: session with the number of the connection, how long a container may be empty, then for each request its word and arguments:
 --
 -- | request                  | answer after `''` |
 -- |--------------------------|--------|
@@ -21,7 +21,8 @@
 -- A kind is P (persistent), C (container), E (ephemeral) or S (ephemeral and sequential). A version
 -- is '' for any.
 --
--- Returns 'ended', or for each request an answer. A refused one is the reason, and of a `multi` also
+-- Returns 'ended', or for each request an answer, and the most that the store's clock advances at once.
+-- A refused one is the reason, and of a `multi` also
 -- the index of the operation.
 
 sweep()
@@ -105,8 +106,11 @@ local function look()
     for i, name in ipairs(ahead) do
       local child = path .. '/' .. name
       local node, data = load(child, true)
-      call('HSET', WATCHERS .. child, me, numbers[i])
-      watches[i] = { tonumber(numbers[i]), name, stat_of(child, node), data }
+      -- Somebody may have deleted a node by hand.
+      if node then
+        call('HSET', WATCHERS .. child, me, numbers[i])
+        watches[#watches + 1] = { tonumber(numbers[i]), name, stat_of(child, node), data }
+      end
     end
   end
   return { '', names, watches }
@@ -142,5 +146,6 @@ while at < #ARGV do
   end
   answers[#answers + 1] = answer
 end
+answers[#answers + 1] = clock.step
 save_clock()
 return answers

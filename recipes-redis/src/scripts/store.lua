@@ -10,7 +10,8 @@
 -- |----------------|--------|---------------|
 -- | {p}:t          | string | the clock: see `clock` |
 -- | {p}:x          | hash   | the run of the server: see `clock` |
--- | {p}:s          | zset   | live sessions `id:timeout:secret`, each with its deadline |
+-- | {p}:s          | zset   | live sessions `id:timeout:secret:connection`, each with its deadline |
+-- | {p}:h          | hash   | how many sessions have which timeout |
 -- | {p}:g          | list   | sessions that ended and still have nodes, `id` |
 -- | {p}:o:ID       | set    | paths of the nodes of a session |
 -- | {p}:n:PATH     | hash   | one node: see `load` |
@@ -23,6 +24,7 @@
 
 local P = KEYS[1]
 local X, CLOCK, SESSIONS, ENDED, CONTAINERS = P .. ':x', P .. ':t', P .. ':s', P .. ':g', P .. ':r'
+local TIMEOUTS = P .. ':h'
 local NODE, CHILDREN, OWNED = P .. ':n:', P .. ':c:', P .. ':o:'
 local WATCHERS, NEWS = P .. ':w:', P .. ':e:'
 -- Sessions that one script ends, and nodes that one script deletes of sessions that have ended.
@@ -209,10 +211,10 @@ end
 local function notify(what, path)
   local watchers = call('HGETALL', WATCHERS .. path)
   if #watchers == 0 then return end
-  call('DEL', WATCHERS .. path)
   for i = 1, #watchers, 2 do
     call('PUBLISH', NEWS .. watchers[i], what .. ' ' .. watchers[i + 1] .. ' ' .. path)
   end
+  call('DEL', WATCHERS .. path)
 end
 
 -- Does what was decided, and tells who watches it after that.
@@ -266,15 +268,16 @@ end
 
 -- What few scripts need. To make functions takes time, so these are made by whoever needs them.
 local function housekeeping()
-  -- The shortest timeout decides how far the store's clock may advance at once.
-  local function measure_step()
+  -- Counts the sessions with a timeout. The shortest decides how far the store's clock may advance at
+  -- once.
+  local function count_timeout(timeout, change)
+    if call('HINCRBY', TIMEOUTS, timeout, change) <= 0 then call('HDEL', TIMEOUTS, timeout) end
     local shortest
-    for _, session in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do
-      local _, timeout = split(session)
-      if not shortest or timeout < shortest then shortest = timeout end
+    for _, it in ipairs(call('HKEYS', TIMEOUTS)) do
+      shortest = math.min(shortest or math.huge, tonumber(it))
     end
     clock.step = shortest and math.floor(shortest / 4) or 0
-    end
+  end
 
   -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many.
   -- Whoever waits for such a node waits a little longer; nobody is granted a lock too early.
@@ -306,7 +309,7 @@ local function housekeeping()
     local id, timeout = split(session)
     call('ZREM', SESSIONS, session)
     call('RPUSH', ENDED, id)
-    if math.floor(timeout / 4) <= clock.step then measure_step() end
+    count_timeout(text(timeout), -1)
   end
 
   -- Removes containers that have been empty for a while, a few at a time.
@@ -346,7 +349,7 @@ local function housekeeping()
   end
 
   return {
-    measure_step = measure_step, purge = purge, end_session = end_session, reap = reap,
+    count_timeout = count_timeout, purge = purge, end_session = end_session, reap = reap,
     quarantine = quarantine,
   }
 end

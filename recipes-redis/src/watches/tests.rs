@@ -103,3 +103,12 @@ fn watch_that_a_removal_may_have_hit_is_not_offered() {
     anywhere.bind(next, "/a", Vec::new(), stat());
     assert!(watches.take_spare("/a").is_some());
 }
+
+#[test]
+fn what_happened_before_a_listing_is_not_kept_for_it() {
+    let watches = Watches::default();
+    let (earlier, _news) = watches.enter("/a");
+    let _anywhere = watches.enter_anywhere(2);
+    watches.fire(0, "/a", earlier, NodeEvent::Deleted);
+    assert!(watches.lock().unclear.is_empty());
+}

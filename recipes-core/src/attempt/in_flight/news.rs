@@ -155,13 +155,15 @@ impl InFlight<'_> {
         }
     }
 
-    /// Waits until the store knows of all who may hold a lock. News that arrive meanwhile are found
-    /// by [`doubt`](Self::doubt), and a lost connection or an old answer is reason enough for it.
-    pub(crate) async fn quarantine(&mut self) {
+    /// Waits until the store knows of all who may hold a lock. Returns whether that took time.
+    pub(crate) async fn quarantine(&mut self) -> bool {
+        let mut has_waited = false;
         while let Some(over) = self.nodes.grants_from().filter(|it| *it > Instant::now()) {
             // Boxed, because few attempts ever wait for it.
             Box::pin(sleep_until(over)).await;
+            has_waited = true;
         }
+        has_waited
     }
 
     /// The last look before a grant. Returns the event that speaks against it, if any.

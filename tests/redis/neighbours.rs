@@ -1,0 +1,257 @@
+//! Sessions beside each other, servers that are about to change, users with few rights.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use lock_recipes::{InterProcessMutex, Redis};
+use recipes_testing::RedisServer;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::wires::Wires;
+use super::{PATIENCE, SOON, mutex, options, session, until, waiting};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashed_process_with_a_short_timeout_beside_long_ones() {
+    let server = RedisServer::start().await.unwrap();
+    let url = server.url();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let guard = runtime.block_on(async {
+            let session = options(Duration::from_secs(1)).connect(&url).await.unwrap();
+            mutex(&session).acquire().await.unwrap()
+        });
+        std::mem::forget(guard);
+        runtime.shutdown_background();
+    })
+    .join()
+    .unwrap();
+    let there = session(&server, Duration::from_secs(60)).await;
+    let asked = Instant::now();
+    let granted = timeout(PATIENCE, mutex(&there).acquire())
+        .await
+        .unwrap()
+        .unwrap();
+    granted.release().await.unwrap();
+    let took = asked.elapsed();
+    assert!(
+        took < Duration::from_secs(10),
+        "free after 1 s, the docs say; it took {took:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_survives_that_a_replica_answers_for_a_moment() {
+    let first = RedisServer::start().await.unwrap();
+    let second = RedisServer::start().await.unwrap();
+    let replica = RedisServer::builder()
+        .replica_of(&second)
+        .start()
+        .await
+        .unwrap();
+    let ports = [first.port(), second.port(), replica.port()];
+    // First the old primary; then the new one, which does not know the session; then, once, one that
+    // follows: as Sentinels answer that do not all know yet.
+    let wires = Wires::to(move |number| match number {
+        1 => ports[0],
+        3 => ports[2],
+        _ => ports[1],
+    })
+    .await;
+    let here = options(Duration::from_secs(6))
+        .connect(&wires.url())
+        .await
+        .unwrap();
+    mutex(&here)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    first.kill().await.unwrap();
+    let acquired = async {
+        loop {
+            match mutex(&here).acquire().await {
+                Ok(guard) => return guard,
+                Err(error) => eprintln!("{error}"),
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let acquired = timeout(SOON, acquired).await;
+    assert!(acquired.is_ok(), "{:?}", here.health());
+}
+
+#[tokio::test]
+async fn password_is_not_shown() {
+    for url in [
+        "bob:hunter2@cache:6379",
+        "redis://cache:6379?password=hunter2",
+        "redis:/bob:hunter2@cache:6379",
+    ] {
+        let error = Redis::connect(url).await.unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinel_that_hangs_does_not_hide_the_next() {
+    let primary = RedisServer::start().await.unwrap();
+    let sentinel = RedisServer::builder()
+        .sentinel("orders", &primary)
+        .start()
+        .await
+        .unwrap();
+    // Accepts and never answers.
+    let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!(
+        "redis+sentinel://127.0.0.1:{},127.0.0.1:{}/orders",
+        hangs.local_addr().unwrap().port(),
+        sentinel.port()
+    );
+    for seconds in [12, 4] {
+        let opened = options(Duration::from_secs(seconds)).connect(&url).await;
+        assert!(opened.is_ok(), "session timeout {seconds} s: {opened:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_at_once_with_a_replica_that_is_far() {
+    const TASKS: usize = 64;
+    let primary = RedisServer::start().await.unwrap();
+    let port = primary.port();
+    // 25 ms away.
+    let far = Wires::slow(move |_| port, Duration::from_millis(25)).await;
+    let replica = RedisServer::builder()
+        .setting("replicaof", &format!("127.0.0.1 {}", far.port()))
+        .start()
+        .await
+        .unwrap();
+    until("the copy", async || {
+        let info: String = replica.command(&["INFO", "replication"]).await.unwrap();
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
+    let wires = Wires::to(move |_| port).await;
+    let here = options(Duration::from_secs(4))
+        .replicas(1)
+        .connect(&wires.url())
+        .await
+        .unwrap();
+    mutex(&here)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let mut tasks = Vec::new();
+    for number in 0..TASKS {
+        let lock = InterProcessMutex::new(&here, &format!("/locks/{number}")).unwrap();
+        tasks.push(tokio::spawn(async move {
+            // Not all in one moment.
+            sleep(Duration::from_millis(2 * number as u64)).await;
+            for _ in 0..3 {
+                let guard = lock.acquire().await.unwrap();
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let begun = Instant::now();
+    let all = timeout(Duration::from_secs(60), futures::future::join_all(tasks)).await;
+    let connections = wires.count.load(Ordering::SeqCst);
+    let took = begun.elapsed();
+    let epochs = here.epoch();
+    assert!(
+        all.is_ok() && connections == 1,
+        "{took:?}, {connections} connections, {epochs} epochs; the server and its replica answered all the time"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn user_who_may_not_publish_is_told_and_no_waiter_hangs() {
+    let server = RedisServer::start().await.unwrap();
+    let user = [
+        "ACL",
+        "SETUSER",
+        "bob",
+        "on",
+        ">secret",
+        "~{locks}*",
+        "&{locks}*",
+        "+@all",
+        "-publish",
+    ];
+    let _ok: String = server.command(&user).await.unwrap();
+    let url = format!("redis://bob:secret@127.0.0.1:{}", server.port());
+    let Ok(here) = options(Duration::from_secs(40)).connect(&url).await else {
+        return;
+    };
+    let there = session(&server, Duration::from_secs(40)).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    let lock = mutex(&there);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    waiting(&server, 2).await;
+    sleep(Duration::from_millis(300)).await;
+    let released = timeout(SOON, guard.release()).await;
+    waiting(&server, 1).await;
+    let granted = timeout(SOON, waiter).await;
+    assert!(
+        granted.is_ok(),
+        "the node is gone ({released:?}), and its watcher was not told"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_a_session_does_not_read_all_of_them() {
+    let server = RedisServer::start().await.unwrap();
+    let cost = async |sessions: i64| {
+        let fill = "for i = 1, tonumber(ARGV[1]) do redis.call('ZADD', '{locks}:s', '4000000000000000', \
+                    i .. ':12000000:6f1c1b7f0f6e4e0d9b1f3c5a7e9d2b4c') end return 1";
+        let _: i64 = server
+            .command(&["EVAL", fill, "0", &sessions.to_string()])
+            .await
+            .unwrap();
+        let _ok: String = server.command(&["CONFIG", "RESETSTAT"]).await.unwrap();
+        for _ in 0..5 {
+            session(&server, Duration::from_secs(12))
+                .await
+                .close()
+                .await;
+        }
+        let stats: String = server.command(&["INFO", "commandstats"]).await.unwrap();
+        let line = stats
+            .lines()
+            .find(|it| it.starts_with("cmdstat_evalsha:"))
+            .unwrap()
+            .to_owned();
+        let usec = line
+            .split("usec_per_call=")
+            .nth(1)
+            .unwrap()
+            .split(',')
+            .next()
+            .unwrap();
+        usec.parse::<f64>().unwrap()
+    };
+    let (few, many) = (cost(10).await, cost(10_000).await);
+    assert!(
+        many < 10.0 * few,
+        "us per script: {few} with 10 sessions, {many} with 10,000"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_flush_during_a_rewrite_is_not_one_copy() {
+    let server = RedisServer::builder()
+        .setting("appendfsync", "always")
+        .setting("no-appendfsync-on-rewrite", "yes")
+        .start()
+        .await
+        .unwrap();
+    let session = session(&server, Duration::from_secs(20)).await;
+    assert_eq!(session.guarantee(), lock_recipes::Guarantee::BestEffort);
+}

@@ -1,0 +1,90 @@
+//! Ways around the quarantine.
+
+use std::time::Duration;
+
+use lock_recipes::{Redis, Session};
+use recipes_testing::RedisServer;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::absent::Absent;
+use super::{PATH, PATIENCE, SOON, mutex, waiting};
+
+async fn forgetful() -> RedisServer {
+    RedisServer::builder()
+        .setting("appendonly", "no")
+        .start()
+        .await
+        .unwrap()
+}
+
+async fn granted_after(absent: Absent, session: &Session) {
+    let guard = timeout(PATIENCE, mutex(session).acquire())
+        .await
+        .unwrap()
+        .unwrap();
+    let early = absent.until.saturating_duration_since(Instant::now());
+    let (mine, theirs) = (guard.is_valid(), absent.believes_after_all());
+    assert!(
+        !(mine && theirs),
+        "two valid guards of one lock, for {early:?} more"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_that_is_flushed() {
+    let server = RedisServer::start().await.unwrap();
+    let session_timeout = Duration::from_secs(4);
+    // It knows that there was a store.
+    let here = Redis::builder().session_timeout(session_timeout);
+    let here = here.connect(&server.url()).await.unwrap();
+    sleep(Duration::from_secs(7)).await;
+    let absent = Absent::holding(session_timeout, server.url());
+    let _ok: String = server.command(&["FLUSHALL"]).await.unwrap();
+    granted_after(absent, &here).await;
+}
+
+/// Its node is removed (`lockctl break`) while it waits for the end of the quarantine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_that_goes_during_the_quarantine_is_not_granted() {
+    let server = forgetful().await;
+    let session_timeout = Duration::from_secs(6);
+    let builder = || Redis::builder().session_timeout(session_timeout);
+    let first = builder().connect(&server.url()).await.unwrap();
+    let second = builder().connect(&server.url()).await.unwrap();
+    let contend = |session: &Session| {
+        let lock = mutex(session);
+        tokio::spawn(async move { lock.acquire().await.unwrap() })
+    };
+    let one = contend(&first);
+    waiting(&server, 1).await;
+    let children = format!("{{locks}}:c:{PATH}");
+    let names: Vec<String> = server
+        .command(&["ZRANGE", &children, "0", "-1"])
+        .await
+        .unwrap();
+    let operator = builder()
+        .store(&server.url())
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    operator
+        .delete(&format!("{PATH}/{}", names[0]))
+        .await
+        .unwrap();
+    let two = contend(&second);
+    let (one, two) = tokio::join!(timeout(SOON, one), timeout(SOON, two));
+    // One waits for the other.
+    let (Ok(one), Ok(two)) = (one, two) else {
+        return;
+    };
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let both = one.is_valid() && two.is_valid();
+    let granted = Instant::now();
+    tokio::select! { _ = one.lost() => {}, _ = two.lost() => {} }
+    assert!(
+        !both,
+        "two valid guards of one lock, for {:?} more",
+        granted.elapsed()
+    );
+}

@@ -1,0 +1,107 @@
+//! Watches that come with a listing: none is lost.
+
+use std::time::Duration;
+
+use futures::poll;
+use recipes_core::{NodeEvent, NodeMode};
+use recipes_testing::RedisServer;
+use tokio::time::{sleep, timeout};
+
+use super::wires::Wires;
+use super::{SOON, mutex, name, node, options, session, until, waiting};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unwatch_behind_a_look_leaves_its_watches() {
+    let server = RedisServer::start().await.unwrap();
+    let store = options(Duration::from_secs(40))
+        .store(&server.url())
+        .unwrap();
+    let holder = store.connect().await.unwrap();
+    let waiter = store.connect().await.unwrap();
+    holder
+        .create(&node("/d", NodeMode::Persistent))
+        .await
+        .unwrap();
+    let sequential = node("/d/lock-", NodeMode::EphemeralSequential);
+    let p = holder.create(&sequential).await.unwrap().path;
+    let (_, _, earlier) = waiter.watch(&p).await.unwrap().unwrap();
+    let own = waiter.create(&sequential).await.unwrap().path;
+    let look = waiter.list_again("/d", name(&own));
+    // Another contender of the same session gives up.
+    drop(earlier);
+    assert_eq!(look.await.unwrap().len(), 2);
+    let (_, _, watch) = waiter.watch(&p).await.unwrap().unwrap();
+    holder.delete(&p).await.unwrap();
+    assert_eq!(
+        timeout(SOON, watch).await,
+        Ok(NodeEvent::Deleted),
+        "a missed wake-up"
+    );
+}
+
+/// The same by locks: one contender of a session gives up while another queues up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_is_woken_although_another_of_its_session_has_given_up() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(40)).await;
+    let there = session(&server, Duration::from_secs(40)).await;
+    let mut hung = 0;
+    for _ in 0..5 {
+        let guard = mutex(&here).acquire().await.unwrap();
+        let mut gives_up = Box::pin(mutex(&there).acquire());
+        assert!(
+            timeout(Duration::from_millis(300), &mut gives_up)
+                .await
+                .is_err()
+        );
+        let mut waits = Box::pin(mutex(&there).acquire());
+        assert!(poll!(&mut waits).is_pending());
+        drop(gives_up);
+        let waiter = tokio::spawn(waits);
+        waiting(&server, 2).await;
+        sleep(Duration::from_millis(300)).await;
+        guard.release().await.unwrap();
+        match timeout(Duration::from_secs(5), waiter).await {
+            Ok(next) => drop(next.unwrap().unwrap().release().await.unwrap()),
+            Err(_) => {
+                hung += 1;
+                break;
+            }
+        }
+    }
+    assert_eq!(
+        hung, 0,
+        "nobody holds the lock, and its only waiter is not woken"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_that_was_not_polled_over_a_reconnect_is_woken() {
+    let server = RedisServer::start().await.unwrap();
+    let port = server.port();
+    let wires = Wires::to(move |_| port).await;
+    let here = session(&server, Duration::from_secs(40)).await;
+    let there = options(Duration::from_secs(40))
+        .connect(&wires.url())
+        .await
+        .unwrap();
+    let guard = mutex(&here).acquire().await.unwrap();
+    let mut waits = Box::pin(mutex(&there).acquire());
+    assert!(poll!(&mut waits).is_pending());
+    waiting(&server, 2).await;
+    sleep(Duration::from_millis(300)).await;
+    wires.down(true);
+    sleep(Duration::from_millis(300)).await;
+    guard.release().await.unwrap();
+    wires.down(false);
+    until("an answer", async || {
+        mutex(&there).participants().await.ok()
+    })
+    .await;
+    sleep(Duration::from_millis(300)).await;
+    let granted = timeout(SOON, waits).await;
+    assert!(
+        granted.is_ok(),
+        "nobody holds the lock, and its only waiter is not woken"
+    );
+}
