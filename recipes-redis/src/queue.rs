@@ -24,14 +24,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether it is for others than who waits for the answer: it deletes or changes something. A node
-    /// that nobody waits for need not be created.
+    /// Whether it is for others than who waits for the answer: it changes something.
     fn changes(&self) -> bool {
         match self.words.first().map(Vec::as_slice) {
             Some(b"list" | b"look" | b"read" | b"stat" | b"watch") => false,
             Some(b"multi") => {
                 let mut words = self.words.iter().map(Vec::as_slice);
-                words.any(|it| matches!(it, b"delete" | b"set"))
+                words.any(|it| matches!(it, b"create" | b"delete" | b"set"))
             }
             _ => true,
         }
@@ -170,7 +169,7 @@ mod tests {
         let queue = Queue::default();
         let ask = |words: &[&str]| queue.ask(words.iter().map(|it| (*it).into()).collect());
         drop(ask(&["list", "/a"]));
-        drop(ask(&["multi", "1", "create", "/a", "", "S"]));
+        drop(ask(&["multi", "1", "check", "/a", ""]));
         drop(ask(&["multi", "1", "delete", "/a", ""]));
         drop(ask(&["unwatch", "/a"]));
         let kept = ask(&["read", "/a"]);
