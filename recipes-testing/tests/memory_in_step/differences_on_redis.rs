@@ -121,12 +121,11 @@ pub(crate) fn without(step: &Step, memory: Seen, real: Seen) -> (Seen, Seen) {
 // 11
 fn know_deletion(heard: &mut Heard, real: &[Heard]) {
     let mut known = heard.clone();
-    if let Heard::Event { event, .. } = &mut known
-        && *event == EventKind::Changed
-    {
-        *event = EventKind::Deleted;
-        if real.contains(&known) {
-            *heard = known;
-        }
+    match &mut known {
+        Heard::Event { event, .. } if *event == EventKind::Changed => *event = EventKind::Deleted,
+        _ => return,
+    }
+    if real.contains(&known) {
+        *heard = known;
     }
 }
