@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `single`, `ensemble`, `builder` | the handles that tests hold, and how they are set up |
 //! | `redis`, `redis_builder`, `store_clock` | the same for Redis, and what the locks' store there remembers of time |
-//! | `process` | a server's process: its start, its signals, its end |
+//! | `process`, `slot` | a server's process: its start, its signals, its end; where it is, if it runs |
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
 //! | `links` | the network between the servers of an ensemble |
@@ -29,6 +29,7 @@ mod redis;
 mod redis_builder;
 mod reports;
 mod single;
+mod slot;
 mod store_clock;
 
 pub use builder::ServerBuilder;

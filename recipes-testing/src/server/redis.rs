@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -16,11 +15,10 @@ use super::error::ServerError;
 use super::ports::{self, Port};
 use super::process::Process;
 use super::redis_builder::RedisServerBuilder;
+use super::slot::Slot;
 
 /// Starting takes milliseconds, unless the machine is busy.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// See [`READY_MAX`].
-const STOP_MAX: Duration = Duration::from_secs(60);
 /// How often a server that starts is asked.
 const READY_POLL: Duration = Duration::from_millis(5);
 /// A server that listens answers within milliseconds.
@@ -51,7 +49,7 @@ const LOG_TAIL_BYTES: usize = 4096;
 /// ```
 pub struct RedisServer {
     /// None while stopped. Declared before the folder, so that the process ends first.
-    process: Mutex<Option<Process>>,
+    process: Slot,
     /// Held while the process is started or ended.
     change: tokio::sync::Mutex<()>,
     folder: TempDir,
@@ -116,7 +114,7 @@ impl RedisServer {
             source,
         })?;
         Ok(Self {
-            process: Mutex::new(None),
+            process: Slot::default(),
             change: tokio::sync::Mutex::new(()),
             folder,
             port,
@@ -141,7 +139,7 @@ impl RedisServer {
     /// The process id, or `None` if it is not running.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.running().as_ref().map(Process::id)
+        self.process.running().as_ref().map(Process::id)
     }
 
     /// The folder with the server's data, which is removed when the server is dropped.
@@ -191,7 +189,9 @@ impl RedisServer {
     /// [`ServerError::Io`] if the operating system refuses; the server then still runs.
     pub async fn kill(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.end(Process::kill).await
+        self.process
+            .end(Process::kill, |what, waited| self.timed_out(what, waited))
+            .await
     }
 
     /// Requests the server to end and waits until it has. Does nothing if it is not running.
@@ -201,7 +201,11 @@ impl RedisServer {
     /// [`ServerError::TimedOut`] if it does not end; it is then killed.
     pub async fn stop(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.end(Process::terminate).await
+        self.process
+            .end(Process::terminate, |what, waited| {
+                self.timed_out(what, waited)
+            })
+            .await
     }
 
     /// Starts the server again, with the same port and what it has kept of its data. Does nothing
@@ -222,7 +226,8 @@ impl RedisServer {
     ///
     /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
     pub fn pause(&self) -> Result<(), ServerError> {
-        self.signal("pause the server", Process::pause)
+        self.process
+            .signal(self.port(), "pause the server", Process::pause)
     }
 
     /// Lets a paused process go on (SIGCONT). Idempotent.
@@ -231,21 +236,19 @@ impl RedisServer {
     ///
     /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
     pub fn resume(&self) -> Result<(), ServerError> {
-        self.signal("resume the server", Process::resume)
+        self.process
+            .signal(self.port(), "resume the server", Process::resume)
     }
 
     pub(super) fn spawn(&self) -> Result<(), ServerError> {
-        let mut process = self.running();
-        if process.is_none() {
+        self.process.fill(|| {
             let mut arguments = vec![OsString::from(self.folder.path().join("redis.conf"))];
             if self.is_sentinel {
                 arguments.push(OsString::from("--sentinel"));
             }
             let (folder, log) = (self.folder.path(), self.log());
-            let started = Process::spawn(&self.program, &arguments, folder, &log);
-            *process = Some(started.map_err(ServerError::io("start the server's process"))?);
-        }
-        Ok(())
+            Process::spawn(&self.program, &arguments, folder, &log)
+        })
     }
 
     fn log(&self) -> PathBuf {
@@ -290,47 +293,6 @@ impl RedisServer {
         let is_this = |info: &String| info.lines().any(|line| line.ends_with(&config));
         // It answers this already while it loads its data.
         info.is_ok_and(|info| is_this(&info) && !info.contains("loading:1"))
-    }
-
-    async fn end(
-        &self,
-        ask: impl FnOnce(&mut Process) -> io::Result<()>,
-    ) -> Result<(), ServerError> {
-        let Some(mut process) = self.running().take() else {
-            return Ok(());
-        };
-        if let Err(source) = ask(&mut process) {
-            *self.running() = Some(process);
-            return Err(ServerError::io("end the server's process")(source));
-        }
-        match timeout(STOP_MAX, process.ended()).await {
-            Ok(ended) => ended.map_err(ServerError::io("wait for the end of the server")),
-            Err(_) => Err(self.timed_out("end of the process", STOP_MAX)),
-        }
-    }
-
-    fn signal(
-        &self,
-        doing: &'static str,
-        send: impl FnOnce(&mut Process) -> io::Result<()>,
-    ) -> Result<(), ServerError> {
-        match self.running().as_mut() {
-            Some(process) => send(process).map_err(ServerError::io(doing)),
-            None => Err(ServerError::NotRunning { port: self.port() }),
-        }
-    }
-
-    /// The process, or `None` if it has ended, by itself or on request.
-    fn running(&self) -> MutexGuard<'_, Option<Process>> {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only a child that was waited for elsewhere gives an error, and such a child has ended.
-        if process
-            .as_mut()
-            .is_some_and(|process| process.has_ended().unwrap_or(true))
-        {
-            *process = None;
-        }
-        process
     }
 
     fn timed_out(&self, what: &'static str, waited: Duration) -> ServerError {

@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -19,14 +18,13 @@ use super::installation::Installation;
 use super::ports::Port;
 use super::process::Process;
 use super::raw_session::{self, Ended};
+use super::slot::Slot;
 
 /// The session timeout of clients for tests. With a shorter one, such as the client's own six
 /// seconds, a busy machine breaks connections.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Starting takes a second. Five JVMs on a busy machine with two cores take some more.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// A server closes its files and ends within a few hundred milliseconds, unless the machine is busy.
-const STOP_MAX: Duration = Duration::from_secs(60);
 /// Taking a session over and closing it are two requests; many may be in progress.
 const EXPIRE_MAX: Duration = Duration::from_secs(60);
 /// A server that listens answers within milliseconds, or will not answer this connection at all.
@@ -66,7 +64,7 @@ pub(super) async fn connect(servers: &str) -> Result<Client, ServerError> {
 #[derive(Debug)]
 pub struct ZooKeeperServer {
     /// None while stopped. Declared before the home, so that the process ends first.
-    process: Mutex<Option<Process>>,
+    process: Slot,
     /// Held while the process is started or ended.
     change: tokio::sync::Mutex<()>,
     pub(super) home: Home,
@@ -103,7 +101,7 @@ impl ZooKeeperServer {
             Home::new(options, &membership).map_err(ServerError::io("write the server's files"))?;
         let arguments = installation.arguments(options, &home.config());
         Ok(Self {
-            process: Mutex::new(None),
+            process: Slot::default(),
             change: tokio::sync::Mutex::new(()),
             home,
             membership,
@@ -128,7 +126,7 @@ impl ZooKeeperServer {
     /// Returns the process id of the JVM, or `None` if it is not running.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.running().as_ref().map(Process::id)
+        self.process.running().as_ref().map(Process::id)
     }
 
     /// Returns the file with everything that the server has printed. It is removed when the server
@@ -158,7 +156,9 @@ impl ZooKeeperServer {
     /// Dropping the future still kills the process.
     pub async fn kill(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.end(Process::kill).await
+        self.process
+            .end(Process::kill, |what, waited| self.timed_out(what, waited))
+            .await
     }
 
     /// Requests the server to end and waits until it has. Does nothing if it is not running.
@@ -174,7 +174,11 @@ impl ZooKeeperServer {
     /// Dropping the future kills the process.
     pub async fn stop(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.end(Process::terminate).await
+        self.process
+            .end(Process::terminate, |what, waited| {
+                self.timed_out(what, waited)
+            })
+            .await
     }
 
     /// Starts the server again after [`kill`](Self::kill) or [`stop`](Self::stop), with the same
@@ -208,7 +212,11 @@ impl ZooKeeperServer {
     /// Dropping the future leaves the server stopped or starting.
     pub async fn restart(&self) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.end(Process::terminate).await?;
+        self.process
+            .end(Process::terminate, |what, waited| {
+                self.timed_out(what, waited)
+            })
+            .await?;
         self.spawn()?;
         self.ready().await
     }
@@ -219,7 +227,8 @@ impl ZooKeeperServer {
     ///
     /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
     pub fn pause(&self) -> Result<(), ServerError> {
-        self.signal("pause the server", Process::pause)
+        self.process
+            .signal(self.port(), "pause the server", Process::pause)
     }
 
     /// Lets a paused process go on (SIGCONT). Idempotent.
@@ -228,7 +237,8 @@ impl ZooKeeperServer {
     ///
     /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the operating system refuses.
     pub fn resume(&self) -> Result<(), ServerError> {
-        self.signal("resume the server", Process::resume)
+        self.process
+            .signal(self.port(), "resume the server", Process::resume)
     }
 
     /// Ends a session as if it had expired, and returns after its ephemeral nodes are deleted.
@@ -262,26 +272,24 @@ impl ZooKeeperServer {
 
     /// Whether it can answer: it is running and not paused.
     pub(super) fn is_active(&self) -> bool {
-        self.running()
+        self.process
+            .running()
             .as_ref()
             .is_some_and(|process| !process.is_paused())
     }
 
     /// Starts the process unless it runs.
     pub(super) fn spawn(&self) -> Result<(), ServerError> {
-        let mut process = self.running();
-        if process.is_none() {
+        self.process.fill(|| {
             let (folder, log) = (self.home.path(), self.home.log());
-            let started = Process::spawn(&self.java, &self.arguments, folder, &log)
-                .map_err(ServerError::io("start the server's process"))?;
+            let started = Process::spawn(&self.java, &self.arguments, folder, &log)?;
             debug!(
                 port = self.port(),
                 pid = started.id(),
                 "server process started"
             );
-            *process = Some(started);
-        }
-        Ok(())
+            Ok(started)
+        })
     }
 
     /// Waits until the server serves clients.
@@ -329,47 +337,6 @@ impl ZooKeeperServer {
         self.four_letter("conf")
             .await
             .is_ok_and(|conf| conf.contains(&data))
-    }
-
-    async fn end(
-        &self,
-        ask: impl FnOnce(&mut Process) -> io::Result<()>,
-    ) -> Result<(), ServerError> {
-        let Some(mut process) = self.running().take() else {
-            return Ok(());
-        };
-        if let Err(source) = ask(&mut process) {
-            *self.running() = Some(process);
-            return Err(ServerError::io("end the server's process")(source));
-        }
-        match timeout(STOP_MAX, process.ended()).await {
-            Ok(ended) => ended.map_err(ServerError::io("wait for the end of the server")),
-            Err(_) => Err(self.timed_out("end of the process", STOP_MAX)),
-        }
-    }
-
-    fn signal(
-        &self,
-        doing: &'static str,
-        send: impl FnOnce(&mut Process) -> io::Result<()>,
-    ) -> Result<(), ServerError> {
-        match self.running().as_mut() {
-            Some(process) => send(process).map_err(ServerError::io(doing)),
-            None => Err(self.not_running()),
-        }
-    }
-
-    /// The process, or `None` if it has ended, by itself or on request.
-    fn running(&self) -> MutexGuard<'_, Option<Process>> {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only a child that was waited for elsewhere gives an error, and such a child has ended.
-        if process
-            .as_mut()
-            .is_some_and(|process| process.has_ended().unwrap_or(true))
-        {
-            *process = None;
-        }
-        process
     }
 
     pub(super) fn not_running(&self) -> ServerError {
