@@ -67,6 +67,8 @@ pub use store::nodes::{
 };
 pub use store::nodes::{NodeStat, NodesError};
 #[doc(hidden)]
+pub use store::retry::Backoff;
+#[doc(hidden)]
 pub use store::{Store, Traits};
 
 /// What the recipes, the facade and the command line need. It is not for users, and changes without

@@ -46,8 +46,8 @@ pub(crate) fn failed(error: RedisError) -> Failed {
     match (error.kind(), error.code()) {
         (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
         | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => Failed::NotNow(error),
-        // NOPERM, which may have come in the middle of a script. NOSCRIPT, MOVED, ASK, READONLY, MASTERDOWN, CLUSTERDOWN, a script that was killed, and
-        // whatever else a server may say.
+        // NOPERM, which may have come in the middle of a script. NOSCRIPT, MOVED, ASK, READONLY,
+        // MASTERDOWN, CLUSTERDOWN, a script that was killed, and whatever else a server may say.
         _ => Failed::Lost(error),
     }
 }

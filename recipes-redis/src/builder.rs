@@ -255,7 +255,6 @@ impl RedisBuilder {
             session_timeout,
             replicas: self.replicas,
             is_new: self.is_new,
-            is_again: false,
             container_rest: self.container_rest,
         };
         Ok((terms, address.shown))

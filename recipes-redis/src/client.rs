@@ -6,14 +6,15 @@ use std::time::Duration;
 use futures::future::{self, FutureExt, join_all};
 use futures::stream::{self, BoxStream, StreamExt};
 use recipes_core::{
-    Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply,
+    Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone,
+    NodeStat, NodeWatch, Nodes, NodesError, Reply,
 };
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::answers::{Parts, Trouble, multi, present};
+use crate::asked::Asked;
 use crate::kept::Kept;
 use crate::queue::Answer;
 use crate::watches::Seen;
@@ -31,20 +32,18 @@ impl RedisNodes {
         Self { kept, _used: used }
     }
 
-    fn ask(&self, words: &[&[u8]]) -> Answer {
-        let words = words.iter().map(|word| word.to_vec()).collect();
-        self.kept.queue.ask(words)
-    }
-
     /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
     /// has those watches with it. Its node is `own`, or the one that this script has created there.
     fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
         let watches = &self.kept.watches;
         let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
             let anywhere = watches.enter_anywhere(3);
-            let mut words: Vec<Vec<u8>> = vec![b"look".to_vec(), path.into(), own.into()];
-            words.extend(anywhere.numbers().map(|number| number.to_string().into()));
-            (anywhere, waiting.ask(words))
+            let look = Asked::Look {
+                directory: path.to_owned(),
+                own: own.to_owned(),
+                watches: anywhere.numbers().collect(),
+            };
+            (anywhere, waiting.ask(look))
         });
         let path = path.to_owned();
         async move {
@@ -63,38 +62,14 @@ impl RedisNodes {
         .boxed()
     }
 
-    fn transact(&self, operations: &[NodeOp]) -> Answer {
-        let mut words = vec![b"multi".to_vec(), operations.len().to_string().into()];
-        for operation in operations {
-            add(&mut words, operation);
-        }
-        self.kept.queue.ask(words)
+    fn transact(&self, operations: impl Into<Arc<[NodeOp]>>) -> (Arc<[NodeOp]>, Answer) {
+        let operations = operations.into();
+        let answer = self.ask(Asked::Multi(Arc::clone(&operations)));
+        (operations, answer)
     }
-}
 
-fn add(words: &mut Vec<Vec<u8>>, operation: &NodeOp) {
-    let number = |version: &Option<i32>| version.map(|it| it.to_string()).unwrap_or_default();
-    let (word, path) = match operation {
-        NodeOp::Create(node) => ("create", &node.path),
-        NodeOp::Delete { path, .. } => ("delete", path),
-        NodeOp::Set { path, .. } => ("set", path),
-        NodeOp::Check { path, .. } => ("check", path),
-    };
-    words.extend([word.into(), path.as_str().into()]);
-    match operation {
-        NodeOp::Create(node) => {
-            let kind = match node.mode {
-                NodeMode::Persistent => "P",
-                NodeMode::Container => "C",
-                NodeMode::Ephemeral => "E",
-                NodeMode::EphemeralSequential => "S",
-            };
-            words.extend([node.data.to_vec(), kind.into()]);
-        }
-        NodeOp::Set { data, version, .. } => words.extend([data.clone(), number(version).into()]),
-        NodeOp::Delete { version, .. } | NodeOp::Check { version, .. } => {
-            words.push(number(version).into());
-        }
+    fn ask(&self, asked: Asked) -> Answer {
+        self.kept.queue.ask(asked)
     }
 }
 
@@ -108,11 +83,6 @@ async fn answered(answer: Answer) -> Result<Value, NodesError> {
 
 async fn done(answer: Answer) -> Result<Parts, NodesError> {
     Parts::done(answered(answer).await?)
-}
-
-/// The request to remove a watch.
-pub(crate) fn unwatch(path: &str) -> Vec<Vec<u8>> {
-    vec![b"unwatch".to_vec(), path.into()]
 }
 
 /// A watch that somebody wants. Dropping it removes the watch, on the server too.
@@ -140,7 +110,7 @@ impl Drop for Wanted {
         kept.queue.with(|waiting| {
             if kept.watches.remove(path, *number) {
                 // Nobody waits for the answer.
-                drop(waiting.ask(unwatch(path)));
+                drop(waiting.ask(Asked::Unwatch(path.clone())));
             }
         });
     }
@@ -180,8 +150,7 @@ impl Nodes for RedisNodes {
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
-        let operations = [NodeOp::Create(node.clone())];
-        let answer = self.transact(&operations);
+        let (operations, answer) = self.transact([NodeOp::Create(node.clone())]);
         async move {
             let done = multi(&operations, answered(answer).await).map_err(|error| error.source)?;
             match done.into_iter().next() {
@@ -193,11 +162,10 @@ impl Nodes for RedisNodes {
     }
 
     fn delete(&self, path: &str) -> Reply<'static, ()> {
-        let operations = [NodeOp::Delete {
+        let (operations, answer) = self.transact([NodeOp::Delete {
             path: path.to_owned(),
             version: None,
-        }];
-        let answer = self.transact(&operations);
+        }]);
         async move {
             multi(&operations, answered(answer).await)
                 .map(drop)
@@ -207,12 +175,12 @@ impl Nodes for RedisNodes {
     }
 
     fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
-        let answer = self.ask(&[b"list", path.as_bytes()]);
+        let answer = self.ask(Asked::List(path.to_owned()));
         async move { done(answer).await?.texts() }.boxed()
     }
 
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
-        let answer = self.ask(&[b"read", path.as_bytes()]);
+        let answer = self.ask(Asked::Read(path.to_owned()));
         let read = async move {
             let mut parts = done(answer).await?;
             let stat = parts.stat()?;
@@ -222,7 +190,7 @@ impl Nodes for RedisNodes {
     }
 
     fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
-        let answer = self.ask(&[b"stat", path.as_bytes()]);
+        let answer = self.ask(Asked::Stat(path.to_owned()));
         async move { done(answer).await?.stat() }
             .map(present)
             .boxed()
@@ -240,8 +208,8 @@ impl Nodes for RedisNodes {
         }
         let (number, news, answer) = self.kept.queue.with(|waiting| {
             let (number, news) = self.kept.watches.enter(path);
-            let words = vec![b"watch".to_vec(), path.into(), number.to_string().into()];
-            (number, news, waiting.ask(words))
+            let watch = Asked::Watch(path.to_owned(), number);
+            (number, news, waiting.ask(watch))
         });
         let wanted = wanted(number);
         let watched = async move {
@@ -270,7 +238,7 @@ impl Nodes for RedisNodes {
 
     fn sync(&self, _path: &str) -> Reply<'_, ()> {
         // There is one server that answers, and its answers are of the moment.
-        let answer = self.ask(&[b"beat"]);
+        let answer = self.ask(Asked::Beat);
         async move { done(answer).await.map(drop) }.boxed()
     }
 
@@ -279,7 +247,7 @@ impl Nodes for RedisNodes {
             // As a client of ZooKeeper: there is nothing to ask, even when the session has ended.
             return future::ready(Ok(Vec::new())).boxed();
         }
-        let answer = self.transact(&operations);
+        let (operations, answer) = self.transact(operations);
         async move { multi(&operations, answered(answer).await) }.boxed()
     }
 }

@@ -45,11 +45,11 @@ impl Flight {
         call.arg(kept.name_on(wire))
             .arg(micros(terms.container_rest));
         let mut owned = kept.owned();
-        requests.iter().for_each(|it| owned.sent(&it.words));
-        drop(owned);
-        for word in requests.iter().flat_map(|request| &request.words) {
-            call.arg(word);
+        for Request { asked, .. } in &requests {
+            owned.sent(asked.operations());
+            asked.say(&mut call);
         }
+        drop(owned);
         let answer = wire.send(call);
         let asked = terms.replicas;
         let answer = if asked == 0 {
@@ -129,7 +129,7 @@ pub(crate) fn settle(
         }
     };
     for (request, answer) in requests.into_iter().zip(answers) {
-        kept.owned().answered(&request.words, &answer);
+        kept.owned().answered(request.asked.operations(), &answer);
         // Whoever dropped the request does not want to know.
         drop(request.answer.send(Ok(answer)));
     }

@@ -16,6 +16,7 @@ use tracing::debug;
 
 use crate::STORE;
 use crate::answers::{Parts, Trouble, refusal_of_session};
+use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, Promise, Terms, micros, quarantined};
 use crate::owned::Owned;
@@ -35,8 +36,11 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Opens a session. Returns it with what must live as long as somebody uses it.
+    ///
+    /// If it is not the first, there was a store. One that knows of nothing has then forgotten it.
     pub(crate) async fn open(
         terms: Terms,
+        is_first: bool,
         secret: &str,
     ) -> Result<(Arc<Kept>, oneshot::Sender<()>), NodesError> {
         let watches = Arc::new(Watches::default());
@@ -47,13 +51,12 @@ impl Keeper {
         // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
         // is not known.
         let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
-            && !wire.facts.was_replica
-            && !terms.is_again;
+            && !wire.facts.was_replica;
         let mut open = wire.call(Script::Open);
         open.arg(secret)
             .arg(&timeout)
             .arg(&wire.facts.run)
-            .arg(i32::from(terms.is_new || is_old));
+            .arg(i32::from(is_first && (terms.is_new || is_old)));
         let opened = wire.send(open).await.map_err(refusal_of_session)?;
         let mut opened = Parts::of(opened)?;
         let id = opened.number()?;
@@ -152,7 +155,7 @@ impl Keeper {
                     kept.give_spares_up(now);
                     if now >= last + beat {
                         // Nobody waits for the answer; that there is one counts.
-                        drop(kept.queue.ask(vec![b"beat".to_vec()]));
+                        drop(kept.queue.ask(Asked::Beat));
                     }
                 }
                 _ = &mut self.closed => break Over::Closed,

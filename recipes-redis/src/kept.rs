@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::STORE;
-use crate::client::unwatch;
+use crate::asked::Asked;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
@@ -28,8 +28,6 @@ pub(crate) struct Terms {
     pub(crate) replicas: u32,
     /// Nobody held a lock before.
     pub(crate) is_new: bool,
-    /// There was a session before, so there was a store.
-    pub(crate) is_again: bool,
     /// How long a container may be empty.
     pub(crate) container_rest: Duration,
 }
@@ -114,7 +112,7 @@ impl Kept {
         };
         self.queue.with(|waiting| {
             for path in self.watches.drop_spares(since) {
-                drop(waiting.ask(unwatch(&path)));
+                drop(waiting.ask(Asked::Unwatch(path)));
             }
         });
     }

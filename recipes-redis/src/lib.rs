@@ -15,6 +15,7 @@
 //! | `resume` | takes a session up again over a new connection |
 //! | `flight` | requests that are on their way, in one script |
 //! | `owned` | the nodes that a session has, as far as it was told |
+//! | `asked` | what is asked of the scripts, and in which words |
 //! | `queue` | requests that wait for the connection |
 //! | `watches` | who waits for news of which node |
 //! | `client` | the requests of one session |
@@ -22,6 +23,7 @@
 
 mod address;
 mod answers;
+mod asked;
 mod builder;
 mod checks;
 mod client;

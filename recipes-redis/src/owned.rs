@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use recipes_core::{NewNode, NodeMode, NodeOp};
 use redis::Value;
 
 /// The nodes of one session that go with it.
@@ -17,36 +18,6 @@ pub(crate) struct Owned {
     unanswered: BTreeSet<String>,
 }
 
-/// An operation that makes or deletes a node.
-enum Change {
-    Create(String),
-    Delete(String),
-    None,
-}
-
-/// The changes that a request asks for, in the order of its operations.
-fn changes(words: &[Vec<u8>]) -> Vec<Change> {
-    let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-    let mut rest = match words {
-        [word, _count, rest @ ..] if word == b"multi" => rest,
-        _ => &[],
-    };
-    let mut changes = Vec::new();
-    while let [word, path, arguments @ ..] = rest {
-        let (change, count) = match (word.as_slice(), arguments) {
-            (b"create", [_data, kind, ..]) if kind == b"S" || kind == b"E" => {
-                (Change::Create(text(path)), 2)
-            }
-            (b"create" | b"set", _) => (Change::None, 2),
-            (b"delete", _) => (Change::Delete(text(path)), 1),
-            _ => (Change::None, 1),
-        };
-        changes.push(change);
-        rest = arguments.get(count..).unwrap_or_default();
-    }
-    changes
-}
-
 impl Owned {
     pub(crate) fn on(run: &str) -> Self {
         Self {
@@ -55,41 +26,36 @@ impl Owned {
         }
     }
 
-    /// The request leaves.
-    pub(crate) fn sent(&mut self, words: &[Vec<u8>]) {
-        for change in changes(words) {
-            if let Change::Create(path) = change {
-                self.unanswered.insert(path);
-            }
+    /// A transaction of these operations leaves.
+    pub(crate) fn sent(&mut self, operations: &[NodeOp]) {
+        for node in operations.iter().filter_map(owned) {
+            self.unanswered.insert(node.path.clone());
         }
     }
 
-    /// The request was carried out or refused.
-    pub(crate) fn answered(&mut self, words: &[Vec<u8>], answer: &Value) {
-        let changes = changes(words);
+    /// It was carried out or refused.
+    pub(crate) fn answered(&mut self, operations: &[NodeOp], answer: &Value) {
         let Value::Array(answers) = answer else {
             return;
         };
         let mut answers = answers.iter();
         let reason = answers.next();
         let is = |word: &[u8]| matches!(reason, Some(Value::BulkString(it)) if it == word);
-        let is_single = changes.len() == 1;
-        for change in changes {
+        let is_single = operations.len() == 1;
+        for operation in operations {
             let answer = answers.next();
-            match change {
-                Change::Create(asked) => {
-                    self.unanswered.remove(&asked);
-                    if let (true, Some(path)) = (is(b""), answer.and_then(created)) {
-                        self.known.insert(path);
-                    }
+            if let Some(node) = owned(operation) {
+                self.unanswered.remove(&node.path);
+                if let (true, Some(path)) = (is(b""), answer.and_then(created)) {
+                    self.known.insert(path);
                 }
-                Change::Delete(path) if is(b"") || (is_single && is(b"NoNode")) => {
-                    if let Some(asked) = self.asked(&path) {
+            } else if let NodeOp::Delete { path, .. } = operation {
+                if is(b"") || (is_single && is(b"NoNode")) {
+                    if let Some(asked) = self.asked(path) {
                         self.unanswered.remove(&asked);
                     }
-                    self.known.remove(&path);
+                    self.known.remove(path);
                 }
-                Change::Delete(_) | Change::None => {}
             }
         }
     }
@@ -128,6 +94,17 @@ impl Owned {
     }
 }
 
+/// The node to create that goes with its session.
+fn owned(operation: &NodeOp) -> Option<&NewNode> {
+    match operation {
+        NodeOp::Create(node) => match node.mode {
+            NodeMode::Ephemeral | NodeMode::EphemeralSequential => Some(node),
+            NodeMode::Persistent | NodeMode::Container => None,
+        },
+        _ => None,
+    }
+}
+
 fn created(answer: &Value) -> Option<String> {
     match answer {
         Value::Array(parts) => match parts.first() {
@@ -142,8 +119,22 @@ fn created(answer: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<Vec<u8>> {
-        text.split(' ').map(Into::into).collect()
+    fn create(path: &str) -> NodeOp {
+        NodeOp::Create(NewNode {
+            path: path.to_owned(),
+            data: Default::default(),
+            mode: NodeMode::EphemeralSequential,
+        })
+    }
+
+    fn check(path: &str) -> NodeOp {
+        let (path, version) = (path.to_owned(), Some(0));
+        NodeOp::Check { path, version }
+    }
+
+    fn delete(path: &str) -> NodeOp {
+        let (path, version) = (path.to_owned(), None);
+        NodeOp::Delete { path, version }
     }
 
     fn text(word: &str) -> Value {
@@ -154,28 +145,24 @@ mod tests {
         Value::Array(vec![text(path), Value::Int(1)])
     }
 
-    fn asked(owned: &mut Owned, request: &str, answer: Vec<Value>) {
-        owned.sent(&words(request));
-        owned.answered(&words(request), &Value::Array(answer));
+    fn asked(owned: &mut Owned, operations: &[NodeOp], answer: Vec<Value>) {
+        owned.sent(operations);
+        owned.answered(operations, &Value::Array(answer));
     }
 
     #[test]
     fn node_that_was_deleted_and_is_back_is_told_from_those_that_may_be_used() {
         let mut owned = Owned::on("one");
-        let create = "multi 3 check /a 0 create /a/x- data S create /b/y- data S";
+        let entered = [check("/a"), create("/a/x-"), create("/b/y-")];
         let nothing = || Value::Array(Vec::new());
         let done = vec![text(""), nothing(), made("/a/x-1"), made("/b/y-1")];
-        asked(&mut owned, create, done);
-        asked(
-            &mut owned,
-            "multi 1 delete /a/x-1 ",
-            vec![text(""), nothing()],
-        );
+        asked(&mut owned, &entered, done);
+        asked(&mut owned, &[delete("/a/x-1")], vec![text(""), nothing()]);
         // Nobody knows whether this was done.
-        owned.sent(&words("multi 1 create /c/z- data S"));
+        owned.sent(&[create("/c/z-")]);
         // This was not.
         let refused = vec![text("NoNode"), Value::Int(0)];
-        asked(&mut owned, "multi 1 create /d/w- data S", refused);
+        asked(&mut owned, &[create("/d/w-")], refused);
         assert!(!owned.is_new("one") && owned.is_new("two"));
         let nodes = ["/a/x-1", "/b/y-1", "/c/z-7", "/d/w-3"].map(ToOwned::to_owned);
         assert_eq!(owned.deleted(nodes.to_vec()), ["/a/x-1", "/d/w-3"]);
@@ -184,7 +171,7 @@ mod tests {
         assert!(owned.deleted(nodes.to_vec()).is_empty());
         asked(
             &mut owned,
-            "multi 1 delete /c/z-7 ",
+            &[delete("/c/z-7")],
             vec![text("NoNode"), Value::Int(0)],
         );
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
@@ -193,9 +180,9 @@ mod tests {
     #[test]
     fn node_of_a_lost_create_that_was_found_and_deleted_is_not_spared() {
         let mut owned = Owned::on("one");
-        owned.sent(&words("multi 1 create /c/z- data S"));
+        owned.sent(&[create("/c/z-")]);
         let done = vec![text(""), Value::Array(Vec::new())];
-        asked(&mut owned, "multi 1 delete /c/z-7 ", done);
+        asked(&mut owned, &[delete("/c/z-7")], done);
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }
 }

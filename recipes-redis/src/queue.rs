@@ -12,33 +12,17 @@ use recipes_core::NodesError;
 use redis::Value;
 use tokio::sync::{Notify, oneshot};
 
+use crate::asked::Asked;
+
 /// One script does so much at most: others of the server wait as long.
 const REQUESTS_MAX: usize = 128;
 /// See [`REQUESTS_MAX`]. A single larger request goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// A request, word by word, and who waits for its answer.
+/// A request, and who waits for its answer.
 pub(crate) struct Request {
-    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) asked: Asked,
     pub(crate) answer: oneshot::Sender<Result<Value, NodesError>>,
-}
-
-impl Request {
-    /// Whether it is for others than who waits for the answer: it changes something.
-    fn changes(&self) -> bool {
-        match self.words.first().map(Vec::as_slice) {
-            Some(b"list" | b"look" | b"read" | b"stat" | b"watch") => false,
-            Some(b"multi") => {
-                let mut words = self.words.iter().map(Vec::as_slice);
-                words.any(|it| matches!(it, b"create" | b"delete" | b"set"))
-            }
-            _ => true,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.words.iter().map(Vec::len).sum()
-    }
 }
 
 /// The answer to a request that is in the queue.
@@ -60,12 +44,12 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn ask(&mut self, words: Vec<Vec<u8>>) -> Answer {
+    pub(crate) fn ask(&mut self, asked: Asked) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.is_over {
             drop(answer.send(Err(NodesError::SessionEnded)));
         } else {
-            self.requests.push_back(Request { words, answer });
+            self.requests.push_back(Request { asked, answer });
         }
         answered
     }
@@ -109,8 +93,8 @@ impl Queue {
         asked
     }
 
-    pub(crate) fn ask(&self, words: Vec<Vec<u8>>) -> Answer {
-        self.with(|waiting| waiting.ask(words))
+    pub(crate) fn ask(&self, asked: Asked) -> Answer {
+        self.with(|waiting| waiting.ask(asked))
     }
 
     pub(crate) fn together(&self) -> Together<'_> {
@@ -134,11 +118,11 @@ impl Queue {
         // After an outage, most of what asks only may be for callers who are gone.
         waiting
             .requests
-            .retain(|request| !request.answer.is_closed() || request.changes());
+            .retain(|request| !request.answer.is_closed() || request.asked.changes());
         let mut bytes = 0;
         let mut count = 0;
         for request in waiting.requests.iter().take(REQUESTS_MAX) {
-            bytes += request.bytes();
+            bytes += request.asked.bytes();
             if bytes > BYTES_MAX && count > 0 {
                 break;
             }
@@ -162,23 +146,30 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use recipes_core::NodeOp;
+
     use super::*;
 
     #[test]
     fn what_only_asks_is_not_sent_for_callers_who_are_gone() {
         let queue = Queue::default();
-        let ask = |words: &[&str]| queue.ask(words.iter().map(|it| (*it).into()).collect());
-        drop(ask(&["list", "/a"]));
-        drop(ask(&["multi", "1", "check", "/a", ""]));
-        drop(ask(&["multi", "1", "delete", "/a", ""]));
-        drop(ask(&["unwatch", "/a"]));
-        let kept = ask(&["read", "/a"]);
-        let first: Vec<_> = queue
-            .take()
-            .into_iter()
-            .map(|it| it.words[0].clone())
-            .collect();
-        assert_eq!(first, [&b"multi"[..], b"unwatch", b"read"]);
+        let (path, version) = (|| "/a".to_owned(), None);
+        let multi = |operation| Asked::Multi([operation].into());
+        drop(queue.ask(Asked::List(path())));
+        drop(queue.ask(multi(NodeOp::Check {
+            path: path(),
+            version,
+        })));
+        let delete = multi(NodeOp::Delete {
+            path: path(),
+            version,
+        });
+        drop(queue.ask(delete.clone()));
+        drop(queue.ask(Asked::Unwatch(path())));
+        let kept = queue.ask(Asked::Read(path()));
+        let first: Vec<_> = queue.take().into_iter().map(|it| it.asked).collect();
+        let unwatch = Asked::Unwatch(path());
+        assert_eq!(first, [delete, unwatch, Asked::Read(path())]);
         drop(kept);
     }
 }

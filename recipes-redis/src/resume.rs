@@ -1,15 +1,14 @@
 //! Takes a session up again over a new connection.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use recipes_core::{Connection, EndReason, NodesError};
+use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
 use redis::Value;
-use tokio::time::sleep;
 use tracing::warn;
 
 use crate::STORE;
 use crate::answers::{Parts, Trouble, event, refusal_of_session};
+use crate::asked::Asked;
 use crate::kept::{Kept, Promise, micros, quarantined};
 use crate::scripts::Script;
 use crate::watches::Rewatch;
@@ -19,13 +18,10 @@ use crate::wire::Wire;
 const REWATCHED_MAX: usize = 200;
 /// Nodes that one script deletes.
 const DELETED_MAX: usize = 100;
-/// Pauses between tries to connect, as those of requests in the core.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Tries until the session goes on over a new connection, or is over.
 pub(crate) async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire, EndReason> {
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::default();
     let mut said = String::new();
     loop {
         *connections += 1;
@@ -40,8 +36,7 @@ pub(crate) async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire
                 }
             }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        backoff.wait().await;
     }
 }
 
@@ -127,7 +122,11 @@ async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, Node
         call.arg(kept.name_on(wire))
             .arg(micros(kept.terms.container_rest));
         for path in paths {
-            call.arg("multi").arg(1).arg("delete").arg(path).arg("");
+            let delete = NodeOp::Delete {
+                path: path.clone(),
+                version: None,
+            };
+            Asked::Multi([delete].into()).say(&mut call);
         }
         match wire.send(call).await.map_err(refusal_of_session)? {
             Value::BulkString(word) if word == b"ended" => return Ok(false),

@@ -105,11 +105,8 @@ impl Store for Redis {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = async {
             let secret = self.new_uuid().simple().to_string();
-            let mut terms = self.terms.clone();
-            // The next one comes when the server has forgotten this one, and perhaps others.
-            terms.is_again = self.was_opened.load(Ordering::Relaxed);
-            terms.is_new &= !terms.is_again;
-            match Keeper::open(terms, &secret).await {
+            let is_first = !self.was_opened.load(Ordering::Relaxed);
+            match Keeper::open(self.terms.clone(), is_first, &secret).await {
                 Ok((kept, used)) => {
                     self.was_opened.store(true, Ordering::Relaxed);
                     Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>)

@@ -197,8 +197,8 @@ impl Watches {
     pub(crate) fn count_on(&self, connection: u64) {
         let mut table = self.lock();
         table.connection = connection;
-        table.unclear.clear();
         table.anywhere.clear();
+        table.forget_unclear();
         for (path, spares) in std::mem::take(&mut table.spares) {
             for spare in spares {
                 table.remove(&path, spare.number);

@@ -15,8 +15,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Growing pauses between tries.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     pause: Duration,
 }
 
@@ -27,7 +28,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    pub(crate) async fn wait(&mut self) {
+    /// Pauses for longer each time.
+    pub async fn wait(&mut self) {
         let over = Instant::now() + self.pause;
         let mut timer = None;
         poll_fn(|cx| {

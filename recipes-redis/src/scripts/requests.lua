@@ -1,6 +1,7 @@
 -- Carries out requests of a session, in order. Each is refused or done by itself.
 --
--- ARGV: session with the number of the connection, how long a container may be empty, then for each request its word and arguments:
+-- ARGV: session with the number of the connection, how long a container may be empty, then for each
+-- request its word and arguments:
 --
 -- | request                  | answer after `''` |
 -- |--------------------------|--------|
@@ -22,8 +23,7 @@
 -- is '' for any.
 --
 -- Returns 'ended', or for each request an answer, and the most that the store's clock advances at once.
--- A refused one is the reason, and of a `multi` also
--- the index of the operation.
+-- A refused request's answer is the reason, and of a `multi` also the index of the operation.
 
 sweep()
 local session = ARGV[1]
