@@ -169,11 +169,11 @@ async fn flushall_under_a_holder_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn script_that_an_operator_kills_leaves_no_wrong_grant() {
+async fn scripts_that_an_operator_flushes_are_handed_over_again() {
     let server = RedisServer::start().await.unwrap();
     let session = session(&server, Duration::from_secs(20)).await;
     let guard = mutex(&session).acquire().await.unwrap();
-    // The scripts are gone, too: the connection is given up, and they are loaded again.
+    // The connection is given up, and they are loaded over the next.
     let _ok: String = server.command(&["SCRIPT", "FLUSH"]).await.unwrap();
     let busy = mutex(&session).try_acquire().await.unwrap();
     assert!(busy.is_none());
@@ -181,6 +181,35 @@ async fn script_that_an_operator_kills_leaves_no_wrong_grant() {
     guard.release().await.unwrap();
     let next = mutex(&session).acquire().await.unwrap();
     next.release().await.unwrap();
+}
+
+/// A script of somebody else holds the server up until it is killed. One of ours cannot be killed: it
+/// has written from its first line on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn script_that_an_operator_kills_holds_up_and_no_more() {
+    let server = RedisServer::builder().setting("busy-reply-threshold", "50");
+    let server = std::sync::Arc::new(server.start().await.unwrap());
+    let session = session(&server, Duration::from_secs(20)).await;
+    let guard = mutex(&session).acquire().await.unwrap();
+    let stuck = std::sync::Arc::clone(&server);
+    let stuck = tokio::spawn(async move {
+        let forever = ["EVAL", "while true do end", "0"];
+        stuck.command::<String>(&forever).await
+    });
+    until("a server that is busy", async || {
+        let refused = server.command::<String>(&["PING"]).await.err()?;
+        chain(&refused).contains("BUSY").then_some(())
+    })
+    .await;
+    let lock = mutex(&session);
+    let tried = tokio::spawn(async move { lock.try_acquire().await });
+    let _ok: String = server.command(&["SCRIPT", "KILL"]).await.unwrap();
+    let killed = stuck.await.unwrap().unwrap_err();
+    assert!(chain(&killed).contains("killed by user"), "{killed}");
+    assert!(tried.await.unwrap().unwrap().is_none());
+    guard.verify().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(session.epoch(), 1);
 }
 
 #[tokio::test]
@@ -203,22 +232,16 @@ async fn user_without_rights_is_told_which() {
 }
 
 #[tokio::test]
-async fn paths_and_nodes_that_are_too_much_are_refused() {
+async fn path_that_is_none_is_refused_and_a_wait_ends_in_time() {
     let server = RedisServer::start().await.unwrap();
-    let session = session(&server, Duration::from_secs(20)).await;
-    let error = lock_recipes::InterProcessMutex::new(&session, "locks").unwrap_err();
+    let timeout = Duration::from_secs(20);
+    let here = session(&server, timeout).await;
+    let there = session(&server, timeout).await;
+    let error = lock_recipes::InterProcessMutex::new(&here, "locks").unwrap_err();
     assert!(error.to_string().contains("locks"), "{error}");
-    let timed_out = mutex(&session).acquire().await.unwrap();
-    let other = session_of(&server).await;
-    let error = mutex(&other)
-        .acquire()
-        .timeout(Duration::from_millis(50))
-        .await
-        .unwrap_err();
+    let guard = mutex(&here).acquire().await.unwrap();
+    let waits = mutex(&there).acquire().timeout(Duration::from_millis(50));
+    let error = waits.await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
-    timed_out.release().await.unwrap();
-}
-
-async fn session_of(server: &RedisServer) -> lock_recipes::Session {
-    session(server, Duration::from_secs(20)).await
+    guard.release().await.unwrap();
 }
