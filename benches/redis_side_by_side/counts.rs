@@ -44,7 +44,7 @@ impl<'a> Counter<'a> {
             let values = commands.iter().map(|command| value(&stats, command, field));
             values.sum::<f64>() / operations as f64
         };
-        let scripts = ["evalsha", "eval"];
+        let scripts = ["fcall", "evalsha", "eval"];
         // A command that scripts of a side call is not among its own.
         let others: &[&str] = match side {
             Kind::Rslock => &["set"],

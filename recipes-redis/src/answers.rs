@@ -34,9 +34,9 @@ impl From<Trouble> for NodesError {
     }
 }
 
-/// What an error says about the script that it answers.
+/// What an error says about the call that it answers.
 pub(crate) enum Failed {
-    /// The script did not run, and may soon.
+    /// The call did nothing, and may soon.
     NotNow(RedisError),
     /// Nobody knows, or this server no longer serves. The connection is given up.
     Lost(RedisError),
@@ -46,8 +46,8 @@ pub(crate) fn failed(error: RedisError) -> Failed {
     match (error.kind(), error.code()) {
         (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
         | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => Failed::NotNow(error),
-        // NOPERM, which may have come in the middle of a script. NOSCRIPT, MOVED, ASK, READONLY,
-        // MASTERDOWN, CLUSTERDOWN, a script that was killed, and whatever else a server may say.
+        // NOPERM, which may have come in the middle of a call. A function that is not there, MOVED, ASK,
+        // READONLY, MASTERDOWN, CLUSTERDOWN, a call that was killed, and whatever else a server may say.
         _ => Failed::Lost(error),
     }
 }
@@ -143,22 +143,20 @@ impl Parts {
     }
 
     pub(crate) fn stat(&mut self) -> Result<NodeStat, NodesError> {
-        let mut parts = Self::of(self.next()?)?;
-        let (czxid, mzxid) = (parts.number()?, parts.number()?);
-        let version = parts.small()?;
-        let (owner, ctime) = (parts.number()?, parts.number()?);
-        let mut stat = NodeStat::new(czxid, mzxid, version, owner, ctime);
-        stat.children = parts.small()?;
-        stat.cversion = parts.small()?;
-        stat.pzxid = parts.number()?;
+        let (czxid, mzxid) = (self.number()?, self.number()?);
+        let (version, owner) = (self.small()?, self.number()?);
+        // Numbers follow the clock, in microseconds.
+        let mut stat = NodeStat::new(czxid, mzxid, version, owner, czxid / 1000);
+        stat.children = self.small()?;
+        stat.cversion = self.small()?;
+        stat.pzxid = self.number()?;
         Ok(stat)
     }
 
     fn created(&mut self) -> Result<Created, NodesError> {
-        let mut parts = Self::of(self.next()?)?;
         Ok(Created {
-            path: parts.text()?,
-            czxid: Some(parts.number()?),
+            path: self.text()?,
+            czxid: Some(self.number()?),
         })
     }
 }
@@ -171,6 +169,15 @@ fn refusal(reason: &str) -> NodesError {
         "NotEmpty" => Trouble::NotEmpty.into(),
         "EphemeralParent" => Trouble::EphemeralParent.into(),
         _ => Trouble::Unexpected(reason.to_owned()).into(),
+    }
+}
+
+/// How many parts of the answer to a transaction are about this operation.
+pub(crate) fn parts_of(operation: &NodeOp) -> usize {
+    match operation {
+        NodeOp::Create(_) => 2,
+        NodeOp::Set { .. } => 7,
+        NodeOp::Delete { .. } | NodeOp::Check { .. } => 0,
     }
 }
 
@@ -194,9 +201,9 @@ pub(crate) fn multi(
     }
     let mut done = |operation: &NodeOp| match operation {
         NodeOp::Create(_) => parts.created().map(NodeOpDone::Created),
-        NodeOp::Delete { .. } => parts.next().map(|_| NodeOpDone::Deleted),
+        NodeOp::Delete { .. } => Ok(NodeOpDone::Deleted),
         NodeOp::Set { .. } => parts.stat().map(NodeOpDone::Set),
-        NodeOp::Check { .. } => parts.next().map(|_| NodeOpDone::Checked),
+        NodeOp::Check { .. } => Ok(NodeOpDone::Checked),
     };
     operations
         .iter()

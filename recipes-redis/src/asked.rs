@@ -1,17 +1,17 @@
-//! What is asked of the scripts, and in which words.
+//! What is asked of the library, and in which words.
 
 use std::sync::Arc;
 
 use recipes_core::{NodeMode, NodeOp};
 use redis::Cmd;
 
-/// One request, as `scripts/requests.lua` lists them.
+/// One request, as `library/requests.lua` lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// All of these operations, or none.
     Multi(Arc<[NodeOp]>),
     List(String),
-    /// A listing for the contender with this node; with that of this script if there is no name.
+    /// A listing for the contender with this node; with that of this call if there is no name.
     Look {
         directory: String,
         own: String,
@@ -64,7 +64,7 @@ impl Asked {
         }
     }
 
-    /// Adds its words to the call of the script.
+    /// Adds its words to the call.
     pub(crate) fn say(&self, call: &mut Cmd) {
         match self {
             Self::Multi(operations) => {

@@ -33,7 +33,7 @@ impl RedisNodes {
     }
 
     /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
-    /// has those watches with it. Its node is `own`, or the one that this script has created there.
+    /// has those watches with it. Its node is `own`, or the one that this call has created there.
     fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
         let watches = &self.kept.watches;
         let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
@@ -49,13 +49,11 @@ impl RedisNodes {
         async move {
             let mut parts = done(answer).await?;
             let names = parts.texts()?;
-            let mut spares = Parts::of(parts.next()?)?;
-            while !spares.is_empty() {
-                let mut spare = Parts::of(spares.next()?)?;
-                let (number, name) = (spare.number()?, spare.text()?);
-                let stat = spare.stat()?;
+            while !parts.is_empty() {
+                let (number, name) = (parts.number()?, parts.text()?);
+                let (data, stat) = (parts.bytes()?, parts.stat()?);
                 let number = u64::try_from(number).unwrap_or_default();
-                anywhere.bind(number, &format!("{path}/{name}"), spare.bytes()?, stat);
+                anywhere.bind(number, &format!("{path}/{name}"), data, stat);
             }
             Ok(names)
         }
@@ -183,8 +181,7 @@ impl Nodes for RedisNodes {
         let answer = self.ask(Asked::Read(path.to_owned()));
         let read = async move {
             let mut parts = done(answer).await?;
-            let stat = parts.stat()?;
-            Ok((parts.bytes()?, stat))
+            Ok((parts.bytes()?, parts.stat()?))
         };
         read.map(present).boxed()
     }
@@ -214,8 +211,7 @@ impl Nodes for RedisNodes {
         let wanted = wanted(number);
         let watched = async move {
             let mut parts = done(answer).await?;
-            let stat = parts.stat()?;
-            let data = parts.bytes()?;
+            let (data, stat) = (parts.bytes()?, parts.stat()?);
             let watches = &wanted.kept.watches;
             watches.confirm(&wanted.path, number, Seen::from(&stat));
             Ok((data, stat, wanted.event(news)))

@@ -1,4 +1,4 @@
-//! Requests that are on their way, in one script.
+//! Requests that are on their way, in one call.
 
 use std::sync::atomic::Ordering;
 
@@ -11,9 +11,8 @@ use tracing::debug;
 
 use crate::STORE;
 use crate::answers::{Failed, Trouble, failed};
-use crate::kept::{Kept, micros};
+use crate::kept::Kept;
 use crate::queue::Request;
-use crate::scripts::Script;
 use crate::wire::Wire;
 
 /// Why a connection is not served any more.
@@ -25,7 +24,7 @@ pub(crate) enum Over {
     Closed,
 }
 
-/// Requests that are on their way, in one script.
+/// Requests that are on their way, in one call.
 pub(crate) struct Flight {
     pub(crate) sent: Instant,
     answer: BoxFuture<'static, Result<Value, FlightError>>,
@@ -38,12 +37,10 @@ pub(crate) enum FlightError {
 }
 
 impl Flight {
-    /// Sends requests in one script, at the first poll of [`land`](Self::land).
+    /// Sends requests in one call, at the first poll of [`land`](Self::land).
     pub(crate) fn send(kept: &Kept, wire: &Wire, requests: Vec<Request>) -> Self {
         let terms = &kept.terms;
-        let mut call = wire.call(Script::Requests);
-        call.arg(kept.name_on(wire))
-            .arg(micros(terms.container_rest));
+        let mut call = kept.requests(wire);
         let mut owned = kept.owned();
         for Request { asked, .. } in &requests {
             owned.sent(asked.operations());
@@ -60,7 +57,7 @@ impl Flight {
             let mut wait = cmd("WAIT");
             let patience = terms.session_timeout / 6;
             wait.arg(asked).arg(patience.as_millis().to_string());
-            // Right behind the script, on its connection: elsewhere it would wait for nothing.
+            // Right behind the call, on its connection: elsewhere it would wait for nothing.
             let both = futures::future::join(answer, wire.send(wait));
             both.map(move |(answer, confirmed)| {
                 let answer = answer.map_err(FlightError::Failed)?;
@@ -89,7 +86,7 @@ impl Flight {
     }
 }
 
-/// Hands out the answers to the requests of one script.
+/// Hands out the answers to the requests of one call.
 pub(crate) fn settle(
     requests: Vec<Request>,
     answer: Result<Value, FlightError>,

@@ -19,10 +19,10 @@ use crate::answers::{Parts, Trouble, refusal_of_session};
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, Promise, Terms, micros, quarantined};
+use crate::library::Function;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::resume::connected;
-use crate::scripts::Script;
 use crate::watches::Watches;
 use crate::wire::{IN_FLIGHT_MAX, Wire};
 
@@ -52,9 +52,9 @@ impl Keeper {
         // is not known.
         let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
             && !wire.facts.was_replica;
-        let mut open = wire.call(Script::Open);
+        let mut open = wire.call(Function::Open);
         open.arg(secret)
-            .arg(&timeout)
+            .arg(timeout)
             .arg(&wire.facts.run)
             .arg(i32::from(is_first && (terms.is_new || is_old)));
         let opened = wire.send(open).await.map_err(refusal_of_session)?;
@@ -119,7 +119,7 @@ impl Keeper {
         let timeout = kept.terms.session_timeout;
         let patience = timeout / 4;
         let mut beat = kept.beat();
-        // The replicas confirm one script after the other.
+        // The replicas confirm one call after the other.
         let in_flight_max = match kept.terms.replicas {
             0 => IN_FLIGHT_MAX,
             _ => 1,
@@ -213,7 +213,7 @@ impl Keeper {
                 }
             }
             loop {
-                let mut close = wire.call(Script::Close);
+                let mut close = wire.call(Function::Close);
                 close.arg(kept.name_on(wire));
                 match wire.send(close).await {
                     Ok(Value::Int(left)) if left > 0 => {}

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, Guarantee};
+use redis::Cmd;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::STORE;
 use crate::asked::Asked;
+use crate::library::Function;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
@@ -40,7 +42,7 @@ pub(crate) struct Kept {
     pub(crate) name: String,
     /// The numbers of the connections by which the server may know it.
     pub(crate) known_by: Mutex<Vec<u64>>,
-    /// The most that the store's clock advances between two scripts, in microseconds.
+    /// The most that the store's clock advances between two calls, in microseconds.
     pub(crate) step: AtomicU64,
     pub(crate) terms: Terms,
     pub(crate) queue: Queue,
@@ -58,15 +60,25 @@ pub(crate) struct Promise {
     pub(crate) grants_from: Option<Instant>,
 }
 
-/// As the scripts count time.
-pub(crate) fn micros(duration: Duration) -> String {
-    duration.as_micros().to_string()
+/// As the library counts time.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Kept {
     /// The session as the server knows it over this connection.
     pub(crate) fn name_on(&self, wire: &Wire) -> String {
         format!("{}:{}", self.name, wire.number)
+    }
+
+    /// Begins a call that carries out requests; they come next.
+    pub(crate) fn requests(&self, wire: &Wire) -> Cmd {
+        let mut call = wire.call(Function::Requests);
+        call.arg(self.name_on(wire))
+            .arg(self.id)
+            .arg(micros(self.terms.session_timeout))
+            .arg(micros(self.terms.container_rest));
+        call
     }
 
     pub(crate) fn known_by(&self) -> MutexGuard<'_, Vec<u64>> {

@@ -8,14 +8,14 @@
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
 //! | `checks` | what a server must be like, and what it then promises |
-//! | `scripts` | what runs inside the server; the keys are listed in `scripts/store.lua` |
+//! | `library` | what runs inside the server; the keys are listed in `library/store.lua` |
 //! | `wire` | one connection |
 //! | `kept` | a session, as its requests and its keeper see it |
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
 //! | `resume` | takes a session up again over a new connection |
-//! | `flight` | requests that are on their way, in one script |
+//! | `flight` | requests that are on their way, in one call |
 //! | `owned` | the nodes that a session has, as far as it was told |
-//! | `asked` | what is asked of the scripts, and in which words |
+//! | `asked` | what is asked of the library, and in which words |
 //! | `queue` | requests that wait for the connection |
 //! | `watches` | who waits for news of which node |
 //! | `client` | the requests of one session |
@@ -30,10 +30,10 @@ mod client;
 mod flight;
 mod keeper;
 mod kept;
+mod library;
 mod owned;
 mod queue;
 mod resume;
-mod scripts;
 mod server;
 mod watches;
 mod wire;

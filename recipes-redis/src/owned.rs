@@ -8,6 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use recipes_core::{NewNode, NodeMode, NodeOp};
 use redis::Value;
 
+use crate::answers::parts_of;
+
 /// The nodes of one session that go with it.
 #[derive(Debug, Default)]
 pub(crate) struct Owned {
@@ -43,11 +45,12 @@ impl Owned {
         let is = |word: &[u8]| matches!(reason, Some(Value::BulkString(it)) if it == word);
         let is_single = operations.len() == 1;
         for operation in operations {
-            let answer = answers.next();
+            let answer: Vec<_> = answers.by_ref().take(parts_of(operation)).collect();
             if let Some(node) = owned(operation) {
                 self.unanswered.remove(&node.path);
-                if let (true, Some(path)) = (is(b""), answer.and_then(created)) {
-                    self.known.insert(path);
+                if let (true, Some(Value::BulkString(path))) = (is(b""), answer.first()) {
+                    self.known
+                        .insert(String::from_utf8_lossy(path).into_owned());
                 }
             } else if let NodeOp::Delete { path, .. } = operation {
                 if is(b"") || (is_single && is(b"NoNode")) {
@@ -105,16 +108,6 @@ fn owned(operation: &NodeOp) -> Option<&NewNode> {
     }
 }
 
-fn created(answer: &Value) -> Option<String> {
-    match answer {
-        Value::Array(parts) => match parts.first() {
-            Some(Value::BulkString(path)) => String::from_utf8(path.clone()).ok(),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,8 +134,8 @@ mod tests {
         Value::BulkString(word.into())
     }
 
-    fn made(path: &str) -> Value {
-        Value::Array(vec![text(path), Value::Int(1)])
+    fn made(path: &str) -> Vec<Value> {
+        vec![text(path), text("1")]
     }
 
     fn asked(owned: &mut Owned, operations: &[NodeOp], answer: Vec<Value>) {
@@ -154,10 +147,9 @@ mod tests {
     fn node_that_was_deleted_and_is_back_is_told_from_those_that_may_be_used() {
         let mut owned = Owned::on("one");
         let entered = [check("/a"), create("/a/x-"), create("/b/y-")];
-        let nothing = || Value::Array(Vec::new());
-        let done = vec![text(""), nothing(), made("/a/x-1"), made("/b/y-1")];
+        let done = [vec![text("")], made("/a/x-1"), made("/b/y-1")].concat();
         asked(&mut owned, &entered, done);
-        asked(&mut owned, &[delete("/a/x-1")], vec![text(""), nothing()]);
+        asked(&mut owned, &[delete("/a/x-1")], vec![text("")]);
         // Nobody knows whether this was done.
         owned.sent(&[create("/c/z-")]);
         // This was not.
@@ -181,8 +173,7 @@ mod tests {
     fn node_of_a_lost_create_that_was_found_and_deleted_is_not_spared() {
         let mut owned = Owned::on("one");
         owned.sent(&[create("/c/z-")]);
-        let done = vec![text(""), Value::Array(Vec::new())];
-        asked(&mut owned, &[delete("/c/z-7")], done);
+        asked(&mut owned, &[delete("/c/z-7")], vec![text("")]);
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Requests that wait for the connection.
 //!
 //! A request is in the queue as soon as its method returns, so requests are sent in the order of the
-//! calls. What waits together leaves in one script. While there is no connection, requests wait for
+//! calls. What waits together leaves in one call. While there is no connection, requests wait for
 //! the next one.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::asked::Asked;
 
-/// One script does so much at most: others of the server wait as long.
+/// One call does so much at most: others of the server wait as long.
 const REQUESTS_MAX: usize = 128;
 /// See [`REQUESTS_MAX`]. A single larger request goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
@@ -112,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Takes what leaves in the next script.
+    /// Takes what leaves in the next call.
     pub(crate) fn take(&self) -> Vec<Request> {
         let mut waiting = self.lock();
         // After an outage, most of what asks only may be for callers who are gone.

@@ -10,13 +10,13 @@ use crate::STORE;
 use crate::answers::{Parts, Trouble, event, refusal_of_session};
 use crate::asked::Asked;
 use crate::kept::{Kept, Promise, micros, quarantined};
-use crate::scripts::Script;
+use crate::library::Function;
 use crate::watches::Rewatch;
 use crate::wire::Wire;
 
-/// Watches that one script sets again.
+/// Watches that one call sets again.
 const REWATCHED_MAX: usize = 200;
-/// Nodes that one script deletes.
+/// Nodes that one call deletes.
 const DELETED_MAX: usize = 100;
 
 /// Tries until the session goes on over a new connection, or is over.
@@ -64,11 +64,13 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     let mut chunks = rewatches.chunks(REWATCHED_MAX);
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
     loop {
-        let mut resume = wire.call(Script::Resume);
+        let mut resume = wire.call(Function::Resume);
         kept.known_by().push(number);
         let known_by: Vec<_> = kept.known_by().iter().map(u64::to_string).collect();
         resume
             .arg(&kept.name)
+            .arg(kept.id)
+            .arg(micros(kept.terms.session_timeout))
             .arg(number)
             .arg(run)
             .arg(i32::from(is_new))
@@ -118,9 +120,7 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
 /// Deletes nodes that are back. False if the session is over.
 async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, NodesError> {
     for paths in paths.chunks(DELETED_MAX) {
-        let mut call = wire.call(Script::Requests);
-        call.arg(kept.name_on(wire))
-            .arg(micros(kept.terms.container_rest));
+        let mut call = kept.requests(wire);
         for path in paths {
             let delete = NodeOp::Delete {
                 path: path.clone(),

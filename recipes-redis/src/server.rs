@@ -22,7 +22,7 @@ const DIAGNOSIS_MAX: Duration = Duration::from_secs(3);
 /// What the session has to know about Redis.
 #[doc(hidden)]
 pub const TRAITS: Traits = Traits {
-    // The scripts count microseconds in numbers of 53 bits; this is 24 days, as with ZooKeeper.
+    // The library counts microseconds in numbers of 53 bits; this is 24 days, as with ZooKeeper.
     session_timeout_max: Duration::from_millis(0x7fff_ffff),
     reopens: true,
     closes: true,

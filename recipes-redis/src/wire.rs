@@ -16,16 +16,15 @@ use tokio::sync::watch;
 use crate::address::Servers;
 use crate::answers::{news, refusal_of_session};
 use crate::checks::{self, Allowed, Facts, RedisRefusal};
-use crate::scripts::{Loaded, Script};
+use crate::library::{self, Function};
 use crate::watches::Watches;
 
 /// Requests that may be on their way. More wait in the queue of the session.
 pub(crate) const IN_FLIGHT_MAX: usize = 1024;
 
-/// A connection to the primary, which knows the scripts.
+/// A connection to the primary, which has the library.
 pub(crate) struct Wire {
     connection: MultiplexedConnection,
-    loaded: Loaded,
     prefix: String,
     /// The first of a session is 1.
     pub(crate) number: u64,
@@ -50,7 +49,7 @@ pub(crate) struct Route {
 }
 
 impl Wire {
-    /// Connects, looks at the server, and hands over the scripts. News go to `watches`, as those of
+    /// Connects, looks at the server, and hands over the library. News go to `watches`, as those of
     /// connection `number`.
     pub(crate) async fn open(
         route: &Route,
@@ -101,10 +100,9 @@ impl Wire {
         };
         let mut connection = connected.await.map_err(refusal_of_session)?;
         let facts = look(&mut connection, route).await?;
-        let loaded = load(&mut connection).await.map_err(refusal_of_session)?;
+        load(&mut connection).await.map_err(refusal_of_session)?;
         Ok(Self {
             connection,
-            loaded,
             prefix: route.prefix.clone(),
             number,
             lost,
@@ -119,9 +117,9 @@ impl Wire {
         drop(lost.wait_for(|is_lost| *is_lost).await);
     }
 
-    /// Begins a call of a script.
-    pub(crate) fn call(&self, script: Script) -> Cmd {
-        self.loaded.call(script, &self.prefix)
+    /// Begins a call of a function.
+    pub(crate) fn call(&self, function: Function) -> Cmd {
+        function.call(&self.prefix)
     }
 
     /// Sends a command at the first poll; the answer comes later.
@@ -147,12 +145,11 @@ impl Wire {
     }
 }
 
-async fn load(connection: &mut MultiplexedConnection) -> RedisResult<Loaded> {
-    let mut names = [const { String::new() }; 4];
-    for (name, script) in names.iter_mut().zip(Script::ALL) {
-        *name = script.load().query_async(connection).await?;
+async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    match library::load().exec_async(connection).await {
+        Err(error) if library::is_known(&error) => Ok(()),
+        loaded => loaded,
     }
-    Ok(Loaded::new(names))
 }
 
 /// Judges the server, and whether the keys of the prefix are on it.

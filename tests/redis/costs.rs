@@ -20,7 +20,7 @@ async fn scripts(server: &RedisServer) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).await.unwrap();
     let line = stats
         .lines()
-        .find_map(|it| it.strip_prefix("cmdstat_evalsha:calls="));
+        .find_map(|it| it.strip_prefix("cmdstat_fcall:calls="));
     line.map_or(0, |it| it.split(',').next().unwrap().parse().unwrap())
 }
 

@@ -218,7 +218,7 @@ async fn opening_a_session_does_not_read_all_of_them() {
         let stats: String = server.command(&["INFO", "commandstats"]).await.unwrap();
         let line = stats
             .lines()
-            .find(|it| it.starts_with("cmdstat_evalsha:"))
+            .find(|it| it.starts_with("cmdstat_fcall:"))
             .unwrap()
             .to_owned();
         let usec = line

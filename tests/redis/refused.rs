@@ -169,12 +169,12 @@ async fn flushall_under_a_holder_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_an_operator_flushes_are_handed_over_again() {
+async fn functions_that_an_operator_flushes_are_handed_over_again() {
     let server = RedisServer::start().await.unwrap();
     let session = session(&server, Duration::from_secs(20)).await;
     let guard = mutex(&session).acquire().await.unwrap();
     // The connection is given up, and they are loaded over the next.
-    let _ok: String = server.command(&["SCRIPT", "FLUSH"]).await.unwrap();
+    let _ok: String = server.command(&["FUNCTION", "FLUSH"]).await.unwrap();
     let busy = mutex(&session).try_acquire().await.unwrap();
     assert!(busy.is_none());
     cut(&server).await;
@@ -183,8 +183,7 @@ async fn scripts_that_an_operator_flushes_are_handed_over_again() {
     next.release().await.unwrap();
 }
 
-/// A script of somebody else holds the server up until it is killed. One of ours cannot be killed: it
-/// has written from its first line on.
+/// A script of somebody else holds the server up until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn script_that_an_operator_kills_holds_up_and_no_more() {
     let server = RedisServer::builder().setting("busy-reply-threshold", "50");
@@ -223,12 +222,12 @@ async fn user_without_rights_is_told_which() {
         ">secret",
         "~{locks}*",
         "+@all",
-        "-script",
+        "-function",
     ];
     let _ok: String = server.command(&user).await.unwrap();
     let url = format!("redis://bob:secret@127.0.0.1:{}", server.port());
     let text = refused(&url).await;
-    assert!(text.contains("script"), "{text}");
+    assert!(text.contains("function"), "{text}");
 }
 
 #[tokio::test]

@@ -18,13 +18,13 @@ return { unpack(numbers, 1, 5) }";
 pub struct StoreClock {
     /// The last transaction number.
     pub number: i64,
-    /// The server's clock at the last script. To add to it is to set the server's clock back.
+    /// The server's clock at the last call. To add to it is to set the server's clock back.
     pub last: i64,
     /// What the deadlines of sessions are compared with.
     pub own: i64,
     /// No session is due before this.
     pub due: i64,
-    /// The most that the store's own clock advances between two scripts.
+    /// The most that the store's own clock advances between two calls.
     pub step: i64,
 }
 

@@ -57,7 +57,7 @@ pub(super) async fn expire(server: &RedisServer, id: i64) {
         ..StoreClock::default()
     };
     must("set it", server.change_store_clock(PREFIX, due).await);
-    // Any script sweeps it.
+    // Any call sweeps it.
     drop(operator(server).await);
 }
 

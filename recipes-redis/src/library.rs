@@ -1,0 +1,108 @@
+//! What runs inside the server: functions in Lua.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, RedisError, cmd};
+
+/// The functions of all files, as each uses what stands before it.
+const SOURCE: &str = concat!(
+    include_str!("library/store.lua"),
+    include_str!("library/sessions.lua"),
+    include_str!("library/open.lua"),
+    include_str!("library/resume.lua"),
+    include_str!("library/requests.lua"),
+    include_str!("library/close.lua"),
+);
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| Library::of(SOURCE));
+
+/// One of the functions that are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Open,
+    Resume,
+    Requests,
+    Close,
+}
+
+impl Function {
+    const ALL: [Self; 4] = [Self::Open, Self::Resume, Self::Requests, Self::Close];
+
+    /// Its name in the source.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Resume => "resume",
+            Self::Requests => "requests",
+            Self::Close => "close",
+        }
+    }
+
+    /// Begins a call; its arguments come next.
+    pub(crate) fn call(self, prefix: &str) -> Cmd {
+        let mut call = cmd("FCALL");
+        call.arg(LIBRARY.called(self)).arg(1).arg(prefix);
+        call
+    }
+}
+
+/// The source with its name. A library keeps its name as long as it is the same, so those of two
+/// versions of this crate are on a server side by side.
+struct Library {
+    name: String,
+    text: String,
+    /// By the number of the function.
+    functions: [String; 4],
+}
+
+impl Library {
+    fn of(source: &str) -> Self {
+        let name = format!("lock_recipes_{:016x}", hash(source));
+        let functions = Function::ALL.map(|it| format!("{name}_{}", it.name()));
+        let mut text = format!("#!lua name={name}\n{source}");
+        for (function, called) in Function::ALL.into_iter().zip(&functions) {
+            // A server that is full refuses writes of others, but a lock must still be released and a
+            // session must still expire. What the locks store is small.
+            text += &format!(
+                "redis.register_function{{function_name = '{called}', callback = {}, \
+                 flags = {{'allow-oom'}}}}\n",
+                function.name()
+            );
+        }
+        Self {
+            name,
+            text,
+            functions,
+        }
+    }
+
+    fn called(&self, function: Function) -> &str {
+        let [open, resume, requests, close] = &self.functions;
+        match function {
+            Function::Open => open,
+            Function::Resume => resume,
+            Function::Requests => requests,
+            Function::Close => close,
+        }
+    }
+}
+
+/// Makes the functions known to the server, which keeps them with its data.
+pub(crate) fn load() -> Cmd {
+    let mut load = cmd("FUNCTION");
+    load.arg("LOAD").arg(&LIBRARY.text);
+    load
+}
+
+/// Whether the server has refused to load the functions because it knows them.
+pub(crate) fn is_known(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains(&LIBRARY.name) && detail.contains("already exists")
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

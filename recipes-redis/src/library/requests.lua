@@ -1,0 +1,150 @@
+-- Carries out requests of a session, in order. Each is refused or done by itself.
+--
+-- Arguments: session with the number of the connection, its id, its timeout, how long a container may
+-- be empty, then for each request its word and arguments:
+--
+-- | request                  | answer after `''` |
+-- |--------------------------|--------|
+-- | multi N, N operations    | create: path, created by; set: stat; else nothing |
+-- | list PATH                | names |
+-- | look PATH OWN N1 N2 N3   | names, then for each watch that was set: number, name, data, stat |
+-- | read PATH                | data, stat |
+-- | stat PATH                | stat |
+-- | watch PATH NUMBER        | data, stat |
+-- | unwatch PATH             | |
+-- | beat                     | |
+--
+-- `look` lists for a contender whose node is OWN, or was created there by this call if OWN is ''. If
+-- others are ahead, it watches the node itself and the two right ahead of it: what the contender would
+-- ask for next.
+--
+-- Operations: create PATH DATA KIND, delete PATH VERSION, set PATH DATA VERSION, check PATH VERSION.
+-- A kind is P (persistent), C (container), E (ephemeral) or S (ephemeral and sequential). A version
+-- is '' for any. A stat: created by, changed by, version, owner, count of children, version of the
+-- children, children changed by.
+--
+-- Returns 'ended', or for each request an answer, and the most that the store's clock advances at once.
+-- A refused request's answer is the reason, and of a `multi` also the index of the operation.
+
+local words, at, me
+-- The last node that this call has created in a directory.
+local created
+
+local function take()
+  at = at + 1
+  return words[at]
+end
+
+local function multi()
+  local number, done, answer = next_number(), {}, { '' }
+  local refused, index
+  for i = 1, tonumber(take()) do
+    local what = take()
+    local reason, path
+    if what == 'create' then
+      local at_path, data, kind = take(), take(), take()
+      if not refused then reason, path = create(done, number, me, at_path, data, kind) end
+      answer[#answer + 1], answer[#answer + 2] = path or '', number
+    elseif what == 'delete' then
+      local at_path, version = take(), take()
+      if not refused then reason = delete(done, number, at_path, version) end
+    elseif what == 'set' then
+      local at_path, data, version = take(), take(), take()
+      if not refused then reason = set(done, number, at_path, data, version) end
+      if not (refused or reason) then add_stat(answer, at_path, view[at_path]) end
+    else
+      local at_path, version = take(), take()
+      if not refused then reason = check(at_path, version) end
+    end
+    if reason then refused, index = reason, i - 1 end
+  end
+  if refused then
+    forget()
+    return { refused, index }
+  end
+  for _, step in ipairs(done) do
+    if step.what == 'create' then created[step.up] = step end
+  end
+  apply(done)
+  return answer
+end
+
+local function look()
+  local path, own = take(), take()
+  local numbers = { take(), take(), take() }
+  if not load(path) then return { 'NoNode' } end
+  local names = call('ZRANGE', CHILDREN .. path, 0, -1)
+  local answer = { '', names }
+  -- Alone.
+  if #names < 2 then return answer end
+  local sequence
+  if own ~= '' then
+    sequence = call('ZSCORE', CHILDREN .. path, own)
+  elseif created[path] then
+    own, sequence = created[path].name, created[path].sequence
+  end
+  if sequence then
+    local ahead = call('ZRANGE', CHILDREN .. path, '(' .. sequence, '-inf', 'BYSCORE', 'REV',
+      'LIMIT', 0, 2)
+    if #ahead > 0 then table.insert(ahead, 1, own) end
+    for i, name in ipairs(ahead) do
+      local child = path .. '/' .. name
+      local node, data = load(child, true)
+      -- Somebody may have deleted a node by hand.
+      if node then
+        call('HSET', WATCHERS .. child, me, numbers[i])
+        local last = #answer
+        answer[last + 1], answer[last + 2], answer[last + 3] = numbers[i], name, data
+        add_stat(answer, child, node)
+      end
+    end
+  end
+  return answer
+end
+
+-- Of a list, stat, read or watch.
+local function answer_of(word)
+  local path = take()
+  local wants_data = word == 'read' or word == 'watch'
+  local node, data = load(path, wants_data)
+  if word == 'watch' then
+    local number = take()
+    if node then call('HSET', WATCHERS .. path, me, number) end
+  end
+  if not node then return { 'NoNode' } end
+  if word == 'list' then return { '', call('ZRANGE', CHILDREN .. path, 0, -1) } end
+  local answer = { '' }
+  if wants_data then answer[2] = data end
+  add_stat(answer, path, node)
+  return answer
+end
+
+local function requests(keys, args)
+  begin(keys[1])
+  words, at, me, created = args, 4, args[2], {}
+  if not heard_from(args[1], args[3]) then
+    save_clock()
+    return 'ended'
+  end
+  container_rest = args[4]
+  local answers = {}
+  while at < #args do
+    local word = take()
+    local answer
+    if word == 'multi' then
+      answer = multi()
+    elseif word == 'look' then
+      answer = look()
+    elseif word == 'unwatch' then
+      call('HDEL', WATCHERS .. take(), me)
+    elseif word == 'beat' then
+      reap()
+    else
+      answer = answer_of(word)
+    end
+    answers[#answers + 1] = answer or { '' }
+  end
+  answers[#answers + 1] = clock.step
+  save_clock()
+  return answers
+end

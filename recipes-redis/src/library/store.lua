@@ -1,0 +1,273 @@
+-- What all functions of the library use: keys, time, numbers, sessions, and the tree of nodes.
+--
+-- Functions are made once, when the library is loaded. A script would make them in each run, which took
+-- a third of its time. Local variables of the library outlive a call, so `begin` sets all of them.
+--
+-- The one key is the prefix in braces, so all keys below are in one slot of a cluster.
+--
+-- | key            | type   | what it holds |
+-- |----------------|--------|---------------|
+-- | {p}:t          | string | the clock: see `clock` |
+-- | {p}:x          | hash   | the run of the server: see `clock` |
+-- | {p}:s          | zset   | live sessions `id:timeout:secret:connection`, each with its deadline |
+-- | {p}:h          | hash   | how many sessions have which timeout |
+-- | {p}:g          | list   | sessions that ended and still have nodes, `id` |
+-- | {p}:o:ID       | set    | paths of the nodes of a session |
+-- | {p}:n:PATH     | hash   | one node: see `load` |
+-- | {p}:c:PATH     | zset   | names of its children, scored by their sequence |
+-- | {p}:w:PATH     | hash   | sessions that watch it, each with the number of its last watch |
+-- | {p}:r          | zset   | containers, each with the time of the next look at it |
+-- | {p}:e:ID       | channel| news for a session: `D|C number path` |
+--
+-- All times are microseconds.
+
+-- While the library is loaded, there is neither `redis.call` nor any library of Lua: see `begin`.
+local call, format, match
+local P, X, CLOCK, SESSIONS, ENDED, CONTAINERS, TIMEOUTS, NODE, CHILDREN, OWNED, WATCHERS, NEWS
+
+local function name_keys(prefix)
+  if P == prefix then return end
+  P = prefix
+  X, CLOCK, SESSIONS, ENDED, CONTAINERS = P .. ':x', P .. ':t', P .. ':s', P .. ':g', P .. ':r'
+  TIMEOUTS = P .. ':h'
+  NODE, CHILDREN, OWNED = P .. ':n:', P .. ':c:', P .. ':o:'
+  WATCHERS, NEWS = P .. ':w:', P .. ':e:'
+end
+
+-- Sessions that one call ends, and nodes that one call deletes of sessions that have ended.
+local SWEPT_MAX, PURGED_MAX = 4, 500
+
+-- Concatenation would shorten a large number. (`redis.call` does not.)
+local function text(number)
+  return format('%.0f', number)
+end
+
+-- {p}:t has five numbers in one string (`struct`, each a double), because every call reads and writes
+-- them, and text would take a tenth of its time:
+--
+-- | | meaning |
+-- |---|---|
+-- | 1 | the last transaction number |
+-- | 2 | the server's clock at the last call |
+-- | 3 | the store's own clock: what deadlines are compared with |
+-- | 4 | no session is due before this, by the store's clock |
+-- | 5 | the most that it advances between two calls; a quarter of the shortest session timeout |
+--
+-- | field of {p}:x | meaning |
+-- |---|---|
+-- | m | the longest session timeout so far |
+-- | r | the run of the server that the last session was opened or resumed on |
+-- | q | the end of the quarantine after a new run, by the store's clock |
+local clock = {}
+
+local function read_clock()
+  local time = call('TIME')
+  clock.now = time[1] * 1000000 + time[2]
+  local kept = call('GET', CLOCK)
+  if not kept then
+    clock.number, clock.last, clock.own, clock.due, clock.step = 0, 0, 0, 0, 0
+    return
+  end
+  clock.number, clock.last, clock.own, clock.due, clock.step = struct.unpack('<ddddd', kept)
+  -- The gap rule. A server that stood still, was restarted, or whose clock was set forward must not
+  -- expire sessions that had no chance to be heard. Sessions in use send more often than that.
+  clock.own = clock.own + math.max(0, math.min(clock.now - clock.last, clock.step))
+end
+
+local function save_clock()
+  call('SET', CLOCK,
+    struct.pack('<ddddd', clock.number, clock.now, clock.own, clock.due, clock.step))
+end
+
+-- The number of a new transaction, as text: to write numbers as text takes longest of all here. Numbers
+-- follow the clock, so that a replica that is promoted without the last writes does not give them out
+-- again; and they rise whatever the clock does.
+local function next_number()
+  clock.number = math.max(clock.number + 1, clock.now)
+  return text(clock.number)
+end
+
+-- ---- Nodes. Changes are made in `view`, `writes` and `more` first, so that a refused transaction
+-- changes nothing.
+
+-- Nodes by path, as far as they were looked at; false for none.
+local view
+-- Fields and values to write, by path.
+local writes
+-- How many children were added, by path, and by which transaction children were changed last.
+local more, touched
+
+local function forget()
+  view, writes, more, touched = {}, {}, {}, {}
+end
+
+-- Fields of a node: c created by, m changed by, v version, o owner, q children created so far, p
+-- children changed by, d data. A field that is missing is as it was when the node was created. Returns
+-- false if there is no node, otherwise its data too. What was not changed is text.
+local function load(path, wants_data)
+  local node = view[path]
+  if node ~= nil and not wants_data then return node end
+  local h
+  if wants_data then
+    h = call('HMGET', NODE .. path, 'c', 'o', 'v', 'm', 'q', 'p', 'd')
+  else
+    h = call('HMGET', NODE .. path, 'c', 'o', 'v', 'm', 'q', 'p')
+  end
+  local c = h[1] or path == '/' and '0'
+  node = c and {
+    c = c, o = h[2] or '0', v = h[3] or '0', m = h[4] or c, q = h[5] or '0',
+    p = touched[path] or h[6] or c,
+  }
+  view[path] = node
+  return node, h[7] or ''
+end
+
+local function write(path, field, value)
+  local fields = writes[path]
+  if fields then
+    fields[#fields + 1], fields[#fields + 2] = field, value
+  else
+    writes[path] = { field, value }
+  end
+end
+
+local function count(path)
+  return call('ZCARD', CHILDREN .. path) + (more[path] or 0)
+end
+
+-- The parent of a path, and the name there. That of the root is ''.
+local function parent_of(path)
+  local up, name = match(path, '^(.*)/(.*)$')
+  if up == '' then up = '/' end
+  return up, name
+end
+
+-- Signed 32-bit numbers, as in ZooKeeper.
+local function signed(number)
+  number = number % 4294967296
+  if number > 2147483647 then number = number - 4294967296 end
+  return number
+end
+
+-- A version is '' for any.
+local function is_other(version, node)
+  return version ~= '' and tonumber(version) ~= tonumber(node.v)
+end
+
+-- Each operation returns nil, or why it is refused. `done` collects what `apply` has to do.
+
+local function create(done, number, me, path, data, kind)
+  local up, name = parent_of(path)
+  -- The name may be the sequence alone.
+  if name == '' and kind ~= 'S' then return 'NodeExists' end
+  local parent = load(up)
+  if not parent then return 'NoNode' end
+  if parent.o ~= '0' then return 'EphemeralParent' end
+  local sequence = '0'
+  if kind == 'S' then
+    sequence = format('%010d', signed(parent.q))
+    path, name = path .. sequence, name .. sequence
+  end
+  -- Most names are new.
+  if view[path] == nil and call('EXISTS', NODE .. path) == 0 then view[path] = false end
+  if load(path) then return 'NodeExists' end
+  parent.q, parent.p = parent.q + 1, number
+  write(up, 'q', parent.q)
+  write(up, 'p', number)
+  more[up] = (more[up] or 0) + 1
+  local owner = '0'
+  if kind == 'S' or kind == 'E' then owner = me end
+  view[path] = { c = number, m = number, v = 0, o = owner, q = 0, p = number }
+  writes[path] = { 'c', number, 'o', owner, 'd', data }
+  done[#done + 1] = {
+    what = 'create', path = path, up = up, name = name, sequence = sequence, owner = owner,
+    kind = kind,
+  }
+  return nil, path
+end
+
+local function delete(done, number, path, version)
+  local node = load(path)
+  if not node then return 'NoNode' end
+  if is_other(version, node) then return 'BadVersion' end
+  if path == '/' or node.o == '0' and count(path) > 0 then return 'NotEmpty' end
+  local up, name = parent_of(path)
+  if view[up] then view[up].p = number end
+  write(up, 'p', number)
+  more[up], touched[up] = (more[up] or 0) - 1, number
+  view[path], writes[path] = false, nil
+  done[#done + 1] = { what = 'delete', path = path, up = up, name = name, owner = node.o }
+end
+
+local function set(done, number, path, data, version)
+  local node = load(path)
+  if not node then return 'NoNode' end
+  if is_other(version, node) then return 'BadVersion' end
+  node.v, node.m = node.v + 1, number
+  write(path, 'v', node.v)
+  write(path, 'm', number)
+  write(path, 'd', data)
+  done[#done + 1] = { what = 'set', path = path }
+end
+
+local function check(path, version)
+  local node = load(path)
+  if not node then return 'NoNode' end
+  if is_other(version, node) then return 'BadVersion' end
+end
+
+-- Tells everybody who watches a node, once.
+local function notify(what, path)
+  local watchers = call('HGETALL', WATCHERS .. path)
+  if #watchers == 0 then return end
+  for i = 1, #watchers, 2 do
+    call('PUBLISH', NEWS .. watchers[i], what .. ' ' .. watchers[i + 1] .. ' ' .. path)
+  end
+  call('DEL', WATCHERS .. path)
+end
+
+-- How long a container may be empty; a request may say otherwise.
+local container_rest
+
+local function look_again_at(container)
+  call('ZADD', CONTAINERS, clock.own + container_rest, container)
+end
+
+-- Does what was decided, and tells who watches it after that.
+local function apply(done)
+  for _, step in ipairs(done) do
+    local path, owner = step.path, step.owner
+    if step.what == 'create' then
+      call('ZADD', CHILDREN .. step.up, step.sequence, step.name)
+      if owner ~= '0' then call('SADD', OWNED .. owner, path) end
+      if step.kind == 'C' then look_again_at(path) end
+    elseif step.what == 'delete' then
+      call('ZREM', CHILDREN .. step.up, step.name)
+      call('DEL', NODE .. path)
+      if owner ~= '0' then
+        call('SREM', OWNED .. owner, path)
+      else
+        call('ZREM', CONTAINERS, path)
+      end
+    end
+  end
+  for path, fields in pairs(writes) do
+    call('HSET', NODE .. path, unpack(fields))
+  end
+  writes, more, touched = {}, {}, {}
+  for _, step in ipairs(done) do
+    if step.what == 'delete' then
+      notify('D', step.path)
+    elseif step.what == 'set' then
+      notify('C', step.path)
+    end
+  end
+end
+
+-- Adds the stat of a node to an answer. Tables in answers take long, so there is none for a stat.
+local function add_stat(answer, path, node)
+  local at, children = #answer, count(path)
+  answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = node.c, node.m, node.v, node.o
+  answer[at + 5], answer[at + 6] = children, signed(node.q * 2 - children)
+  answer[at + 7] = node.p
+end
