@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, RedisError, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value, cmd};
 
 /// The functions of all files, as each uses what stands before it.
 const SOURCE: &str = concat!(
@@ -87,17 +88,19 @@ impl Library {
     }
 }
 
-/// Makes the functions known to the server, which keeps them with its data.
-pub(crate) fn load() -> Cmd {
+/// Hands the library over to a server, which keeps it with its data.
+pub(crate) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    // A server that is full loads none, and has it already if somebody has locks there.
+    let mut find = cmd("FUNCTION");
+    find.arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name);
+    let found: Vec<Value> = find.query_async(connection).await?;
+    if !found.is_empty() {
+        return Ok(());
+    }
     let mut load = cmd("FUNCTION");
-    load.arg("LOAD").arg(&LIBRARY.text);
-    load
-}
-
-/// Whether the server has refused to load the functions because it knows them.
-pub(crate) fn is_known(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    detail.contains(&LIBRARY.name) && detail.contains("already exists")
+    // Others may be loading it, too.
+    load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.text);
+    load.exec_async(connection).await
 }
 
 /// FNV-1a.

@@ -100,7 +100,8 @@ impl Wire {
         };
         let mut connection = connected.await.map_err(refusal_of_session)?;
         let facts = look(&mut connection, route).await?;
-        load(&mut connection).await.map_err(refusal_of_session)?;
+        let loaded = library::load(&mut connection).await;
+        loaded.map_err(refusal_of_session)?;
         Ok(Self {
             connection,
             prefix: route.prefix.clone(),
@@ -142,13 +143,6 @@ impl Wire {
         subscribe.arg(format!("{}:e:{id}", self.prefix));
         let subscribed = self.send(subscribe).await;
         subscribed.map(drop).map_err(refusal_of_session)
-    }
-}
-
-async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-    match library::load().exec_async(connection).await {
-        Err(error) if library::is_known(&error) => Ok(()),
-        loaded => loaded,
     }
 }
 

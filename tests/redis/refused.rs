@@ -244,3 +244,36 @@ async fn path_that_is_none_is_refused_and_a_wait_ends_in_time() {
     assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
     guard.release().await.unwrap();
 }
+
+/// Locks are what others of a full server wait for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_server_releases_and_grants_and_takes_sessions_up_again() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(20)).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    let full = ["CONFIG", "SET", "maxmemory", "1"];
+    let _ok: String = server.command(&full).await.unwrap();
+    let refused = server.command::<String>(&["SET", "a", "b"]).await;
+    assert!(chain(&refused.unwrap_err()).contains("maxmemory"));
+    cut(&server).await;
+    guard.verify().await.unwrap();
+    guard.release().await.unwrap();
+    let there = session(&server, Duration::from_secs(20)).await;
+    let guard = mutex(&there).acquire().await.unwrap();
+    assert!(mutex(&here).try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    assert_eq!(here.epoch(), 1);
+}
+
+#[tokio::test]
+async fn full_server_on_which_nobody_had_locks_is_told() {
+    let server = RedisServer::start().await.unwrap();
+    let full = ["CONFIG", "SET", "maxmemory", "1"];
+    let _ok: String = server.command(&full).await.unwrap();
+    let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
+    let error = builder.connect(&server.url()).await.unwrap_err();
+    // It may have room soon.
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    assert!(text.contains("maxmemory"), "{text}");
+}
