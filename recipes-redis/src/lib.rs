@@ -45,6 +45,8 @@ const STORE: &str = recipes_core::internal::log::STORE;
 pub use address::without_password;
 pub use builder::RedisBuilder;
 pub use checks::RedisRefusal;
+#[doc(hidden)]
+pub use scripts::scripts;
 pub use server::Redis;
 #[doc(hidden)]
 pub use server::TRAITS;

@@ -18,12 +18,28 @@ pub(crate) enum Script {
     Close,
 }
 
+/// The scripts with their names, to recognize them on their way to a server.
+#[doc(hidden)]
+#[must_use]
+pub fn scripts() -> [(&'static str, &'static str); 4] {
+    Script::ALL.map(|script| (script.name(), script.source()))
+}
+
 /// The names by which a server knows the scripts, from [`Script::load`].
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded([String; 4]);
 
 impl Script {
     pub(crate) const ALL: [Self; 4] = [Self::Open, Self::Resume, Self::Requests, Self::Close];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Resume => "resume",
+            Self::Requests => "requests",
+            Self::Close => "close",
+        }
+    }
 
     fn source(self) -> &'static str {
         match self {
