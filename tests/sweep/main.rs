@@ -36,3 +36,4 @@ mod partition;
 mod recipe;
 mod runner;
 mod scene;
+mod store;
