@@ -55,6 +55,7 @@ async fn drop_alone(
         let case = Case {
             recipe,
             lifetime: Lifetime::Long,
+            first: None,
             harm: None,
             dropped: Some((dropped, polls)),
         };
@@ -82,6 +83,7 @@ async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
             cases.extend((0..polls + POLLS_MORE).map(|polls| Case {
                 recipe,
                 lifetime,
+                first: None,
                 harm: Some((point.clone(), harm)),
                 dropped: Some((dropped, polls)),
             }));

@@ -99,8 +99,8 @@ fn main_name(frame: &Frame) -> &str {
     frame.names.iter().min_by_key(rank).map_or("", |it| it)
 }
 
-/// The frames of a run, numbered within each name.
-pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
+/// The frames of a run, numbered within each name, from this connection on.
+pub(crate) fn points(log: &[Frame], first_connection: u64) -> Vec<Point> {
     let mut counts = BTreeMap::<(bool, &str), usize>::new();
     let mut points = Vec::new();
     for frame in log {
@@ -122,7 +122,7 @@ pub(crate) fn points(log: &[Frame]) -> Vec<Point> {
             "Sync" | "Multi" => 6,
             _ => usize::MAX,
         };
-        if point.n <= enough {
+        if point.n <= enough && frame.connection >= first_connection {
             points.push(point);
         }
     }
@@ -197,6 +197,8 @@ pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
 pub(crate) struct Case {
     pub(crate) recipe: Recipe,
     pub(crate) lifetime: Lifetime,
+    /// A cut that comes first, so that the next connection is harmed.
+    pub(crate) first: Option<(Point, Fault)>,
     /// `None` for a run without a fault.
     pub(crate) harm: Option<(Point, Harm)>,
     pub(crate) dropped: Option<(Dropped, usize)>,
@@ -208,11 +210,20 @@ pub(crate) enum Dropped {
     Release,
 }
 
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} {}", self.direction, self.name, self.n)
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.recipe, self.lifetime)?;
+        if let Some((point, fault)) = &self.first {
+            write!(f, " after {point} {fault:?},")?;
+        }
         if let Some((point, harm)) = &self.harm {
-            write!(f, " {:?} {} {} ", point.direction, point.name, point.n)?;
+            write!(f, " {point} ")?;
             match harm {
                 Harm::Fault(Fault::Delay(_)) => write!(f, "Delay")?,
                 Harm::Fault(Fault::Split { .. }) => write!(f, "Split")?,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recipes_testing::{Direction, Frame};
+use recipes_testing::{Cut, Direction, Fault, Frame};
 use tokio::time::Instant;
 
 use crate::case::{Case, Harm, Lifetime, Point, harms, points};
@@ -39,20 +39,26 @@ pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
         "Notification"
     };
     has(Direction::FromServer, news);
-    points(&frames)
+    points(&frames, 1)
 }
 
 async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
     let case = Case {
         recipe,
         lifetime: Lifetime::Short,
+        first: None,
         harm: None,
         dropped: None,
     };
+    lesson(stage, case, 1).await
+}
+
+/// The frames of a run over so many connections.
+async fn lesson(stage: &Arc<Stage>, case: Case, connections: u64) -> Vec<Frame> {
     for _ in 0..LESSONS_MAX {
         let shown = Arc::clone(stage).run(case.clone()).await;
         let frames = shown.expect("a run without a fault").frames;
-        if frames.iter().all(|frame| frame.connection == 1) {
+        if frames.iter().map(|it| it.connection).max() == Some(connections) {
             return frames;
         }
     }
@@ -70,6 +76,7 @@ async fn sweep(servers: Servers, recipe: Recipe) {
             cases.extend(harms(lifetime).into_iter().map(|harm| Case {
                 recipe,
                 lifetime,
+                first: None,
                 harm: Some((point.clone(), harm)),
                 dropped: None,
             }));
@@ -83,6 +90,45 @@ async fn sweep(servers: Servers, recipe: Recipe) {
     judge(&stage, cases, &what).await;
 }
 
+/// The connection breaks while the subject waits, when it does not know whether it has a node, and
+/// when it does not know whether its node is gone. Then the next one breaks at every frame.
+async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
+    let stage = Stage::set(servers).await;
+    let (entered, left) = match stage.is_on_redis() {
+        true => ("multi create", "multi delete"),
+        false => ("Create", "Delete"),
+    };
+    let mut cases = Vec::new();
+    for (name, fault) in [
+        (entered, Fault::CutAfter(Cut::Reset)),
+        (entered, Fault::CutBefore(Cut::Reset)),
+        (left, Fault::CutBefore(Cut::Reset)),
+    ] {
+        let point = Point {
+            direction: Direction::FromServer,
+            name: name.to_owned(),
+            n: 1,
+        };
+        let case = Case {
+            recipe,
+            lifetime: Lifetime::Long,
+            first: Some((point, fault)),
+            harm: None,
+            dropped: None,
+        };
+        for point in points(&lesson(&stage, case.clone(), 2).await, 2) {
+            if point.comes_in(Lifetime::Long, recipe) {
+                cases.extend(harms(Lifetime::Long).into_iter().map(|harm| Case {
+                    harm: Some((point.clone(), harm)),
+                    ..case.clone()
+                }));
+            }
+        }
+    }
+    let what = format!("{} sweep of {recipe:?} after a cut", stage.store());
+    judge(&stage, cases, &what).await;
+}
+
 /// The server that the subject moves to may lag behind the previous one.
 async fn sweep_with_moves(recipe: Recipe) {
     let stage = Stage::set(Servers::ensemble().await).await;
@@ -93,6 +139,7 @@ async fn sweep_with_moves(recipe: Recipe) {
     let cases = moves.map(|point| Case {
         recipe,
         lifetime: Lifetime::Long,
+        first: None,
         harm: Some((point.clone(), Harm::Move)),
         dropped: None,
     });
@@ -108,6 +155,7 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
         tally.add(case, &outcome);
         // A busy machine may end a short session before the frame comes.
         let is_certain = case.lifetime == Lifetime::Long
+            && case.first.is_none()
             && case
                 .harm
                 .as_ref()
@@ -151,9 +199,19 @@ async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutex_survives_every_cut_after_a_cut() {
+    sweep_of_reconnects(Servers::zookeeper().await, Recipe::Mutex).await;
+}
+
 #[cfg(feature = "redis")]
 mod on_redis {
-    use super::{Recipe, Servers, sweep};
+    use super::{Recipe, Servers, sweep, sweep_of_reconnects};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut_after_a_cut() {
+        sweep_of_reconnects(Servers::redis().await, Recipe::Mutex).await;
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn mutex_survives_every_cut() {

@@ -9,6 +9,9 @@ pub(super) async fn harm(
     elsewhere: &str,
     has_struck: &AtomicBool,
 ) {
+    if let Some((point, fault)) = &case.first {
+        point.on(proxy).then(*fault);
+    }
     match &case.harm {
         Some((point, Harm::Fault(fault))) => {
             point.on(proxy).then(*fault).struck().await;
