@@ -32,6 +32,7 @@ mod arena;
 mod cancel;
 mod case;
 mod cuts;
+mod observer;
 mod partition;
 mod recipe;
 mod runner;

@@ -79,10 +79,7 @@ impl Stage {
     }
 
     pub(crate) fn store(&self) -> &'static str {
-        match self.is_on_redis() {
-            true => "Redis",
-            false => "ZooKeeper",
-        }
+        self.servers.name()
     }
 
     pub(crate) fn is_on_redis(&self) -> bool {

@@ -46,6 +46,14 @@ impl Servers {
         matches!(self, Self::Redis(_))
     }
 
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::One(_) => "ZooKeeper",
+            Self::Three(_) => "ZooKeeper ensemble",
+            Self::Redis(_) => "Redis",
+        }
+    }
+
     /// A proxy in front of one of them.
     pub(crate) async fn proxy(&self, address: &str) -> io::Result<FaultProxy> {
         match self {
