@@ -16,6 +16,7 @@
 //! | losses are reported | `partition`: by how much before the server gives the lock to another |
 //! | release | a released node is gone; one whose release failed is pursued |
 //! | no panic | of any task or thread |
+//! | no session lost | one that outlives the run survives every cut, and so does its guard |
 //!
 //! A failure names its case. `SWEEP_CASE` with a part of that name runs only these cases.
 //! `SWEEP_LONG` drops futures under all faults instead of two.

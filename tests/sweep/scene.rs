@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::arena::{Arena, check_order};
-use crate::case::{Case, Dropped, Harm};
+use crate::case::{Case, Dropped, Harm, Lifetime};
 use crate::recipe::{Place, lock};
 use crate::store::{Operator, Servers};
 use trouble::{harm, transcript};
@@ -177,6 +177,10 @@ impl Run {
         let granted = waited.map_err(failed("P5: behind waits for ever"))?;
         let granted = granted.map_err(failed("behind"))??;
         self.await_empty().await?;
+        let is_kept = session.epoch() == 1 && !shown.was_lost;
+        if self.case.lifetime == Lifetime::Long && !is_kept {
+            return Err("P9: a session that outlives the run has ended".to_owned());
+        }
         let closed = timeout(2 * CLOSE_MAX, session.close()).await;
         closed.map_err(failed("session does not close"))?;
         let behind_waited = granted.saturating_duration_since(free);
