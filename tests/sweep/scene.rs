@@ -179,7 +179,7 @@ impl Run {
         self.await_empty().await?;
         let is_kept = session.epoch() == 1 && !shown.was_lost;
         if self.case.lifetime == Lifetime::Long && !is_kept {
-            return Err("P9: a session that outlives the run has ended".to_owned());
+            return Err("lost for nothing: a session that outlives the run".to_owned());
         }
         let closed = timeout(2 * CLOSE_MAX, session.close()).await;
         closed.map_err(failed("session does not close"))?;
