@@ -193,12 +193,20 @@ pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
     harms
 }
 
+/// Where a connection breaks, so that the next one can be harmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// When the subject waits and all its requests are answered.
+    Waiting,
+    At(Point, Fault),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) recipe: Recipe,
     pub(crate) lifetime: Lifetime,
-    /// A cut that comes first, so that the next connection is harmed.
-    pub(crate) first: Option<(Point, Fault)>,
+    /// A cut that comes first.
+    pub(crate) first: Option<First>,
     /// `None` for a run without a fault.
     pub(crate) harm: Option<(Point, Harm)>,
     pub(crate) dropped: Option<(Dropped, usize)>,
@@ -219,8 +227,10 @@ impl fmt::Display for Point {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.recipe, self.lifetime)?;
-        if let Some((point, fault)) = &self.first {
-            write!(f, " after {point} {fault:?},")?;
+        match &self.first {
+            Some(First::Waiting) => write!(f, " cut while it waits,")?,
+            Some(First::At(point, fault)) => write!(f, " after {point} {fault:?},")?,
+            None => {}
         }
         if let Some((point, harm)) = &self.harm {
             write!(f, " {point} ")?;

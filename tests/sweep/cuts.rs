@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recipes_testing::{Cut, Direction, Fault, Frame};
 use tokio::time::Instant;
 
-use crate::case::{Case, Harm, Lifetime, Point, harms, points};
+use crate::case::{Case, First, Harm, Lifetime, Point, harms, points};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
@@ -99,20 +99,21 @@ async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
         false => ("Create", "Delete"),
     };
     let mut cases = Vec::new();
-    for (name, fault) in [
-        (entered, Fault::CutAfter(Cut::Reset)),
-        (entered, Fault::CutBefore(Cut::Reset)),
-        (left, Fault::CutBefore(Cut::Reset)),
+    let answer = |name: &str| Point {
+        direction: Direction::FromServer,
+        name: name.to_owned(),
+        n: 1,
+    };
+    let lost = Fault::CutBefore(Cut::Reset);
+    for first in [
+        First::Waiting,
+        First::At(answer(entered), lost),
+        First::At(answer(left), lost),
     ] {
-        let point = Point {
-            direction: Direction::FromServer,
-            name: name.to_owned(),
-            n: 1,
-        };
         let case = Case {
             recipe,
             lifetime: Lifetime::Long,
-            first: Some((point, fault)),
+            first: Some(first),
             harm: None,
             dropped: None,
         };

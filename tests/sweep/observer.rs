@@ -11,7 +11,7 @@ pub(crate) enum Observer {
     /// One on each server, to notice a deletion as soon as any server shows it.
     ZooKeeper(Vec<Client>),
     /// And who reads a node.
-    Redis(redis::Client, Operator),
+    Redis(Box<redis::Client>, Operator),
 }
 
 impl Observer {
@@ -27,7 +27,7 @@ impl Observer {
             }
             Servers::Redis(server) => {
                 let client = redis::Client::open(server.url()).expect("a URL");
-                Self::Redis(client, servers.operator().await)
+                Self::Redis(Box::new(client), servers.operator().await)
             }
         }
     }

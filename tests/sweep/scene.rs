@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::arena::{Arena, check_order};
-use crate::case::{Case, Dropped, Harm, Lifetime};
+use crate::case::{Case, Dropped, First, Harm, Lifetime};
 use crate::recipe::{Place, lock};
 use crate::store::{Operator, Servers};
 use trouble::{harm, transcript};
@@ -155,17 +155,15 @@ impl Run {
         self.await_subject(&acquiring).await?;
         // The subject settles, unless the fault prevents it. Then it is caught half-way.
         // On Redis the watches come with the first listing.
-        let (answer, enough) = match stage.is_on_redis() {
-            true => ("look", 1),
-            false => ("GetData", 2),
+        let (watching, again) = match stage.is_on_redis() {
+            true => (("look", 1), ("resume", 1)),
+            false => (("GetData", 2), ("Connect", 2)),
         };
-        let answers = || proxy.on(Direction::FromServer).named(answer).count();
-        let settled = async {
-            while answers() < enough && !acquiring.is_finished() {
-                sleep(ASK_AGAIN).await;
-            }
-        };
-        drop(timeout(SETTLED_MAX, settled).await);
+        settled(proxy, watching, &acquiring).await;
+        if self.case.first == Some(First::Waiting) {
+            proxy.cut_all(Cut::Reset);
+            settled(proxy, again, &acquiring).await;
+        }
         let waiter = self.send_waiter();
         self.await_waiter(&waiter).await?;
         self.arena.leave("before");
@@ -323,6 +321,21 @@ impl Run {
         self.until("P4: nodes are left", |owners| owners.is_empty())
             .await
     }
+}
+
+/// Waits until so many of these answers have come, unless the subject is done or caught half-way.
+async fn settled(
+    proxy: &FaultProxy,
+    (name, enough): (&str, usize),
+    acquiring: &JoinHandle<Acquired>,
+) {
+    let answers = || proxy.on(Direction::FromServer).named(name).count();
+    let settled = async {
+        while answers() < enough && !acquiring.is_finished() {
+            sleep(ASK_AGAIN).await;
+        }
+    };
+    drop(timeout(SETTLED_MAX, settled).await);
 }
 
 /// Holds for a while, and longer while it is unknown whether the lock is held, so that it can be

@@ -9,7 +9,7 @@ pub(super) async fn harm(
     elsewhere: &str,
     has_struck: &AtomicBool,
 ) {
-    if let Some((point, fault)) = &case.first {
+    if let Some(First::At(point, fault)) = &case.first {
         point.on(proxy).then(*fault);
     }
     match &case.harm {
