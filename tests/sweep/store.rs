@@ -12,6 +12,10 @@ use zookeeper_client::Error;
 pub(crate) enum Servers {
     One(ZooKeeperServer),
     Three(ZooKeeperEnsemble),
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "no stage on Redis is set without the feature")
+    )]
     Redis(RedisServer),
 }
 
