@@ -1,18 +1,24 @@
-//! A proxy that breaks connections between clients and ZooKeeper servers at chosen frames.
+//! A proxy that breaks connections between clients and servers of ZooKeeper or Redis at chosen frames.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `rule` | which frame, and what happens to it |
 //! | `frame`, `journal` | what a frame is, and the log of all that passed |
 //! | `connection`, `pump` | two sockets, and one direction between them |
-//! | `splitter`, `message` | from bytes to frames to their meaning; pure |
+//! | `splitter` | from bytes to frames; pure |
+//! | `protocol` | what the two stores have in common; the rest knows neither |
+//! | `message` | the meaning of ZooKeeper's frames; pure |
+//! | `resp`, `redis` | the parts and the meaning of Redis' messages; pure |
 //! | `shared` | what the connections have in common |
 
 mod connection;
 mod frame;
 mod journal;
 mod message;
+mod protocol;
 mod pump;
+mod redis;
+mod resp;
 mod rule;
 mod shared;
 mod splitter;
@@ -30,6 +36,7 @@ pub use frame::{Direction, Fate, Frame, Opcode};
 pub use rule::{Cut, Fault, Gate, Injection};
 
 use self::connection::Connections;
+use self::protocol::Protocol;
 use self::rule::{Act, GateState, Pattern, Turn};
 use self::shared::{Flow, Shared};
 use crate::server::ports::{self, Port};
@@ -37,11 +44,12 @@ use crate::server::ports::{self, Port};
 /// Ports that are tried before giving up.
 const STARTS_MAX: usize = 10;
 
-/// A TCP proxy on loopback, in front of one ZooKeeper server. It understands the frames that it
-/// forwards, and injects faults at those that a test names.
+/// A TCP proxy on loopback, in front of one server of ZooKeeper or Redis. It understands the frames
+/// that it forwards, and injects faults at those that a test names. A frame is a message of either:
+/// a request, an answer, or news.
 ///
 /// It changes nothing until a test sets a rule. It forwards unchanged what it does not understand,
-/// such as four-letter words and TLS. One proxy for each client keeps faults apart.
+/// such as four-letter words, TLS, and what is malformed. One proxy for each client keeps faults apart.
 ///
 /// Faults come in three kinds:
 /// - at a frame: [`on`](Self::on) names it, [`then`](FramePattern::then) breaks the connection
@@ -85,11 +93,49 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy in front of `upstream`, `host:port`, on a free port of loopback.
+    /// Starts a proxy in front of a ZooKeeper server, `host:port`, on a free port of loopback.
     ///
     /// # Errors
     /// If the operating system gives no port.
     pub async fn start(upstream: &str) -> io::Result<Self> {
+        Self::start_with(Protocol::ZooKeeper, upstream).await
+    }
+
+    /// Starts a proxy in front of a Redis server, `host:port`, on a free port of loopback.
+    ///
+    /// Frames have [names](Frame::names), and [`FramePattern::named`] picks them. Calls of a script
+    /// are named after what is in them if the script was loaded over the same connection, as
+    /// sessions do.
+    ///
+    /// # Errors
+    /// If the operating system gives no port.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # mod lock_recipes { pub use recipes_testing as testing; pub use recipes_redis::Redis; }
+    /// use lock_recipes::Redis;
+    /// use lock_recipes::testing::{Cut, Direction, Fault, FaultProxy, RedisServer};
+    ///
+    /// let server = RedisServer::start().await?;
+    /// let address = format!("127.0.0.1:{}", server.port());
+    /// let proxy = FaultProxy::start_for_redis(&address).await?;
+    /// let opened = proxy.on(Direction::FromServer).named("open");
+    /// let lost = opened.then(Fault::CutBefore(Cut::Reset));
+    ///
+    /// let url = format!("redis://{}", proxy.connect_string());
+    /// let session = Redis::builder().new_server().connect(&url).await?;
+    /// assert_eq!(lost.count(), 1);
+    /// assert!(session.session_id().is_some(), "it was opened over another connection");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start_for_redis(upstream: &str) -> io::Result<Self> {
+        Self::start_with(Protocol::Redis, upstream).await
+    }
+
+    async fn start_with(protocol: Protocol, upstream: &str) -> io::Result<Self> {
         let mut tries = 1..STARTS_MAX;
         loop {
             let port = ports::free(1)?
@@ -97,7 +143,7 @@ impl FaultProxy {
                 .ok_or_else(|| io::Error::other("no free port"))?;
             let proxy = Self {
                 port,
-                shared: Arc::new(Shared::new(upstream)),
+                shared: Arc::new(Shared::new(protocol, upstream)),
                 connections: Arc::default(),
                 acceptor: Mutex::new(None),
             };
@@ -125,6 +171,7 @@ impl FaultProxy {
             pattern: Pattern {
                 direction,
                 opcode: None,
+                name: None,
                 path_part: None,
                 connection: None,
             },
@@ -248,6 +295,13 @@ impl FramePattern<'_> {
     /// Matches only frames of this kind: requests, and replies to them.
     pub fn opcode(mut self, opcode: Opcode) -> Self {
         self.pattern.opcode = Some(opcode);
+        self
+    }
+
+    /// Matches only frames that are called so, or that have such a request in them: see
+    /// [`Frame::names`].
+    pub fn named(mut self, name: &str) -> Self {
+        self.pattern.name = Some(name.to_owned());
         self
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::poll;
 use recipes_core::{NodeEvent, NodeMode};
-use recipes_testing::RedisServer;
+use recipes_testing::{Cut, Direction, FaultProxy, RedisServer};
 use tokio::time::{sleep, timeout};
 
 use super::wires::Wires;
@@ -104,4 +104,36 @@ async fn waiter_that_was_not_polled_over_a_reconnect_is_woken() {
         granted.is_ok(),
         "nobody holds the lock, and its only waiter is not woken"
     );
+}
+
+/// The lock looks again after a reconnect, so no lock shows whether the store keeps its watches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_tells_of_a_deletion_before_and_after_the_session_is_resumed() {
+    let server = RedisServer::start().await.unwrap();
+    let proxy = FaultProxy::start_for_redis(&format!("127.0.0.1:{}", server.port())).await;
+    let proxy = proxy.unwrap();
+    let options = || options(Duration::from_secs(40));
+    let url = format!("redis://{}", proxy.connect_string());
+    let waiter = options().store(&url).unwrap().connect().await.unwrap();
+    let holder = options().store(&server.url()).unwrap();
+    let holder = holder.connect().await.unwrap();
+    for path in ["/before", "/after"] {
+        let node = node(path, NodeMode::Persistent);
+        holder.create(&node).await.unwrap();
+    }
+    let (_, _, before) = waiter.watch("/before").await.unwrap().unwrap();
+    let (_, _, after) = waiter.watch("/after").await.unwrap().unwrap();
+
+    // Before it nobody would hear the news.
+    let gate = proxy.on(Direction::ToServer).named("SUBSCRIBE").hold();
+    proxy.cut_all(Cut::Reset);
+    timeout(SOON, gate.reached()).await.unwrap();
+    holder.delete("/before").await.unwrap();
+    gate.release();
+    assert_eq!(timeout(SOON, before).await, Ok(NodeEvent::Deleted));
+    // Its answer says that `/after` was there.
+    let resumed = proxy.on(Direction::FromServer).named("resume").seen();
+    timeout(SOON, resumed).await.unwrap();
+    holder.delete("/after").await.unwrap();
+    assert_eq!(timeout(SOON, after).await, Ok(NodeEvent::Deleted));
 }

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lock_recipes::{Client, LockGuard, LockKind};
+use lock_recipes::{LockGuard, LockKind};
 
 use crate::recipe::Place;
+use crate::store::Operator;
 
 /// The locks of one run.
 #[derive(Debug, Default)]
@@ -89,7 +90,7 @@ impl Arena {
 /// Checks that no conflicting node is older than the granted one (P3): one that exists now, and was
 /// created earlier, existed at the time of the grant.
 pub(crate) async fn check_order(
-    operator: &Client,
+    operator: &Operator,
     who: &str,
     places: &[Place],
     guard: &LockGuard,
@@ -100,21 +101,17 @@ pub(crate) async fn check_order(
         };
         // A reader in the place of its owner's writer keeps the writer's token. There is none in
         // this sweep.
-        let own_czxid = own.fencing_token.as_i64();
+        let own_created = own.fencing_token.as_i64();
         // This server may lag behind that of the guard.
-        let synced = operator.sync(&place.path).await;
-        synced.map_err(|error| format!("cannot sync: {error}"))?;
-        let names = operator.list_children(&place.path).await;
-        for name in names.map_err(|error| format!("cannot list: {error}"))? {
+        operator.sync(&place.path).await?;
+        for name in operator.names(&place.path).await? {
             let path = format!("{}/{name}", place.path);
             let other = Place {
                 path: place.path.clone(),
                 kind: kind_of(&name),
             };
-            let stat = operator.check_stat(&path).await;
-            let older = stat
-                .map_err(|error| format!("cannot read: {error}"))?
-                .is_some_and(|it| it.czxid < own_czxid);
+            let node = operator.node(&path).await?;
+            let older = node.is_some_and(|it| it.created < own_created);
             if older && path != own.node_path && other.conflicts(place) {
                 return Err(format!(
                     "P3: {who} is granted {} after {path}",

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use recipes_testing::{Cut, Direction, Fault, Opcode};
+use recipes_testing::{Cut, Fault};
 use tokio::time::Instant;
 
 use crate::case::{Case, Dropped, Harm, Lifetime, Point, harms};
 use crate::cuts::learn;
 use crate::recipe::Recipe;
-use crate::runner::{Tally, is_wanted, run_all};
+use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
+use crate::store::Servers;
 
 /// More polls than any future takes in a run without a fault.
 const POLLS_MAX: usize = 200;
@@ -22,28 +23,22 @@ const POLLS_MORE: usize = 4;
 
 /// The frames of the acquire, or those of the release.
 fn frames_of(dropped: Dropped, points: &[Point]) -> Vec<Point> {
-    let deletes = |it: &Point| {
-        it.direction == Direction::ToServer && matches!(it.opcode, Opcode::Delete | Opcode::Multi)
-    };
-    let release = points.iter().rposition(deletes).expect("a release");
+    let release = points.iter().rposition(Point::deletes).expect("a release");
     let (acquire, release) = points.split_at(release);
     let frames = match dropped {
         Dropped::Acquire => acquire,
         Dropped::Release => release,
     };
-    let is_part = |it: &&Point| {
-        let others = [Opcode::Connect, Opcode::Ping, Opcode::CloseSession];
-        !others.contains(&it.opcode)
-    };
-    frames.iter().filter(is_part).copied().collect()
+    let frames = frames.iter().filter(|it| !it.is_of_the_session());
+    frames.cloned().collect()
 }
 
 /// Two, in sessions that outlive the run. With `SWEEP_LONG`, all of them, also in short sessions.
 fn cuts() -> Vec<(Lifetime, Harm)> {
     let all = |lifetime| harms(lifetime).into_iter().map(move |it| (lifetime, it));
-    match std::env::var_os("SWEEP_LONG") {
-        Some(_) => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
-        None => [Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)]
+    match is_long() {
+        true => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
+        false => [Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)]
             .map(|fault| (Lifetime::Long, Harm::Fault(fault)))
             .to_vec(),
     }
@@ -60,10 +55,11 @@ async fn drop_alone(
         let case = Case {
             recipe,
             lifetime: Lifetime::Long,
+            first: None,
             harm: None,
             dropped: Some((dropped, polls)),
         };
-        let outcome = Arc::clone(stage).run(case).await;
+        let outcome = Arc::clone(stage).run(case.clone()).await;
         tally.add(&case, &outcome);
         if outcome.is_ok_and(|shown| shown.was_done) {
             return polls;
@@ -72,8 +68,8 @@ async fn drop_alone(
     panic!("{recipe:?} is not done after {POLLS_MAX} polls");
 }
 
-async fn sweep(recipe: Recipe, dropped: Dropped) {
-    let (started, stage) = (Instant::now(), Stage::set().await);
+async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
+    let (started, stage) = (Instant::now(), Stage::set(servers).await);
     let points = frames_of(dropped, &learn(&stage, recipe).await);
     let mut tally = Tally::default();
     let polls = drop_alone(&stage, recipe, dropped, &mut tally).await;
@@ -87,7 +83,8 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
             cases.extend((0..polls + POLLS_MORE).map(|polls| Case {
                 recipe,
                 lifetime,
-                harm: Some((*point, harm)),
+                first: None,
+                harm: Some((point.clone(), harm)),
                 dropped: Some((dropped, polls)),
             }));
         }
@@ -100,8 +97,9 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
     })
     .await;
     let what = format!(
-        "{dropped:?} of {recipe:?} dropped in {dropped_runs} runs, {} frames, done alone after \
+        "{}, {dropped:?} of {recipe:?} dropped in {dropped_runs} runs, {} frames, done alone after \
          {polls} polls",
+        stage.store(),
         points.len()
     );
     tally.finish(&what, started);
@@ -109,27 +107,59 @@ async fn sweep(recipe: Recipe, dropped: Dropped) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutex_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Recipe::Mutex, Dropped::Acquire).await;
+    sweep(Servers::zookeeper().await, Recipe::Mutex, Dropped::Acquire).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Recipe::Read, Dropped::Acquire).await;
+    sweep(Servers::zookeeper().await, Recipe::Read, Dropped::Acquire).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Recipe::Write, Dropped::Acquire).await;
+    sweep(Servers::zookeeper().await, Recipe::Write, Dropped::Acquire).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Recipe::Set, Dropped::Acquire).await;
+    sweep(Servers::zookeeper().await, Recipe::Set, Dropped::Acquire).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_dropped_while_its_frames_are_cut() {
     for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
-        sweep(recipe, Dropped::Release).await;
+        sweep(Servers::zookeeper().await, recipe, Dropped::Release).await;
+    }
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use super::{Dropped, Recipe, Servers, sweep};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::redis().await, Recipe::Mutex, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::redis().await, Recipe::Read, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::redis().await, Recipe::Write, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::redis().await, Recipe::Set, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn release_dropped_while_its_frames_are_cut() {
+        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+            sweep(Servers::redis().await, recipe, Dropped::Release).await;
+        }
     }
 }

@@ -2,78 +2,137 @@
 
 use std::sync::Arc;
 
-use recipes_testing::{Direction, Frame, Opcode};
+use recipes_testing::{Cut, Direction, Fault, Frame};
 use tokio::time::Instant;
 
-use crate::case::{Case, Harm, Lifetime, Point, harms, points};
+use crate::case::{Case, First, Harm, Lifetime, Point, harms, points};
 use crate::recipe::Recipe;
-use crate::runner::{Tally, is_wanted, run_all};
+use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
+use crate::store::Servers;
 
 /// A busy machine may break a connection by itself, but not this many times.
 const LESSONS_MAX: usize = 20;
 
 /// The frames of a run without a fault.
 pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
-    let points = points(&undisturbed(stage, recipe).await);
-    let (entered, listed, left) = match recipe {
-        Recipe::Set => (Opcode::Multi, Opcode::MultiRead, Opcode::Multi),
-        _ => (Opcode::Create, Opcode::GetChildren, Opcode::Delete),
+    let frames = undisturbed(stage, recipe).await;
+    let asked: &[&str] = match (stage.is_on_redis(), recipe) {
+        (true, _) => &["open", "multi create", "look", "multi delete", "close"],
+        (false, Recipe::Set) => &["Multi", "MultiRead", "GetData", "Sync"],
+        (false, _) => &["Create", "GetChildren", "Delete", "GetData", "Sync"],
     };
-    for opcode in [entered, listed, left, Opcode::GetData, Opcode::Sync] {
-        for direction in [Direction::ToServer, Direction::FromServer] {
-            let is_it = |it: &Point| it.direction == direction && it.opcode == opcode;
-            assert!(
-                points.iter().any(is_it),
-                "no {opcode:?} {direction:?} in {points:?}"
-            );
-        }
+    let has = |direction, name: &str| {
+        let is_it = |it: &Frame| it.direction == direction && it.names.iter().any(|it| it == name);
+        assert!(
+            frames.iter().any(is_it),
+            "no {name} {direction:?} in {frames:?}"
+        );
+    };
+    for name in asked {
+        has(Direction::ToServer, name);
+        has(Direction::FromServer, name);
     }
-    assert!(
-        points.iter().any(|it| it.opcode == Opcode::Notification),
-        "{points:?}"
-    );
-    points
+    let news = if stage.is_on_redis() {
+        "message"
+    } else {
+        "Notification"
+    };
+    has(Direction::FromServer, news);
+    points(&frames, 1)
 }
 
 async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
     let case = Case {
         recipe,
         lifetime: Lifetime::Short,
+        first: None,
         harm: None,
         dropped: None,
     };
+    lesson(stage, case, 1).await
+}
+
+/// The frames of a run over so many connections.
+async fn lesson(stage: &Arc<Stage>, case: Case, connections: u64) -> Vec<Frame> {
     for _ in 0..LESSONS_MAX {
-        let shown = Arc::clone(stage).run(case).await;
+        let shown = Arc::clone(stage).run(case.clone()).await;
         let frames = shown.expect("a run without a fault").frames;
-        if frames.iter().all(|frame| frame.connection == 1) {
+        if frames.iter().map(|it| it.connection).max() == Some(connections) {
             return frames;
         }
     }
     panic!("no connection lasts for a run: the machine is too busy");
 }
 
-async fn sweep(recipe: Recipe) {
-    let stage = Stage::set().await;
-    let points = learn(&stage, recipe).await;
+async fn sweep(servers: Servers, recipe: Recipe) {
+    let stage = Stage::set(servers).await;
+    let mut points = learn(&stage, recipe).await;
+    // Nothing is known of the lock yet, so one kind is enough.
+    points.retain(|it| recipe == Recipe::Mutex || is_long() || !it.is_greeting());
     let mut cases = Vec::new();
     for lifetime in [Lifetime::Short, Lifetime::Long] {
         for point in points.iter().filter(|it| it.comes_in(lifetime, recipe)) {
             cases.extend(harms(lifetime).into_iter().map(|harm| Case {
                 recipe,
                 lifetime,
-                harm: Some((*point, harm)),
+                first: None,
+                harm: Some((point.clone(), harm)),
                 dropped: None,
             }));
         }
     }
-    let what = format!("cut sweep of {recipe:?}, {} frames", points.len());
+    let what = format!(
+        "{} sweep of {recipe:?}, {} frames",
+        stage.store(),
+        points.len()
+    );
+    judge(&stage, cases, &what).await;
+}
+
+/// The connection breaks while the subject waits, when it does not know whether it has a node, and
+/// when it does not know whether its node is gone. Then the next one breaks at every frame.
+async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
+    let stage = Stage::set(servers).await;
+    let (entered, left) = match stage.is_on_redis() {
+        true => ("multi create", "multi delete"),
+        false => ("Create", "Delete"),
+    };
+    let mut cases = Vec::new();
+    let answer = |name: &str| Point {
+        direction: Direction::FromServer,
+        name: name.to_owned(),
+        n: 1,
+    };
+    let lost = Fault::CutBefore(Cut::Reset);
+    for first in [
+        First::Waiting,
+        First::At(answer(entered), lost),
+        First::At(answer(left), lost),
+    ] {
+        let case = Case {
+            recipe,
+            lifetime: Lifetime::Long,
+            first: Some(first),
+            harm: None,
+            dropped: None,
+        };
+        for point in points(&lesson(&stage, case.clone(), 2).await, 2) {
+            if point.comes_in(Lifetime::Long, recipe) {
+                cases.extend(harms(Lifetime::Long).into_iter().map(|harm| Case {
+                    harm: Some((point.clone(), harm)),
+                    ..case.clone()
+                }));
+            }
+        }
+    }
+    let what = format!("{} sweep of {recipe:?} after a cut", stage.store());
     judge(&stage, cases, &what).await;
 }
 
 /// The server that the subject moves to may lag behind the previous one.
 async fn sweep_with_moves(recipe: Recipe) {
-    let stage = Stage::set_on_an_ensemble().await;
+    let stage = Stage::set(Servers::ensemble().await).await;
     let points = learn(&stage, recipe).await;
     let moves = points
         .iter()
@@ -81,7 +140,8 @@ async fn sweep_with_moves(recipe: Recipe) {
     let cases = moves.map(|point| Case {
         recipe,
         lifetime: Lifetime::Long,
-        harm: Some((*point, Harm::Move)),
+        first: None,
+        harm: Some((point.clone(), Harm::Move)),
         dropped: None,
     });
     judge(&stage, cases.collect(), &format!("moves of {recipe:?}")).await;
@@ -96,8 +156,10 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
         tally.add(case, &outcome);
         // A busy machine may end a short session before the frame comes.
         let is_certain = case.lifetime == Lifetime::Long
+            && case.first.is_none()
             && case
                 .harm
+                .as_ref()
                 .is_some_and(|(point, _)| point.is_certain(case.recipe));
         if is_certain && outcome.is_ok_and(|shown| !shown.has_struck) {
             missed.push(case.to_string());
@@ -113,27 +175,62 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutex_survives_every_cut() {
-    sweep(Recipe::Mutex).await;
+    sweep(Servers::zookeeper().await, Recipe::Mutex).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_lock_survives_every_cut() {
-    sweep(Recipe::Read).await;
+    sweep(Servers::zookeeper().await, Recipe::Read).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_lock_survives_every_cut() {
-    sweep(Recipe::Write).await;
+    sweep(Servers::zookeeper().await, Recipe::Write).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn set_survives_every_cut() {
-    sweep(Recipe::Set).await;
+    sweep(Servers::zookeeper().await, Recipe::Set).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
     for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
         sweep_with_moves(recipe).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutex_survives_every_cut_after_a_cut() {
+    sweep_of_reconnects(Servers::zookeeper().await, Recipe::Mutex).await;
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use super::{Recipe, Servers, sweep, sweep_of_reconnects};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut_after_a_cut() {
+        sweep_of_reconnects(Servers::redis().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut() {
+        sweep(Servers::redis().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_survives_every_cut() {
+        sweep(Servers::redis().await, Recipe::Read).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_survives_every_cut() {
+        sweep(Servers::redis().await, Recipe::Write).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_survives_every_cut() {
+        sweep(Servers::redis().await, Recipe::Set).await;
     }
 }

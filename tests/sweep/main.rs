@@ -1,10 +1,11 @@
 //! Every frame of an acquire, a wait, a hold and a release is cut in every way, and no promise is
-//! broken.
+//! broken. On ZooKeeper, and on Redis (`on_redis`).
 //!
 //! For each kind of lock a scripted run is observed through a [`FaultProxy`]. A contender holds,
 //! the subject comes through the proxy and waits, and a waiter follows it. Each is granted in turn.
 //! The run is repeated once for each observed frame and each fault, and again with the future
-//! dropped at every poll. Every run is judged from outside the lock's code:
+//! dropped at every poll. Then a connection is cut first, and the next one at every frame. Every run
+//! is judged from outside the lock's code, by what the server itself has:
 //!
 //! | promise | judged by |
 //! |---|---|
@@ -16,9 +17,11 @@
 //! | losses are reported | `partition`: by how much before the server gives the lock to another |
 //! | release | a released node is gone; one whose release failed is pursued |
 //! | no panic | of any task or thread |
+//! | no session lost | one that outlives the run survives every cut, and so does its guard |
 //!
 //! A failure names its case. `SWEEP_CASE` with a part of that name runs only these cases.
-//! `SWEEP_LONG` drops futures under all faults instead of two.
+//! `SWEEP_LONG` drops futures under all faults instead of two, and cuts the greeting of a connection to
+//! Redis for every kind of lock instead of one.
 //!
 //! [`FaultProxy`]: recipes_testing::FaultProxy
 #![cfg(unix)]
@@ -32,7 +35,9 @@ mod arena;
 mod cancel;
 mod case;
 mod cuts;
+mod observer;
 mod partition;
 mod recipe;
 mod runner;
 mod scene;
+mod store;

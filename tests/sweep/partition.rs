@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{join_all, select_all, try_join_all};
-use lock_recipes::{Client, LockGuard, ReleaseError, Session, ZooKeeper};
+use futures::future::join_all;
+use lock_recipes::{LockGuard, ReleaseError, Session};
+use recipes_core::SessionOptions;
 use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
-use zookeeper_client::EventType;
 
+use crate::observer::Observer;
 use crate::recipe::{Recipe, lock};
+use crate::store::Servers;
 
 /// Partitions of every recipe for each way of being cut off: 48 in a test.
 const EACH: usize = 3;
@@ -68,22 +70,23 @@ impl fmt::Display for Partition {
 }
 
 struct Stage {
-    /// Servers, to which the holders connect in turn.
-    servers: Vec<String>,
+    /// The holders connect to them in turn.
+    servers: Servers,
     waiting: Session,
-    /// One on each server, to notice a deletion as soon as any server shows it.
-    observers: Vec<Client>,
+    observer: Observer,
 }
 
 impl Partition {
     /// How long the holder had known when the server deleted its node. `None` if the machine was so
     /// busy that the lock was lost before it was cut off.
     async fn play(self, stage: Arc<Stage>) -> Option<Duration> {
-        let server = stage.servers.iter().cycle().nth(self.number);
-        let proxy = FaultProxy::start(server.expect("a server")).await;
+        let addresses = stage.servers.addresses();
+        let address = addresses.iter().cycle().nth(self.number);
+        let proxy = stage.servers.proxy(address.expect("a server")).await;
         let proxy = proxy.expect("a proxy");
-        let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
-        let session = options.connect(&proxy.connect_string()).await;
+        let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+        let address = proxy.connect_string();
+        let session = stage.servers.connect(&address, options).await;
         let session = session.expect("a session");
         let directory = format!("/partition/{}", self.number);
         let lock_of_holder = lock(&session, &self.recipe.subject(&directory));
@@ -91,7 +94,7 @@ impl Partition {
         let token = held.members().first().map(|it| it.fencing_token);
         let node = held.members().into_iter().map(|it| it.node_path).next();
         let node = node.expect("a member");
-        let deletion = watch_deletion(&stage.observers, &node).await;
+        let deletion = stage.observer.deletion(&node).await;
         let waiter = lock(&stage.waiting, &self.recipe.behind(&directory));
         let waiter = tokio::spawn(waiter.acquire());
 
@@ -134,21 +137,6 @@ impl Partition {
     }
 }
 
-/// Completes when the first of the observers is notified of the deletion.
-async fn watch_deletion(observers: &[Client], node: &str) -> impl Future<Output = ()> + use<> {
-    let mut watchers = Vec::new();
-    for observer in observers {
-        // A follower may not know the node yet.
-        observer.sync(node).await.expect("a server");
-        let (_, _, watcher) = observer.get_and_watch_data(node).await.expect("a node");
-        watchers.push(watcher.changed().boxed());
-    }
-    async move {
-        let (event, ..) = select_all(watchers).await;
-        assert_eq!(event.event_type, EventType::NodeDeleted);
-    }
-}
-
 /// When a task that waits for the loss is notified.
 fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
     let (sender, told) = oneshot::channel();
@@ -163,14 +151,17 @@ fn note_when_told(held: &LockGuard) -> oneshot::Receiver<Instant> {
 
 /// Cuts holders off in every way, all at the same time. Prints how much earlier than the server
 /// they knew.
-async fn cut_off(servers: &[&ZooKeeperServer]) {
-    let observers = try_join_all(servers.iter().map(|it| it.client())).await;
-    let servers: Vec<_> = servers.iter().map(|it| it.connect_string()).collect();
-    let any = servers.join(",");
-    let steady = ZooKeeper::builder().session_timeout(PATIENCE);
+async fn cut_off(servers: Servers) {
+    let [first, second, third] = servers.addresses();
+    let any = match &servers {
+        Servers::Three(_) => [first, second, third].join(","),
+        Servers::One(_) | Servers::Redis(_) => first,
+    };
+    let steady = SessionOptions::new().session_timeout(PATIENCE);
+    let waiting = servers.connect(&any, steady).await;
     let stage = Arc::new(Stage {
-        waiting: steady.connect(&any).await.expect("a session"),
-        observers: observers.expect("clients"),
+        waiting: waiting.expect("a session"),
+        observer: Observer::of(&servers).await,
         servers,
     });
     let mut told = Vec::new();
@@ -180,8 +171,9 @@ async fn cut_off(servers: &[&ZooKeeperServer]) {
         told.extend(play(&stage).await);
     }
     println!(
-        "session of {SESSION_TIMEOUT:?}, {} partitions: told so many ms before the server deleted \
-         the node",
+        "{}, session of {SESSION_TIMEOUT:?}, {} partitions: told so many ms before the server \
+         deleted the node",
+        stage.servers.name(),
         told.len()
     );
     for way in Way::ALL {
@@ -223,8 +215,7 @@ async fn play(stage: &Arc<Stage>) -> Vec<(Way, Duration)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
-    let server = ZooKeeperServer::start().await.expect("a server");
-    cut_off(&[&server]).await;
+    cut_off(Servers::zookeeper().await).await;
 }
 
 /// The leader of an ensemble expires sessions. Only its own pings, twice a tick, show it what its
@@ -237,7 +228,15 @@ async fn holder_that_is_cut_off_from_an_ensemble_knows_before_the_next_one_is_gr
         .tick(tick)
         .start_ensemble(3)
         .await;
-    let servers = servers.expect("an ensemble");
-    let servers: Vec<_> = servers.servers().iter().collect();
-    cut_off(&servers).await;
+    cut_off(Servers::Three(servers.expect("an ensemble"))).await;
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use super::{Servers, cut_off};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+        cut_off(Servers::redis().await).await;
+    }
 }

@@ -69,6 +69,11 @@ impl Tally {
     }
 }
 
+/// Whether all of it was asked for.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("SWEEP_LONG").is_some()
+}
+
 pub(crate) fn is_wanted(case: &Case) -> bool {
     match std::env::var("SWEEP_CASE") {
         Ok(wanted) => case.to_string().contains(&wanted),
@@ -85,7 +90,7 @@ pub(crate) async fn run_all(
 ) {
     count_panics();
     let runs = cases.into_iter().map(|case| {
-        let run = tokio::spawn(Arc::clone(stage).run(case));
+        let run = tokio::spawn(Arc::clone(stage).run(case.clone()));
         async move {
             let outcome = run.await;
             (

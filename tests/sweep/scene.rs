@@ -10,18 +10,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
-use lock_recipes::{
-    Client, ConnectError, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session, ZooKeeper,
-};
-use recipes_testing::{
-    Cut, Direction, FaultProxy, Frame, Opcode, ZooKeeperEnsemble, ZooKeeperServer,
-};
+use lock_recipes::{ConnectError, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session};
+use recipes_core::SessionOptions;
+use recipes_testing::{Cut, Direction, FaultProxy, Frame};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::arena::{Arena, check_order};
-use crate::case::{Case, Dropped, Harm};
+use crate::case::{Case, Dropped, First, Harm, Lifetime};
 use crate::recipe::{Place, lock};
+use crate::store::{Operator, Servers};
 use trouble::{harm, transcript};
 
 /// For all contenders except the subject. They are judges as well, so their sessions must not be
@@ -38,26 +36,11 @@ const OPEN_MAX: Duration = Duration::from_secs(60);
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-enum Servers {
-    One(ZooKeeperServer),
-    Three(ZooKeeperEnsemble),
-}
-
-impl Servers {
-    /// The server to which the subject connects first, and the one to which it can move.
-    fn addresses(&self) -> [String; 2] {
-        match self {
-            Self::One(server) => [server.connect_string(), server.connect_string()],
-            Self::Three(servers) => [1, 2].map(|index| servers.server(index).connect_string()),
-        }
-    }
-}
-
 pub(crate) struct Stage {
     servers: Servers,
     before: Session,
     behind: Session,
-    operator: Client,
+    operator: Operator,
     runs: AtomicU64,
 }
 
@@ -73,43 +56,42 @@ pub(crate) struct Shown {
     pub(crate) longest_wait: Duration,
 }
 
+fn steady() -> SessionOptions {
+    SessionOptions::new().session_timeout(STEADY_TIMEOUT)
+}
+
 fn failed<E: Display>(what: &str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
 impl Stage {
-    pub(crate) async fn set() -> Arc<Self> {
-        let server = ZooKeeperServer::start().await.expect("a server");
-        let address = server.connect_string();
-        let operator = server.client().await.expect("a client");
-        Self::on(Servers::One(server), &address, operator).await
-    }
-
-    /// With three servers. All contenders except the subject are on the first.
-    pub(crate) async fn set_on_an_ensemble() -> Arc<Self> {
-        let servers = ZooKeeperEnsemble::start(3).await.expect("an ensemble");
-        let address = servers.server(0).connect_string();
-        let operator = servers.server(0).client().await.expect("a client");
-        Self::on(Servers::Three(servers), &address, operator).await
-    }
-
-    async fn on(servers: Servers, address: &str, operator: Client) -> Arc<Self> {
-        let steady = || ZooKeeper::builder().session_timeout(STEADY_TIMEOUT);
+    pub(crate) async fn set(servers: Servers) -> Arc<Self> {
+        let [address, ..] = servers.addresses();
+        let steady = || servers.connect(&address, steady());
+        let (before, behind) = (steady().await, steady().await);
         Arc::new(Self {
+            before: before.expect("a session"),
+            behind: behind.expect("a session"),
+            operator: servers.operator().await,
             servers,
-            before: steady().connect(address).await.expect("a session"),
-            behind: steady().connect(address).await.expect("a session"),
-            operator,
             runs: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn store(&self) -> &'static str {
+        self.servers.name()
+    }
+
+    pub(crate) fn is_on_redis(&self) -> bool {
+        self.servers.are_redis()
     }
 
     /// Runs a case in directories of its own. An error is a broken promise.
     pub(crate) async fn run(self: Arc<Self>, case: Case) -> Result<Shown, String> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let directory = format!("/sweep/{number}");
-        let [address, elsewhere] = self.servers.addresses();
-        let proxy = FaultProxy::start(&address).await;
+        let [_, address, elsewhere] = self.servers.addresses();
+        let proxy = self.servers.proxy(&address).await;
         let proxy = proxy.map_err(failed("no proxy"))?;
         let run = Run {
             before: case.recipe.before(&directory),
@@ -117,13 +99,13 @@ impl Stage {
             behind: case.recipe.behind(&directory),
             arena: Arc::default(),
             stage: self,
-            case,
+            case: case.clone(),
         };
         let has_struck = AtomicBool::new(false);
         let played = tokio::select! {
             // Before the run, so that a fault that has struck is noted.
             biased;
-            () = harm(&proxy, case, &elsewhere, &has_struck) => Err("a harm does not end".to_owned()),
+            () = harm(&proxy, &case, &elsewhere, &has_struck) => Err("a harm does not end".to_owned()),
             played = run.play(&proxy) => played,
         };
         match played {
@@ -156,12 +138,13 @@ impl Run {
         let held = Arc::new(held.map_err(failed("before"))?);
         self.arena.enter("before", &self.before, &held)?;
 
-        let options = ZooKeeper::builder()
+        let options = SessionOptions::new()
             .session_timeout(self.case.lifetime.session_timeout())
             .connect_timeout(CLOSE_MAX);
         let begun = Instant::now();
         let session = loop {
-            match options.clone().connect(&proxy.connect_string()).await {
+            let address = proxy.connect_string();
+            match stage.servers.connect(&address, options.clone()).await {
                 Ok(session) => break session,
                 Err(ConnectError::TimedOut { .. }) if begun.elapsed() < OPEN_MAX => {}
                 Err(error) => return Err(failed("P5: no session")(error)),
@@ -171,18 +154,16 @@ impl Run {
 
         self.await_subject(&acquiring).await?;
         // The subject settles, unless the fault prevents it. Then it is caught half-way.
-        let watches = || {
-            proxy
-                .on(Direction::FromServer)
-                .opcode(Opcode::GetData)
-                .count()
+        // On Redis the watches come with the first listing.
+        let (watching, again) = match stage.is_on_redis() {
+            true => (("look", 1), ("resume", 1)),
+            false => (("GetData", 2), ("Connect", 2)),
         };
-        let settled = async {
-            while watches() < 2 && !acquiring.is_finished() {
-                sleep(ASK_AGAIN).await;
-            }
-        };
-        drop(timeout(SETTLED_MAX, settled).await);
+        settled(proxy, watching, &acquiring).await;
+        if self.case.first == Some(First::Waiting) {
+            proxy.cut_all(Cut::Reset);
+            settled(proxy, again, &acquiring).await;
+        }
         let waiter = self.send_waiter();
         self.await_waiter(&waiter).await?;
         self.arena.leave("before");
@@ -194,6 +175,10 @@ impl Run {
         let granted = waited.map_err(failed("P5: behind waits for ever"))?;
         let granted = granted.map_err(failed("behind"))??;
         self.await_empty().await?;
+        let is_kept = session.epoch() == 1 && !shown.was_lost;
+        if self.case.lifetime == Lifetime::Long && !is_kept {
+            return Err("lost for nothing: a session that outlives the run".to_owned());
+        }
         let closed = timeout(2 * CLOSE_MAX, session.close()).await;
         closed.map_err(failed("session does not close"))?;
         let behind_waited = granted.saturating_duration_since(free);
@@ -243,10 +228,8 @@ impl Run {
         if released == Some(true) {
             for node in nodes {
                 // The operator's server may lag behind the subject's.
-                let synced = self.stage.operator.sync(&node).await;
-                synced.map_err(failed("cannot sync"))?;
-                let stat = self.stage.operator.check_stat(&node).await;
-                if stat.map_err(failed("cannot read"))?.is_some() {
+                self.stage.operator.sync(&node).await?;
+                if self.stage.operator.node(&node).await?.is_some() {
                     return Err(format!("P7: released, and {node} is there"));
                 }
             }
@@ -290,20 +273,10 @@ impl Run {
     async fn owners(&self) -> Result<Vec<i64>, String> {
         let mut owners = Vec::new();
         for place in &self.subject {
-            let names = match self.stage.operator.list_children(&place.path).await {
-                Err(zookeeper_client::Error::NoNode) => Vec::new(),
-                names => names.map_err(failed("cannot list"))?,
-            };
-            for name in names {
-                let stat = self
-                    .stage
-                    .operator
-                    .check_stat(&format!("{}/{name}", place.path));
-                owners.extend(
-                    stat.await
-                        .map_err(failed("cannot read"))?
-                        .map(|it| it.ephemeral_owner),
-                );
+            for name in self.stage.operator.names(&place.path).await? {
+                let node = format!("{}/{name}", place.path);
+                let node = self.stage.operator.node(&node).await?;
+                owners.extend(node.map(|it| it.owner));
             }
         }
         Ok(owners)
@@ -348,6 +321,21 @@ impl Run {
         self.until("P4: nodes are left", |owners| owners.is_empty())
             .await
     }
+}
+
+/// Waits until so many of these answers have come, unless the subject is done or caught half-way.
+async fn settled(
+    proxy: &FaultProxy,
+    (name, enough): (&str, usize),
+    acquiring: &JoinHandle<Acquired>,
+) {
+    let answers = || proxy.on(Direction::FromServer).named(name).count();
+    let settled = async {
+        while answers() < enough && !acquiring.is_finished() {
+            sleep(ASK_AGAIN).await;
+        }
+    };
+    drop(timeout(SETTLED_MAX, settled).await);
 }
 
 /// Holds for a while, and longer while it is unknown whether the lock is held, so that it can be

@@ -15,7 +15,6 @@ use tracing::debug;
 
 use super::frame::Direction;
 use super::lock;
-use super::message::Conversation;
 use super::pump::Pump;
 use super::rule::Cut;
 use super::shared::Shared;
@@ -70,7 +69,7 @@ async fn serve(
     };
     let ends = [&client, &server].map(|it| it.set_nodelay(true));
     debug!(number, upstream, ?ends, "connection");
-    let conversation = Mutex::new(Conversation::default());
+    let conversation = Mutex::new(shared.protocol.conversation());
     let how = {
         let (client_read, client_write) = client.split();
         let (server_read, server_write) = server.split();

@@ -49,10 +49,12 @@ pub enum Opcode {
     Ping,
     /// Close the session.
     CloseSession,
-    /// A watch has fired; from the server only.
+    /// A watch has fired, or Redis has sent news; from the server only.
     Notification,
     /// Another request, by its number in ZooKeeper's `ZooDefs.OpCode`.
     Other(i32),
+    /// A request to Redis. Its [names](Frame::names) say which.
+    Redis,
     /// Not understood, such as a reply that belongs to no request.
     Unknown,
 }
@@ -78,18 +80,28 @@ pub struct Frame {
     pub direction: Direction,
     /// The kind of request. A reply has the kind of its request.
     pub opcode: Opcode,
+    /// What it is called. A reply is called as its request.
+    ///
+    /// - ZooKeeper: the name of the opcode.
+    /// - Redis: the command, as `HELLO` or `FUNCTION LOAD`. A call of a function of the store is `open`,
+    ///   `resume` or `close`, or all requests that are in it, each kind once: `look`, `list`, `read`,
+    ///   `stat`, `watch`, `unwatch`, `beat`, `multi create`, `multi delete`, `multi set`,
+    ///   `multi check`. News are what Redis calls them, as `message`.
+    pub names: Vec<String>,
     /// Nodes that it names, all in order for a transaction. A reply has those of its request. Paths
     /// are as sent: below the client's chroot, and without the sequence of a create.
     pub paths: Vec<String>,
     /// Whether it sets a watch, or answers such a request.
     pub watch: bool,
-    /// The client's number of the request, `None` for [`Opcode::Connect`].
+    /// The client's number of the request, `None` for [`Opcode::Connect`]. Redis has none; there
+    /// requests are counted from 1 on each connection.
     pub xid: Option<i32>,
     /// The last transaction that the server had seen. Only in replies and notifications.
     pub zxid: Option<i64>,
-    /// ZooKeeper's error code, 0 for none. Only in replies.
+    /// ZooKeeper's error code, 0 for none. Only in replies. Redis has no codes; there every error is
+    /// -1.
     pub error: Option<i32>,
-    /// Its length with the prefix.
+    /// Its length, all included.
     pub bytes: usize,
     /// When the proxy had read the whole of it.
     pub arrived: Instant,
@@ -104,10 +116,15 @@ impl Frame {
         bytes: usize,
         arrived: Instant,
     ) -> Self {
+        let names = match message.names.is_empty() {
+            true => vec![format!("{:?}", message.opcode)],
+            false => message.names,
+        };
         Self {
             connection,
             direction,
             opcode: message.opcode,
+            names,
             paths: message.paths,
             watch: message.watch,
             xid: message.xid,

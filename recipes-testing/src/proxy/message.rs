@@ -1,4 +1,4 @@
-//! Decodes the frames of one connection: requests by themselves, replies by their requests.
+//! Decodes the frames of one connection to ZooKeeper: requests by themselves, replies by their requests.
 //!
 //! Decoding is total: all bytes give a message, if only [`Opcode::Unknown`].
 
@@ -19,6 +19,8 @@ mod xid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) opcode: Opcode,
+    /// None for ZooKeeper, whose opcodes say all.
+    pub(super) names: Vec<String>,
     pub(super) paths: Vec<String>,
     pub(super) watch: bool,
     pub(super) xid: Option<i32>,
@@ -27,9 +29,10 @@ pub(super) struct Message {
 }
 
 impl Message {
-    fn new(opcode: Opcode) -> Self {
+    pub(super) fn new(opcode: Opcode) -> Self {
         Self {
             opcode,
+            names: Vec::new(),
             paths: Vec::new(),
             watch: false,
             xid: None,

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::frame::{Direction, Fate, Frame};
 use super::lock;
-use super::message::Conversation;
+use super::protocol::Conversation;
 use super::rule::{Act, Cut, Fault};
 use super::shared::{Flow, Shared};
-use super::splitter::{Piece, Splitter, body};
+use super::splitter::{Piece, Splitter};
 
 /// The most that is read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -71,7 +71,8 @@ impl<'a> Pump<'a> {
     pub(super) async fn run(self, from: ReadHalf<'_>, to: WriteHalf<'_>) -> Result<(), Cut> {
         let (queue, arrivals) = mpsc::unbounded_channel();
         let latency = self.shared.latency.subscribe();
-        let read = read(from, latency, queue).map(Ok);
+        let splitter = Splitter::new(self.shared.protocol, self.direction);
+        let read = read(from, splitter, latency, queue).map(Ok);
         future::try_join(read, self.hand_on(arrivals, to)).await?;
         Ok(())
     }
@@ -122,7 +123,7 @@ impl<'a> Pump<'a> {
         arrived: Instant,
         to: &mut WriteHalf<'_>,
     ) -> Result<(), Cut> {
-        let message = lock(self.conversation).message(self.direction, body(bytes));
+        let message = lock(self.conversation).message(self.direction, bytes);
         let way = (self.connection, self.direction);
         let mut frame = Frame::new(way, message, bytes.len(), arrived);
         let mut fault = None;
@@ -144,7 +145,7 @@ impl<'a> Pump<'a> {
             _ => (bytes.len(), None),
         };
         let refusal = match fault {
-            Some(Fault::Refuse(code)) => refusal(bytes, code),
+            Some(Fault::Refuse(code)) => self.shared.protocol.refusal(bytes, code),
             _ => None,
         };
         let bytes = refusal.as_deref().unwrap_or(bytes);
@@ -185,13 +186,6 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// Keeps a reply's number and transaction, and puts this error in place of the answer.
-fn refusal(reply: &[u8], code: i32) -> Option<Vec<u8>> {
-    let length = i32::to_be_bytes(16);
-    let header = reply.get(4..16)?;
-    Some([&length, header, &code.to_be_bytes()].concat())
-}
-
 /// Completes when a black hole that has swallowed bytes is lifted: the connection must then be cut.
 async fn closed_gap(flow: &mut watch::Receiver<Flow>, has_gap: bool) {
     if !has_gap || flow.wait_for(|flow| *flow == Flow::Passes).await.is_err() {
@@ -202,10 +196,10 @@ async fn closed_gap(flow: &mut watch::Receiver<Flow>, has_gap: bool) {
 /// Reads to the end of one direction.
 async fn read(
     mut from: ReadHalf<'_>,
+    mut splitter: Splitter,
     latency: watch::Receiver<Duration>,
     queue: mpsc::UnboundedSender<Queued>,
 ) {
-    let mut splitter = Splitter::default();
     let mut buffer = vec![0; READ_BYTES];
     let put = |item| {
         let queued = Queued {

@@ -31,9 +31,10 @@ pub enum Fault {
     /// Nothing of this direction of the connection arrives any more, not even its end. The other
     /// direction goes on. The sender notices nothing, because its bytes are read.
     BlackHole,
-    /// The frame disappears; those that follow do not.
+    /// The frame disappears; those that follow do not. If it is a request to Redis, whose answers
+    /// have no numbers, all later answers seem to be for the request before.
     Drop,
-    /// A reply becomes a refusal with this error code. The server has carried the request out.
+    /// A reply becomes a refusal with this error code, which Redis only quotes. The server has carried the request out.
     Refuse(i32),
     /// The frame is late, and so are those that follow.
     Delay(Duration),
@@ -51,6 +52,7 @@ pub enum Fault {
 pub(super) struct Pattern {
     pub(super) direction: Direction,
     pub(super) opcode: Option<Opcode>,
+    pub(super) name: Option<String>,
     pub(super) path_part: Option<String>,
     pub(super) connection: Option<u64>,
 }
@@ -60,6 +62,7 @@ impl Pattern {
         let names = |part: &String| frame.paths.iter().any(|path| path.contains(part));
         self.direction == frame.direction
             && self.opcode.is_none_or(|it| it == frame.opcode)
+            && self.name.as_ref().is_none_or(|it| frame.names.contains(it))
             && self.connection.is_none_or(|it| it == frame.connection)
             && self.path_part.as_ref().is_none_or(names)
     }

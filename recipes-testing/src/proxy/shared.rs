@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::frame::Direction;
 use super::journal::Journal;
+use super::protocol::Protocol;
 use super::rule::{Cut, Rules};
 
 /// What happens to all bytes of one direction.
@@ -22,6 +23,7 @@ pub(super) enum Flow {
 
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) protocol: Protocol,
     pub(super) upstream: Mutex<String>,
     pub(super) rules: Rules,
     pub(super) journal: Journal,
@@ -35,8 +37,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(upstream: &str) -> Self {
+    pub(super) fn new(protocol: Protocol, upstream: &str) -> Self {
         Self {
+            protocol,
             upstream: Mutex::new(upstream.to_owned()),
             rules: Rules::default(),
             journal: Journal::default(),

@@ -1,5 +1,9 @@
 //! Cuts a stream of bytes into frames, however the bytes arrive.
 
+use super::frame::Direction;
+use super::protocol::Protocol;
+use super::resp;
+
 /// Far above any `jute.maxbuffer` in use, and far below what text or TLS give when they are read as
 /// a length.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -8,7 +12,7 @@ const PREFIX_BYTES: usize = size_of::<i32>();
 /// A part of a stream. All parts together are the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// One frame: the length and that many bytes.
+    /// One frame, all of it.
     Frame(Vec<u8>),
     /// Some bytes of a stream that is not made of frames.
     Raw(Vec<u8>),
@@ -18,16 +22,31 @@ pub(super) enum Piece {
 ///
 /// | state | is left when |
 /// |---|---|
-/// | framed | a length is negative or above [`FRAME_BYTES_MAX`]: four-letter words, TLS, noise |
+/// | framed | ZooKeeper: a length is negative or above [`FRAME_BYTES_MAX`]: four-letter words, TLS, noise |
+/// | | Redis: a value is of no known kind or has no length: TLS, noise |
 /// | raw | never |
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Splitter {
+    protocol: Protocol,
+    direction: Direction,
+    /// How much was seen of a message of Redis.
+    scan: resp::Scan,
     /// It grows with the bytes that have arrived, never with the length that they announce.
     buffer: Vec<u8>,
     is_raw: bool,
 }
 
 impl Splitter {
+    pub(super) fn new(protocol: Protocol, direction: Direction) -> Self {
+        Self {
+            protocol,
+            direction,
+            scan: resp::Scan::default(),
+            buffer: Vec::new(),
+            is_raw: false,
+        }
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -35,14 +54,13 @@ impl Splitter {
     /// Returns the next complete piece.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         if !self.is_raw {
-            let prefix = self.buffer.first_chunk::<PREFIX_BYTES>()?;
-            match usize::try_from(i32::from_be_bytes(*prefix)) {
-                Ok(length) if length <= FRAME_BYTES_MAX => {
-                    let end = PREFIX_BYTES + length;
-                    return (self.buffer.len() >= end)
-                        .then(|| Piece::Frame(self.buffer.drain(..end).collect()));
-                }
-                _ => self.is_raw = true,
+            let end = match self.protocol {
+                Protocol::ZooKeeper => jute_end(&self.buffer),
+                Protocol::Redis => self.scan.end(&self.buffer, self.direction).ok(),
+            };
+            match end {
+                Some(end) => return Some(Piece::Frame(self.buffer.drain(..end?).collect())),
+                None => self.is_raw = true,
             }
         }
         self.rest()
@@ -55,7 +73,20 @@ impl Splitter {
     }
 }
 
-/// The content of a frame, after its length.
+/// Where the first frame ends, if all of it is there. `None` if it is no frame.
+fn jute_end(buffer: &[u8]) -> Option<Option<usize>> {
+    let Some(prefix) = buffer.first_chunk::<PREFIX_BYTES>() else {
+        return Some(None);
+    };
+    let length = usize::try_from(i32::from_be_bytes(*prefix)).ok()?;
+    if length > FRAME_BYTES_MAX {
+        return None;
+    }
+    let end = PREFIX_BYTES + length;
+    Some((buffer.len() >= end).then_some(end))
+}
+
+/// The content of a frame of ZooKeeper, after its length.
 pub(super) fn body(frame: &[u8]) -> &[u8] {
     frame.get(PREFIX_BYTES..).unwrap_or_default()
 }
@@ -75,7 +106,11 @@ mod tests {
 
     /// Feeds a stream in chunks of the given sizes, then the rest at once.
     fn pieces(stream: &[u8], sizes: &[usize]) -> Vec<Piece> {
-        let (mut splitter, mut pieces, mut stream) = (Splitter::default(), Vec::new(), stream);
+        let (mut splitter, mut pieces, mut stream) = (
+            Splitter::new(Protocol::ZooKeeper, Direction::ToServer),
+            Vec::new(),
+            stream,
+        );
         for size in sizes.iter().copied().chain([stream.len()]) {
             let (chunk, rest) = stream.split_at(size.min(stream.len()));
             stream = rest;
@@ -124,7 +159,7 @@ mod tests {
 
         #[test]
         fn length_that_promises_much_reserves_nothing(length: i32, some in vec(any::<u8>(), 0..64)) {
-            let mut splitter = Splitter::default();
+            let mut splitter = Splitter::new(Protocol::ZooKeeper, Direction::ToServer);
             splitter.push(&length.to_be_bytes());
             splitter.push(&some);
             while splitter.next_piece().is_some() {}

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, EventType};
 
 mod links;
+mod redis;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -3,10 +3,18 @@
 use super::*;
 
 /// Injects the fault of the case when its frame comes. Never completes.
-pub(super) async fn harm(proxy: &FaultProxy, case: Case, elsewhere: &str, has_struck: &AtomicBool) {
-    match case.harm {
+pub(super) async fn harm(
+    proxy: &FaultProxy,
+    case: &Case,
+    elsewhere: &str,
+    has_struck: &AtomicBool,
+) {
+    if let Some(First::At(point, fault)) = &case.first {
+        point.on(proxy).then(*fault);
+    }
+    match &case.harm {
         Some((point, Harm::Fault(fault))) => {
-            point.on(proxy).then(fault).struck().await;
+            point.on(proxy).then(*fault).struck().await;
             has_struck.store(true, Ordering::Relaxed);
         }
         Some((point, Harm::Partition)) => {
@@ -38,11 +46,11 @@ pub(super) fn transcript(log: &[Frame]) -> String {
     let line = |it: &Frame| {
         let at = start.map(|start| (it.arrived - start).as_millis());
         format!(
-            "{:>6} ms #{} {:?} {:?} xid {:?} error {:?} {:?} {:?}\n",
+            "{:>6} ms #{} {:?} {} xid {:?} error {:?} {:?} {:?}\n",
             at.unwrap_or_default(),
             it.connection,
             it.direction,
-            it.opcode,
+            it.names.join("+"),
             it.xid,
             it.error,
             it.fate,

@@ -1,0 +1,51 @@
+//! What the two ends of a connection speak.
+
+use super::frame::Direction;
+use super::message::{self, Message};
+use super::redis;
+use super::splitter::body;
+
+/// What the clients and the server of a proxy speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    ZooKeeper,
+    Redis,
+}
+
+/// The state of one connection that is needed to decode later frames.
+#[derive(Debug)]
+pub(super) enum Conversation {
+    ZooKeeper(message::Conversation),
+    Redis(redis::Conversation),
+}
+
+impl Protocol {
+    pub(super) fn conversation(self) -> Conversation {
+        match self {
+            Self::ZooKeeper => Conversation::ZooKeeper(message::Conversation::default()),
+            Self::Redis => Conversation::Redis(redis::Conversation::default()),
+        }
+    }
+
+    /// Puts this error in place of the answer. `None` if there is nothing to answer.
+    pub(super) fn refusal(self, reply: &[u8], code: i32) -> Option<Vec<u8>> {
+        match self {
+            Self::ZooKeeper => {
+                let length = i32::to_be_bytes(16);
+                // The reply's number and transaction stay.
+                let header = reply.get(4..16)?;
+                Some([&length, header, &code.to_be_bytes()].concat())
+            }
+            Self::Redis => Some(format!("-ERR refused with code {code}\r\n").into_bytes()),
+        }
+    }
+}
+
+impl Conversation {
+    pub(super) fn message(&mut self, direction: Direction, frame: &[u8]) -> Message {
+        match self {
+            Self::ZooKeeper(conversation) => conversation.message(direction, body(frame)),
+            Self::Redis(conversation) => conversation.message(direction, frame),
+        }
+    }
+}
