@@ -11,38 +11,24 @@ use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
 use crate::store::Servers;
 
-/// A busy machine may break a connection by itself, but not this many times.
+/// A busy machine may break a connection by itself, or give up the answer to a close, but not this
+/// many times.
 const LESSONS_MAX: usize = 20;
 
 /// The frames of a run without a fault.
 pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
-    let frames = undisturbed(stage, recipe).await;
     let asked: &[&str] = match (stage.is_on_redis(), recipe) {
         (true, _) => &["open", "multi create", "look", "multi delete", "close"],
         (false, Recipe::Set) => &["Multi", "MultiRead", "GetData", "Sync"],
         (false, _) => &["Create", "GetChildren", "Delete", "GetData", "Sync"],
     };
-    let has = |direction, name: &str| {
-        let is_it = |it: &Frame| it.direction == direction && it.names.iter().any(|it| it == name);
-        assert!(
-            frames.iter().any(is_it),
-            "no {name} {direction:?} in {frames:?}"
-        );
+    let news = match stage.is_on_redis() {
+        true => "message",
+        false => "Notification",
     };
-    for name in asked {
-        has(Direction::ToServer, name);
-        has(Direction::FromServer, name);
-    }
-    let news = if stage.is_on_redis() {
-        "message"
-    } else {
-        "Notification"
-    };
-    has(Direction::FromServer, news);
-    points(&frames, 1)
-}
-
-async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
+    let both = |name| [(Direction::ToServer, name), (Direction::FromServer, name)];
+    let mut expected: Vec<_> = asked.iter().copied().flat_map(both).collect();
+    expected.push((Direction::FromServer, news));
     let case = Case {
         recipe,
         lifetime: Lifetime::Short,
@@ -50,19 +36,31 @@ async fn undisturbed(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Frame> {
         harm: None,
         dropped: None,
     };
-    lesson(stage, case, 1).await
+    points(&lesson(stage, case, 1, &expected).await, 1)
 }
 
-/// The frames of a run over so many connections.
-async fn lesson(stage: &Arc<Stage>, case: Case, connections: u64) -> Vec<Frame> {
+/// The frames of a run over so many connections, with at least these names.
+async fn lesson(
+    stage: &Arc<Stage>,
+    case: Case,
+    connections: u64,
+    expected: &[(Direction, &str)],
+) -> Vec<Frame> {
+    let mut missing = Vec::new();
     for _ in 0..LESSONS_MAX {
         let shown = Arc::clone(stage).run(case.clone()).await;
         let frames = shown.expect("a run without a fault").frames;
-        if frames.iter().map(|it| it.connection).max() == Some(connections) {
+        let is_in = |(direction, name): &(Direction, &str)| {
+            let mut of_way = frames.iter().filter(|it| it.direction == *direction);
+            of_way.any(|it| it.names.iter().any(|it| it == name))
+        };
+        missing = expected.iter().filter(|it| !is_in(it)).collect();
+        let used = frames.iter().map(|it| it.connection).max();
+        if missing.is_empty() && used == Some(connections) {
             return frames;
         }
     }
-    panic!("no connection lasts for a run: the machine is too busy");
+    panic!("no run over {connections} connections with all frames: {missing:?} are missing")
 }
 
 async fn sweep(servers: Servers, recipe: Recipe) {
@@ -117,7 +115,7 @@ async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
             harm: None,
             dropped: None,
         };
-        for point in points(&lesson(&stage, case.clone(), 2).await, 2) {
+        for point in points(&lesson(&stage, case.clone(), 2, &[]).await, 2) {
             if point.comes_in(Lifetime::Long, recipe) {
                 cases.extend(harms(Lifetime::Long).into_iter().map(|harm| Case {
                     harm: Some((point.clone(), harm)),

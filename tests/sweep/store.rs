@@ -6,7 +6,7 @@ use lock_recipes::{Client, ConnectError, Session, ZooKeeperBuilder};
 use recipes_core::SessionOptions;
 use recipes_testing::{FaultProxy, RedisServer, ZooKeeperEnsemble, ZooKeeperServer};
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
+use redis::{AsyncConnectionConfig, cmd};
 use zookeeper_client::Error;
 
 pub(crate) enum Servers {
@@ -87,8 +87,12 @@ impl Servers {
             }
             Self::Redis(server) => {
                 let client = redis::Client::open(server.url()).expect("a URL");
-                let connection = client.get_multiplexed_async_connection().await;
-                Operator::Redis(connection.expect("a connection"))
+                // A busy machine may take longer than the half second of the defaults.
+                let patient = AsyncConnectionConfig::new()
+                    .set_connection_timeout(None)
+                    .set_response_timeout(None);
+                let connection = client.get_multiplexed_async_connection_with_config(&patient);
+                Operator::Redis(connection.await.expect("a connection"))
             }
         }
     }
