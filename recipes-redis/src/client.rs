@@ -131,6 +131,10 @@ impl Nodes for RedisNodes {
         self.kept.grants_from()
     }
 
+    fn gone(&self, path: &str) {
+        self.kept.owned().gone(path);
+    }
+
     fn connection(&self) -> BoxStream<'static, Connection> {
         let mut link = self.kept.link.subscribe();
         let first = *link.borrow_and_update();

@@ -13,6 +13,7 @@ use tracing::warn;
 use crate::STORE;
 use crate::asked::Asked;
 use crate::library::Function;
+use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
@@ -20,6 +21,9 @@ use crate::wire::{Route, Wire};
 
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// Earlier connections by which a server that has lost its last second may know a session.
+const EARLIER_MAX: usize = 8;
 
 /// How a session is kept.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct Kept {
     pub(crate) watches: Arc<Watches>,
     pub(crate) link: watch::Sender<Connection>,
     pub(crate) owned: Mutex<Owned>,
+    /// When the last request was sent that the server has heard.
+    pub(crate) heard: Mutex<Moment>,
     pub(crate) promise: Mutex<Promise>,
 }
 
@@ -85,6 +91,16 @@ impl Kept {
         self.known_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The server has answered that it knows the session by this number. One that forgets that may know
+    /// one of the last before it.
+    pub(crate) fn is_known_by(&self, number: u64) {
+        let mut known_by = self.known_by();
+        known_by.retain(|it| *it != number);
+        let old = known_by.len().saturating_sub(EARLIER_MAX);
+        known_by.drain(..old);
+        known_by.push(number);
+    }
+
     /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand
     /// still between them, because another session has a shorter one.
     pub(crate) fn beat(&self) -> Duration {
@@ -106,6 +122,19 @@ impl Kept {
 
     pub(crate) fn owned(&self) -> MutexGuard<'_, Owned> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server has heard what was sent then.
+    pub(crate) fn was_heard(&self, sent: Moment) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = sent;
+    }
+
+    /// Whether the server may have ended the session since it was last heard. A guard is valid for as
+    /// long, for the same reason.
+    pub(crate) fn may_have_ended(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.elapsed() >= self.terms.session_timeout / 2
     }
 
     fn promise(&self) -> Promise {

@@ -31,6 +31,7 @@ mod flight;
 mod keeper;
 mod kept;
 mod library;
+mod moment;
 mod owned;
 mod queue;
 mod resume;
