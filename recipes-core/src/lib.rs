@@ -90,4 +90,5 @@ pub mod internal {
     pub use crate::names::owner::encloses;
     pub use crate::names::path::validate as validate_path;
     pub use crate::names::printable::{is_text, one_line};
+    pub use crate::store::machine::suspended as machine_slept;
 }

@@ -96,6 +96,9 @@ impl Wanted {
     fn event(self, news: oneshot::Receiver<NodeEvent>) -> NodeWatch {
         let event = async move {
             let event = news.await.unwrap_or(NodeEvent::SessionEnded);
+            if event == NodeEvent::Deleted {
+                self.kept.owned().gone(&self.path);
+            }
             drop(self);
             event
         };

@@ -6,12 +6,12 @@ use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{EndReason, NodesError};
 use redis::{RedisError, Value, cmd};
 use tokio::task::unconstrained;
-use tokio::time::Instant;
 use tracing::debug;
 
 use crate::STORE;
 use crate::answers::{Failed, Trouble, failed};
 use crate::kept::{Kept, micros};
+use crate::moment::Moment;
 use crate::queue::Request;
 use crate::scripts::Script;
 use crate::wire::Wire;
@@ -27,9 +27,16 @@ pub(crate) enum Over {
 
 /// Requests that are on their way, in one script.
 pub(crate) struct Flight {
-    pub(crate) sent: Instant,
+    pub(crate) sent: Moment,
     answer: BoxFuture<'static, Result<Value, FlightError>>,
     requests: Vec<Request>,
+}
+
+/// Requests that are back, with their answers.
+pub(crate) struct Landed {
+    sent: Moment,
+    requests: Vec<Request>,
+    answer: Result<Value, FlightError>,
 }
 
 pub(crate) enum FlightError {
@@ -74,33 +81,39 @@ impl Flight {
             .boxed()
         };
         Self {
-            sent: Instant::now(),
+            sent: Moment::now(),
             answer,
             requests,
         }
     }
 
-    /// The requests, with their answers.
-    pub(crate) async fn land(self) -> (Vec<Request>, Result<Value, FlightError>) {
+    pub(crate) async fn land(self) -> Landed {
         // Unconstrained: requests are sent in the order of these futures, whatever the task has
         // done before.
         let answer = unconstrained(self.answer).await;
-        (self.requests, answer)
+        let Self { sent, requests, .. } = self;
+        Landed {
+            sent,
+            requests,
+            answer,
+        }
     }
 }
 
 /// Hands out the answers to the requests of one script.
-pub(crate) fn settle(
-    requests: Vec<Request>,
-    answer: Result<Value, FlightError>,
-    kept: &Kept,
-) -> Result<(), Over> {
+pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
+    let Landed {
+        sent,
+        requests,
+        answer,
+    } = landed;
     let answers = match answer {
         Ok(Value::Array(mut answers)) if answers.len() == requests.len() + 1 => {
             if let Some(Value::Int(step)) = answers.pop() {
                 let step = u64::try_from(step).unwrap_or_default();
                 kept.step.store(step, Ordering::Relaxed);
             }
+            kept.was_heard(sent);
             answers
         }
         Ok(Value::BulkString(word)) if word == b"ended" => {

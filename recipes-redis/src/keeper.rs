@@ -19,6 +19,7 @@ use crate::answers::{Parts, Trouble, refusal_of_session};
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, Promise, Terms, micros, quarantined};
+use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::resume::connected;
@@ -57,6 +58,7 @@ impl Keeper {
             .arg(&timeout)
             .arg(&wire.facts.run)
             .arg(i32::from(is_first && (terms.is_new || is_old)));
+        let sent = Moment::now();
         let opened = wire.send(open).await.map_err(refusal_of_session)?;
         let mut opened = Parts::of(opened)?;
         let id = opened.number()?;
@@ -76,6 +78,7 @@ impl Keeper {
             watches,
             link,
             owned: Mutex::new(Owned::on(&wire.facts.run)),
+            heard: Mutex::new(sent),
             promise: Mutex::new(promise),
         });
         let (used, closed) = oneshot::channel();
@@ -133,9 +136,9 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = wire.lost() => break Over::Lost(Trouble::Lost),
-                Some((requests, answer)) = in_flight.next(), if !in_flight.is_empty() => {
+                Some(landed) = in_flight.next(), if !in_flight.is_empty() => {
                     unanswered.pop_front();
-                    if let Err(over) = settle(requests, answer, &kept) {
+                    if let Err(over) = settle(landed, &kept) {
                         break over;
                     }
                     if kept.beat() != beat {
@@ -145,7 +148,8 @@ impl Keeper {
                 }
                 () = kept.queue.arrived(), if in_flight.len() < in_flight_max => {
                     let flight = Flight::send(&kept, wire, kept.queue.take());
-                    (last, _) = (flight.sent, unanswered.push_back(flight.sent));
+                    last = flight.sent.at();
+                    unanswered.push_back(last);
                     in_flight.push(flight.land());
                 }
                 now = ticks.tick() => {
@@ -167,8 +171,8 @@ impl Keeper {
         if matches!(over, Over::Closed) {
             // The client skips a request that nobody waits for, if it has not been written yet.
             let landed = async {
-                while let Some((requests, answer)) = in_flight.next().await {
-                    if settle(requests, answer, &kept).is_err() {
+                while let Some(landed) = in_flight.next().await {
+                    if settle(landed, &kept).is_err() {
                         return;
                     }
                 }
@@ -207,8 +211,8 @@ impl Keeper {
                 if requests.is_empty() {
                     break;
                 }
-                let (requests, answer) = Flight::send(kept, wire, requests).land().await;
-                if settle(requests, answer, kept).is_err() {
+                let landed = Flight::send(kept, wire, requests).land().await;
+                if settle(landed, kept).is_err() {
                     return;
                 }
             }

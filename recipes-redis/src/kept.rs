@@ -11,6 +11,7 @@ use tracing::warn;
 
 use crate::STORE;
 use crate::asked::Asked;
+use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::watches::Watches;
@@ -47,6 +48,8 @@ pub(crate) struct Kept {
     pub(crate) watches: Arc<Watches>,
     pub(crate) link: watch::Sender<Connection>,
     pub(crate) owned: Mutex<Owned>,
+    /// When the last request was sent that the server has heard.
+    pub(crate) heard: Mutex<Moment>,
     pub(crate) promise: Mutex<Promise>,
 }
 
@@ -94,6 +97,19 @@ impl Kept {
 
     pub(crate) fn owned(&self) -> MutexGuard<'_, Owned> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server has heard what was sent then.
+    pub(crate) fn was_heard(&self, sent: Moment) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = sent;
+    }
+
+    /// Whether the server may have ended the session since it was last heard. A guard is valid for as
+    /// long, for the same reason.
+    pub(crate) fn may_have_ended(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.elapsed() >= self.terms.session_timeout / 2
     }
 
     fn promise(&self) -> Promise {

@@ -30,6 +30,7 @@ mod client;
 mod flight;
 mod keeper;
 mod kept;
+mod moment;
 mod owned;
 mod queue;
 mod resume;

@@ -1,7 +1,8 @@
 //! The nodes that a session has, as far as the server has answered.
 //!
-//! A server that has lost its last writes may have nodes again that were deleted. Nobody else would
-//! delete them as long as their session lives, and whoever comes after them would wait for ever.
+//! A server that has lost its last writes may have nodes again that were deleted, by the session or by
+//! an operator. Nobody else would delete them as long as their session lives, and whoever comes after
+//! them would wait for ever.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -51,10 +52,7 @@ impl Owned {
                 }
             } else if let NodeOp::Delete { path, .. } = operation {
                 if is(b"") || (is_single && is(b"NoNode")) {
-                    if let Some(asked) = self.asked(path) {
-                        self.unanswered.remove(&asked);
-                    }
-                    self.known.remove(path);
+                    self.gone(path);
                 }
             }
         }
@@ -86,6 +84,21 @@ impl Owned {
         self.unanswered.clear();
         self.known = known;
         deleted
+    }
+
+    /// As [`deleted`](Self::deleted), for a session that has lost its nodes, all of them.
+    pub(crate) fn all(&mut self, nodes: Vec<String>) -> Vec<String> {
+        self.unanswered.clear();
+        self.known.clear();
+        nodes
+    }
+
+    /// The session was told that one of its nodes is gone.
+    pub(crate) fn gone(&mut self, path: &str) {
+        if let Some(asked) = self.asked(path) {
+            self.unanswered.remove(&asked);
+        }
+        self.known.remove(path);
     }
 
     /// The session goes on, on this run of the server.
@@ -175,6 +188,36 @@ mod tests {
             vec![text("NoNode"), Value::Int(0)],
         );
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
+    }
+
+    #[test]
+    fn node_that_is_gone_as_the_session_was_told_is_not_spared() {
+        let mut owned = Owned::on("one");
+        asked(
+            &mut owned,
+            &[create("/a/x-")],
+            vec![text(""), made("/a/x-1")],
+        );
+        owned.gone("/a/x-1");
+        // Nobody knows whether this was done, but it is gone.
+        owned.sent(&[create("/b/y-")]);
+        owned.gone("/b/y-7");
+        let nodes = ["/a/x-1", "/b/y-7"].map(ToOwned::to_owned);
+        assert_eq!(owned.deleted(nodes.to_vec()), nodes);
+    }
+
+    #[test]
+    fn session_that_may_have_ended_keeps_nothing() {
+        let mut owned = Owned::on("one");
+        asked(
+            &mut owned,
+            &[create("/a/x-")],
+            vec![text(""), made("/a/x-1")],
+        );
+        owned.sent(&[create("/b/y-")]);
+        let nodes = ["/a/x-1", "/b/y-7"].map(ToOwned::to_owned);
+        assert_eq!(owned.all(nodes.to_vec()), nodes);
+        assert_eq!(owned.deleted(nodes.to_vec()), nodes);
     }
 
     #[test]

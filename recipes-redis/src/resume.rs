@@ -10,6 +10,7 @@ use crate::STORE;
 use crate::answers::{Parts, Trouble, event, refusal_of_session};
 use crate::asked::Asked;
 use crate::kept::{Kept, Promise, micros, quarantined};
+use crate::moment::Moment;
 use crate::scripts::Script;
 use crate::watches::Rewatch;
 use crate::wire::Wire;
@@ -58,6 +59,8 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     let run = &wire.facts.run;
     // Asked for once, with the first of the watches.
     let mut is_new = kept.owned().is_new(run);
+    // Before it is heard again.
+    let may_have_ended = kept.may_have_ended();
     let mut told = Vec::new();
     let mut wait = 0;
     // At least once, also without watches.
@@ -80,6 +83,7 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
                 .arg(watch.seen.czxid)
                 .arg(watch.seen.mzxid);
         }
+        let sent = Moment::now();
         let answer = wire.send(resume).await.map_err(refusal_of_session)?;
         if matches!(&answer, Value::BulkString(word) if word == b"ended") {
             return Ok(false);
@@ -90,12 +94,18 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
         told.extend(answer.texts()?);
         let nodes = answer.texts()?;
         if std::mem::take(&mut is_new) {
-            let deleted = kept.owned().deleted(nodes);
+            // The run before may have ended the session and granted others its place, and this one
+            // has forgotten it: a contender would be granted beside them.
+            let deleted = match may_have_ended {
+                true => kept.owned().all(nodes),
+                false => kept.owned().deleted(nodes),
+            };
             if !delete(kept, wire, &deleted).await? {
                 return Ok(false);
             }
             kept.owned().go_on(run);
         }
+        kept.was_heard(sent);
         match chunks.next() {
             Some(next) => chunk = next,
             None => break,

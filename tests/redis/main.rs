@@ -5,6 +5,7 @@
 //! | `refused` | does each mistake of a user get one clear error? |
 //! | `connection` | what survives a connection that is lost, a server that stands still? |
 //! | `forgotten` | is nobody granted what a server has forgotten, and do tokens rise over it? |
+//! | `back` | what if nodes and sessions that were gone are there again? |
 //! | `clock` | does no session end because a clock was set? |
 //! | `costs` | how many scripts does a lock take? |
 //! | `late`, `watching` | what if something arrives late, what if it crosses something else? |
@@ -21,6 +22,7 @@
 )]
 
 mod absent;
+mod back;
 mod clock;
 mod connection;
 mod costs;

@@ -12,7 +12,7 @@ const RESOLUTION: Duration = Duration::from_millis(50);
 /// How long this machine has been suspended since it was started, in steps of 50 ms; zero if the
 /// system does not report it.
 #[cfg(target_os = "linux")]
-pub(crate) fn suspended() -> Duration {
+pub fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let read = |id| {
         let now = clock_gettime(id);
@@ -22,7 +22,7 @@ pub(crate) fn suspended() -> Duration {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn suspended() -> Duration {
+pub fn suspended() -> Duration {
     Duration::ZERO
 }
 
