@@ -19,7 +19,7 @@ mod txn_log;
 pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
 pub use peer::{
     CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError, PeerStat,
-    ReadWriteGrants, ReadWriteMix, check_grants,
+    ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,
 };
 pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,

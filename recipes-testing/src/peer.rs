@@ -4,6 +4,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `foreign` | the locks of Go and Python |
+//! | `redisson` | Redisson's locks |
 //! | `nodes` | nodes, as Curator's client reads and changes them |
 //! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
 //! | `verbs` | the commands that all peers know |
@@ -15,6 +16,7 @@ mod foreign;
 mod grants;
 mod nodes;
 mod process;
+mod redisson;
 mod verbs;
 mod wire;
 
@@ -26,6 +28,7 @@ pub use error::PeerError;
 pub use foreign::{ForeignPeer, Naming};
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
 pub use nodes::PeerStat;
+pub use redisson::RedissonPeer;
 
 use process::Process;
 use wire::Command;

@@ -33,6 +33,7 @@ mod quarantine;
 mod refused;
 mod sentinel;
 mod watching;
+#[path = "../support/wires.rs"]
 mod wires;
 
 use std::time::Duration;

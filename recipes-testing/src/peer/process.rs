@@ -112,6 +112,14 @@ impl Process {
         self.child.id()
     }
 
+    #[cfg(unix)]
+    pub(super) fn signal(&self, signal: rustix::process::Signal) -> io::Result<()> {
+        let id = self.id().and_then(|id| i32::try_from(id).ok());
+        let pid = id.and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the peer has ended"))?;
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+
     /// Waits for the peer to end by itself, and not for longer than it may take.
     pub(super) async fn wait(mut self) -> Result<(), PeerError> {
         let ended = match timeout(EXIT_MAX, self.child.wait()).await {
