@@ -96,9 +96,6 @@ impl Wanted {
     fn event(self, news: oneshot::Receiver<NodeEvent>) -> NodeWatch {
         let event = async move {
             let event = news.await.unwrap_or(NodeEvent::SessionEnded);
-            if event == NodeEvent::Deleted {
-                self.kept.owned().gone(&self.path);
-            }
             drop(self);
             event
         };
@@ -134,6 +131,10 @@ impl Nodes for RedisNodes {
 
     fn grants_from(&self) -> Option<Instant> {
         self.kept.grants_from()
+    }
+
+    fn gone(&self, path: &str) {
+        self.kept.owned().gone(path);
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {

@@ -93,7 +93,7 @@ impl Owned {
         nodes
     }
 
-    /// The session was told that one of its nodes is gone.
+    /// The session has learned that one of its nodes is gone.
     pub(crate) fn gone(&mut self, path: &str) {
         if let Some(asked) = self.asked(path) {
             self.unanswered.remove(&asked);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn node_that_is_gone_as_the_session_was_told_is_not_spared() {
+    fn node_that_is_gone_as_the_session_has_learned_is_not_spared() {
         let mut owned = Owned::on("one");
         asked(
             &mut owned,

@@ -203,6 +203,10 @@ impl<'a> InFlight<'a> {
         let highest = self.epoch.highest_number();
         for member in &members {
             let store = &self.session.core().store;
+            // Nobody deletes it, because it is gone. A store that forgets may have it again.
+            if let Some((target, name)) = self.cleanup_guard.node(*member) {
+                self.nodes.gone(&target.lock.node_path(&name));
+            }
             self.cleanup_guard.uuid(*member, || store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));

@@ -163,6 +163,10 @@ impl Nodes for Witness {
         self.nodes.grants_from()
     }
 
+    fn gone(&self, path: &str) {
+        self.nodes.gone(path);
+    }
+
     fn connection(&self) -> BoxStream<'static, Connection> {
         self.nodes.connection()
     }

@@ -89,6 +89,12 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The session has learned, from whatever answer, that a node of its own is gone. A store that may
+    /// forget that must not bring the node back under it.
+    fn gone(&self, path: &str) {
+        let _ = path;
+    }
+
     /// Changes of the connection from now on, after its present state unless that is `Connected`.
     /// If some changes were missed, the latest comes next. Ends after [`Connection::Ended`].
     fn connection(&self) -> BoxStream<'static, Connection>;
