@@ -20,6 +20,9 @@ use crate::wire::{Route, Wire};
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
 
+/// Earlier connections by which a server that has lost its last second may know a session.
+const EARLIER_MAX: usize = 8;
+
 /// How a session is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
@@ -74,6 +77,16 @@ impl Kept {
 
     pub(crate) fn known_by(&self) -> MutexGuard<'_, Vec<u64>> {
         self.known_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server has answered that it knows the session by this number. One that forgets that may know
+    /// one of the last before it.
+    pub(crate) fn is_known_by(&self, number: u64) {
+        let mut known_by = self.known_by();
+        known_by.retain(|it| *it != number);
+        let old = known_by.len().saturating_sub(EARLIER_MAX);
+        known_by.drain(..old);
+        known_by.push(number);
     }
 
     /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand

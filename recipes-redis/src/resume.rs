@@ -88,7 +88,7 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
         if matches!(&answer, Value::BulkString(word) if word == b"ended") {
             return Ok(false);
         }
-        *kept.known_by() = vec![number];
+        kept.is_known_by(number);
         let mut answer = Parts::of(answer)?;
         wait = answer.number()?.max(wait);
         told.extend(answer.texts()?);

@@ -1,8 +1,9 @@
 //! A server that has lost its last writes has nodes and sessions again that were gone.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_recipes::Session;
+use lock_recipes::{Session, SessionHealth};
 use recipes_testing::RedisServer;
 use tokio::time::timeout;
 
@@ -27,8 +28,14 @@ impl Pair {
 
     /// A session that finds the replica when it connects again.
     async fn session(&self) -> (Session, Wires) {
+        self.session_after(1).await
+    }
+
+    /// A session that finds the replica after so many connections.
+    async fn session_after(&self, connections: usize) -> (Session, Wires) {
         let (first, then) = (self.primary.port(), self.replica.port());
-        let wires = Wires::to(move |number| if number == 1 { first } else { then }).await;
+        let port = move |number| if number <= connections { first } else { then };
+        let wires = Wires::to(port).await;
         let opened = options(SESSION_TIMEOUT).connect(&wires.url()).await;
         (opened.unwrap(), wires)
     }
@@ -123,4 +130,29 @@ async fn waiter_whose_session_had_expired_is_not_granted_beside_the_next_holder(
     next.release().await.unwrap();
     let granted = timeout(PATIENCE, absent).await.unwrap().unwrap();
     assert!(granted.fencing_token() > token);
+}
+
+/// The replica knows the session by its first connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_goes_on_where_its_last_connection_is_forgotten() {
+    let pair = Pair::start().await;
+    let (here, wires) = pair.session_after(2).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    pair.part(1).await;
+    wires.down(true);
+    until("a cut", async || {
+        (here.health() != SessionHealth::Connected).then_some(())
+    })
+    .await;
+    wires.down(false);
+    let answered = || until("an answer", async || mutex(&here).participants().await.ok());
+    answered().await;
+    pair.primary.kill().await.unwrap();
+    until("a connection to the replica", async || {
+        (wires.count.load(Ordering::SeqCst) > 2).then_some(())
+    })
+    .await;
+    answered().await;
+    assert_eq!(here.epoch(), 1);
+    guard.verify().await.unwrap();
 }
