@@ -16,7 +16,9 @@ mod server;
 mod test_ensemble;
 mod txn_log;
 
-pub use memory::{Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request};
+pub use memory::{
+    Checkpoint, Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request,
+};
 pub use peer::{
     CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError, PeerStat,
     ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,

@@ -5,6 +5,7 @@
 //! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
 //! | `operator` | nodes, as a test sees and changes them |
 //! | `outages` | what a test does to leaders, disks and machines |
+//! | `forgetting` | what a test does to a store as that on Redis |
 //! | `faults`, `random` | what goes wrong, and the only source of randomness |
 //! | `seam` | the traits of `recipes-core`, as the locks use them |
 //! | `state` | what the ensemble knows: sessions, requests, watches |
@@ -18,6 +19,7 @@ mod builder;
 mod ensemble;
 mod error;
 mod faults;
+mod forgetting;
 mod operator;
 mod outages;
 pub(crate) mod random;
@@ -29,4 +31,5 @@ pub use builder::MemoryBuilder;
 pub use ensemble::MemoryEnsemble;
 pub use error::MemoryError;
 pub use faults::{Faults, Lost};
+pub use forgetting::Checkpoint;
 pub use state::request::{Operation, Request};

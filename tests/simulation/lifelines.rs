@@ -34,6 +34,7 @@ impl Sent {
 pub(crate) struct Removal {
     at: Instant,
     pub(crate) zxid: i64,
+    pub(crate) session: i64,
     /// When the node's session is notified, if it was connected.
     told_by: Instant,
 }
@@ -127,8 +128,17 @@ impl Lifelines {
         Removal {
             at,
             zxid: self.ensemble.zxid(),
+            session,
             told_by: self.ensemble.told_by(session).unwrap_or(at),
         }
+    }
+
+    /// Whether a store that has forgotten when it last heard a session may end it before its lease is
+    /// over. Until then it grants nobody a lock.
+    pub(crate) fn may_be_swept(&self, session: i64, forgot_at: Option<Instant>) -> bool {
+        let until = forgot_at.zip(self.session_timeout);
+        let until = until.map(|(at, timeout)| at + timeout);
+        self.is_cut(session) && until.is_some_and(|until| Instant::now() <= until)
     }
 
     /// Whether a session that watches a node may not have been notified yet that it was deleted:

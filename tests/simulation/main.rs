@@ -1,7 +1,8 @@
 //! Thousands of small worlds, each drawn from one number, in which everything goes wrong at once.
 //!
 //! The shipped recipes run on an ensemble in memory and on virtual time. A judge checks the tree
-//! and the request log at every moment. `SIMULATION_SEED=7 cargo test --test simulation` repeats
+//! and the request log at every moment. Each seed has a second world, whose store behaves as that on
+//! Redis: it forgets its last writes, and its clock is set. `SIMULATION_SEED=7 cargo test --test simulation` repeats
 //! one world and prints its story. `SIMULATION_SEEDS` sets how many worlds there are,
 //! `SIMULATION_FIRST` the first seed, and `SIMULATION_FAILURES` after how many bad ones to stop.
 //!
@@ -33,6 +34,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use plan::Store;
 use world::Run;
 
 /// They take about 10 s on two cores. Continuous integration runs twenty times as many.
@@ -51,41 +53,51 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs one world, unless it hangs without letting time pass.
-fn watched(seed: u64, tells: bool) -> Run {
+fn watched(seed: u64, store: Store, tells: bool) -> Run {
     let (done, alive) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
         if alive.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
             // A thread that spins can only be stopped by ending the process.
             #[expect(clippy::print_stderr, reason = "the process ends here")]
             {
-                eprintln!("SIMULATION_SEED={seed} spins");
+                eprintln!("SIMULATION_SEED={seed} spins, {store:?}");
             }
             process::exit(101);
         }
     });
-    let run = world::run(seed, tells);
+    let run = world::run(seed, store, tells);
     drop(done);
     watchdog.join().unwrap();
     run
 }
 
-fn told(seed: u64, failure: &str) -> String {
-    let story = watched(seed, true).story;
+fn told(seed: u64, store: Store, failure: &str) -> String {
+    let story = watched(seed, store, true).story;
     let from = story.len().saturating_sub(400);
     let story = story[from..].join("\n");
-    format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation")
+    format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation ({store:?})")
 }
 
 #[test]
 fn no_seed_breaks_a_promise() {
+    no_seed_breaks_a_promise_on(Store::Ensemble);
+}
+
+/// On a store that forgets its last writes, and whose clock is set.
+#[test]
+fn no_seed_breaks_a_promise_on_a_store_as_redis() {
+    no_seed_breaks_a_promise_on(Store::OnRedis);
+}
+
+fn no_seed_breaks_a_promise_on(store: Store) {
     if let Some(seed) = number("SIMULATION_SEED") {
-        let run = watched(seed, true);
+        let run = watched(seed, store, true);
         println!("{}", run.story.join("\n"));
         assert_eq!(
             run.failure,
             None,
             "seed {seed}: {:?}",
-            plan::Plan::new(seed)
+            plan::Plan::new(seed, store)
         );
         return;
     }
@@ -100,7 +112,7 @@ fn no_seed_breaks_a_promise() {
             if seed >= first + seeds {
                 break;
             }
-            let run = watched(seed, false);
+            let run = watched(seed, store, false);
             grants.fetch_add(run.grants as u64, Ordering::Relaxed);
             if let Some(failure) = run.failure {
                 failed.fetch_add(1, Ordering::Relaxed);
@@ -121,19 +133,23 @@ fn no_seed_breaks_a_promise() {
         let others: Vec<_> = others
             .map(|(seed, failure)| format!("{seed}: {failure}"))
             .collect();
-        panic!("others: {}\n{}", others.join("\n"), told(*seed, failure));
+        panic!(
+            "others: {}\n{}",
+            others.join("\n"),
+            told(*seed, store, failure)
+        );
     }
-    println!("{seeds} worlds, {} grants", grants.load(Ordering::Relaxed));
-    assert!(
-        grants.load(Ordering::Relaxed) > 2 * seeds,
-        "hardly anything was granted"
-    );
+    let grants = grants.into_inner();
+    println!("{store:?}: {seeds} worlds, {grants} grants");
+    assert!(grants > 2 * seeds, "hardly anything was granted");
 }
 
 #[test]
 fn same_seed_gives_the_same_run() {
-    for seed in 0..20 {
-        let (once, again) = (watched(seed, true), watched(seed, true));
-        assert!(once == again, "seed {seed}");
+    for store in [Store::Ensemble, Store::OnRedis] {
+        for seed in 0..20 {
+            let (once, again) = (watched(seed, store, true), watched(seed, store, true));
+            assert!(once == again, "seed {seed}, {store:?}");
+        }
     }
 }

@@ -12,6 +12,15 @@ pub(crate) const READ_WRITES: [&str; 2] = ["/locks/r0", "/locks/r1"];
 /// [`RARE_TROUBLES`].
 const HAS_RARE_TROUBLES: bool = true;
 
+/// What the worlds of a run have as their store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// An ensemble of ZooKeeper.
+    Ensemble,
+    /// One as on Redis, which may forget its last writes, and whose clock may be set.
+    OnRedis,
+}
+
 /// The faults of a world. Each is off in half of the worlds, because a fault that happens all the
 /// time hides what another one would reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +105,42 @@ pub(crate) struct Plan {
     /// Whether lock objects are kept, with their knowledge of the directories, and are sometimes
     /// acquired many times in a row.
     pub(crate) has_sprees: bool,
+    pub(crate) store: Store,
+    /// Whether the store forgets its last writes, and whether its clock is set.
+    pub(crate) forgets: bool,
+    pub(crate) sets_clock: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, store: Store) -> Self {
+        let plan = Self::on_an_ensemble(seed);
+        match store {
+            Store::Ensemble => plan,
+            Store::OnRedis => plan.on_redis(),
+        }
+    }
+
+    /// What differs on Redis. There are no leaders, no lists of replicas that lag, and no client gives
+    /// up its session. The store ends a session when the time for it has come, not earlier.
+    fn on_redis(mut self) -> Self {
+        let mut random = fastrand::Rng::with_seed(self.seed ^ 0x7265_6469);
+        let timeout = pick(&mut random, &[1200, 3000, 6000]);
+        self.session_timeout = Some(Duration::from_millis(timeout));
+        self.faults.stale_list_per_mille = 0;
+        let never = [
+            Trouble::Starve,
+            Trouble::GiveUp,
+            Trouble::Depose,
+            Trouble::Sleep,
+        ];
+        self.troubles.retain(|it| !never.contains(it));
+        self.store = Store::OnRedis;
+        self.forgets = random.u8(..4) > 0;
+        self.sets_clock = random.bool();
+        self
+    }
+
+    fn on_an_ensemble(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let timeouts_ms = [None, Some(1200), Some(3000), Some(6000)];
         let session_timeout = pick(&mut random, &timeouts_ms).map(Duration::from_millis);
@@ -147,6 +188,9 @@ impl Plan {
             asks_always: random.bool(),
             local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
             has_sprees: random.bool(),
+            store: Store::Ensemble,
+            forgets: false,
+            sets_clock: false,
         };
         if HAS_RARE_TROUBLES && plan.local_handoffs > 0 && rare.u8(..3) == 0 {
             plan.delete_what_is_handed_on(&mut rare);
@@ -197,6 +241,7 @@ impl Plan {
             .faults(self.faults.clone())
             .watch_bytes(self.watch_bytes());
         match self.session_timeout {
+            Some(timeout) if self.store == Store::OnRedis => builder.on_redis(timeout).build(),
             Some(timeout) => builder.session_timeout(timeout).build(),
             None => builder.build(),
         }

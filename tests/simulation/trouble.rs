@@ -12,10 +12,20 @@ use crate::plan::{Trouble, below, pick};
 use crate::world::World;
 use lock_recipes::Session;
 
+mod store;
+
 /// Used in place of the session timeout if there is none.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) async fn make(world: Arc<World>) {
+    tokio::join!(
+        strikes(&world),
+        store::forgets(&world),
+        store::sets_clock(&world)
+    );
+}
+
+async fn strikes(world: &Arc<World>) {
     let mut random = Rng::with_seed(world.plan.seed ^ 0x7472_6f75);
     if world.plan.troubles.is_empty() {
         return;
@@ -23,7 +33,7 @@ pub(crate) async fn make(world: Arc<World>) {
     loop {
         sleep(below(&mut random, world.plan.trouble_every_max)).await;
         let trouble = pick(&mut random, &world.plan.troubles);
-        strike(&world, &mut random, trouble);
+        strike(world, &mut random, trouble);
     }
 }
 

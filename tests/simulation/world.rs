@@ -4,18 +4,18 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{DistributedLock, Owner, Session};
-use recipes_testing::{Faults, MemoryEnsemble, Request};
+use recipes_testing::{Checkpoint, Faults, MemoryEnsemble, Request};
 use tokio::runtime::RngSeed;
 use tokio::time::timeout;
 
 use crate::judge::Judge;
-use crate::plan::Plan;
+use crate::plan::{Plan, Store};
 use crate::{trouble, worker};
 
 /// How long faults happen. Progress of the workers is not checked meanwhile.
@@ -46,6 +46,10 @@ pub(crate) struct Run {
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) ensemble: MemoryEnsemble,
+    /// The store before anybody came.
+    pub(crate) dawn: Checkpoint,
+    /// The last number that the store gave out before it forgot.
+    last_number: AtomicI64,
     pub(crate) owners: Vec<Owner>,
     judge: Arc<Mutex<Judge>>,
     sessions: Mutex<Vec<Session>>,
@@ -97,6 +101,34 @@ impl World {
         lock(&self.given_up).insert(session);
     }
 
+    /// The store is down, and will have what it had at the checkpoint.
+    pub(crate) fn forget(&self, checkpoint: Checkpoint) {
+        let session = |node: &String| self.ensemble.stat(node).map(|it| it.ephemeral_owner);
+        let before = self.leftovers().into_iter();
+        let before = before.filter_map(|node| Some((session(&node)?, node)));
+        let before = before.map(|(session, node)| (node, session)).collect();
+        self.judge().stopped();
+        // The clock of the next server is right. One that is behind may give out numbers again.
+        let behind = self.ensemble.clock_is_behind_by();
+        self.ensemble.set_clock_forward(behind);
+        let number = self.ensemble.zxid();
+        self.last_number.fetch_max(number, Ordering::Relaxed);
+        let untold = self.judge().untold();
+        self.ensemble.forget(checkpoint);
+        // An operator looks again: of a deletion that is forgotten, and that the node's client has not
+        // heard of, nobody knows. Those that have heard of one delete their nodes themselves.
+        for node in untold {
+            drop(self.ensemble.delete(&node));
+        }
+        self.judge().forgot(before);
+    }
+
+    /// Whether the numbers of a store that has forgotten have not caught up with those before, which
+    /// they do with the first that follows the clock.
+    pub(crate) fn may_repeat_numbers(&self) -> bool {
+        self.ensemble.zxid() < self.last_number.load(Ordering::Relaxed)
+    }
+
     fn calm_down(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
         self.judge().tell(|| "calm".to_owned());
@@ -106,7 +138,10 @@ impl World {
         self.judge().restarted();
         self.ensemble.retire_deposed();
         self.judge().leaders_changed("retired");
-        for session in self.ensemble.sessions() {
+        // On Redis also clients that have not learned yet that their session has ended.
+        let mut sessions = self.ensemble.sessions();
+        sessions.extend(self.sessions().iter().filter_map(Session::session_id));
+        for session in sessions {
             self.ensemble.reconnect(session);
             self.judge().reconnected(session);
         }
@@ -162,10 +197,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs one world. `tells` keeps its story.
-pub(crate) fn run(seed: u64, tells: bool) -> Run {
+pub(crate) fn run(seed: u64, store: Store, tells: bool) -> Run {
     note_panics();
     PANICKED.set(false);
-    let plan = Plan::new(seed);
+    let plan = Plan::new(seed, store);
     // A step of virtual time ends when no task has anything to do. Then everything is judged.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -219,10 +254,13 @@ async fn live(plan: Plan, judge: Arc<Mutex<Judge>>) {
     for path in &plan.paths {
         ensemble.create(&worker::token_path(path), b"0").unwrap();
     }
+    let dawn = ensemble.checkpoint();
     let sessions = (0..plan.sessions).map(|_| ensemble.session()).collect();
     let world = Arc::new(World {
         owners: (0..OWNERS).map(|_| Owner::new()).collect(),
         ensemble,
+        dawn,
+        last_number: AtomicI64::default(),
         judge,
         sessions: Mutex::new(sessions),
         kept: Mutex::default(),

@@ -26,6 +26,7 @@ pub struct MemoryBuilder {
     pub(super) stats_need_read: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
+    pub(super) on_redis: Option<Duration>,
 }
 
 impl Default for MemoryBuilder {
@@ -40,6 +41,7 @@ impl Default for MemoryBuilder {
             stats_need_read: false,
             start_ms: START_MS,
             faults: Faults::default(),
+            on_redis: None,
         }
     }
 }
@@ -115,6 +117,20 @@ impl MemoryBuilder {
     /// Sets the faults that are drawn from the seed. Default none.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
+        self
+    }
+
+    /// Makes it a store as that on Redis, with this session timeout.
+    ///
+    /// Sessions expire by the clock of the store, which advances by at most a quarter of the timeout
+    /// between two requests of any session. Their clients learn of it when they ask for something.
+    /// Transaction numbers follow the server's clock, which a test may
+    /// [set](MemoryEnsemble::set_clock_forward). The server may [forget](MemoryEnsemble::forget) its
+    /// last writes; after that no lock is granted before every holder must have noticed.
+    pub fn on_redis(mut self, session_timeout: Duration) -> Self {
+        self.session_timeout = Some(session_timeout);
+        self.on_redis = Some(session_timeout);
+        self.stats_in_transactions = true;
         self
     }
 

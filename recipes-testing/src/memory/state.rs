@@ -8,11 +8,14 @@
 //! | `session`, `sessions` | one session; how sessions begin, break and end |
 //! | `watches` | watches, set and fired |
 //! | `deposed` | a leader that was deposed and has not noticed |
+//! | `on_redis`, `owned` | what a store on Redis does otherwise, and what its client keeps |
 
 mod apply;
 mod arrivals;
 mod deposed;
 mod flights;
+pub(super) mod on_redis;
+mod owned;
 pub(super) mod request;
 mod session;
 mod sessions;
@@ -35,6 +38,7 @@ use super::tree::node_path::is_within;
 use super::tree::transaction::Transaction;
 use arrivals::Arrivals;
 use deposed::Deposed;
+use on_redis::OnRedis;
 use request::{Operation, Request};
 use session::{Delivery, SessionRecord};
 use shared::Shared;
@@ -53,6 +57,8 @@ pub(crate) struct State {
     pub(crate) arrivals: Arrivals,
     /// The previous leader, until it notices that it was deposed.
     pub(crate) deposed: Option<Deposed>,
+    /// If the store behaves as that on Redis.
+    pub(crate) on_redis: Option<OnRedis>,
     pub(crate) last_session: i64,
     pub(crate) zxid: i64,
     pub(crate) stopped: bool,
@@ -86,6 +92,7 @@ impl State {
             sessions: BTreeMap::new(),
             arrivals: Arrivals::default(),
             deposed: None,
+            on_redis: options.on_redis.map(OnRedis::new),
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,
@@ -114,8 +121,7 @@ impl State {
         &mut self,
         change: impl FnOnce(&mut Tree, &mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut transaction = Transaction::new(self.zxid + 1, self.now_ms());
-        self.zxid = transaction.zxid;
+        let mut transaction = Transaction::new(self.next_number(), self.now_ms());
         match change(&mut self.tree, &mut transaction) {
             Ok(result) => {
                 self.tree.commit(transaction.changes);
@@ -190,6 +196,13 @@ impl State {
     pub(crate) fn note_known(&mut self, session: i64, zxid: i64) {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.known = record.known.max(zxid);
+        }
+    }
+
+    /// Notes that the client of a session has learned that a node is gone.
+    pub(crate) fn note_gone(&mut self, session: i64, path: &str) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.owned.gone(path);
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `in_flight` | what happens to requests that take time to reach the server? |
 //! | `faults` | what does each fault do, on request or drawn from the seed? |
 //! | `leaders` | what do deposed leaders, slow disks and machines that sleep show? |
+//! | `on_redis` | what does a store as that on Redis do, and what does it forget? |
 //! | `replay` | does the same seed give the same run? |
 //!
 //! `memory_in_step` compares it with a real server.
@@ -26,6 +27,7 @@ mod faults;
 mod in_flight;
 mod leaders;
 mod nodes;
+mod on_redis;
 mod replay;
 mod requests;
 mod sessions;

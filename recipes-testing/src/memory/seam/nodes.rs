@@ -7,14 +7,16 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, future};
 use recipes_core::{
-    Connection, Created, EndReason, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat,
-    NodeWatch, Nodes, NodesError, Reply,
+    Connection, Created, EndReason, Guarantee, Listing, MultiError, NewNode, NodeOp, NodeOpDone,
+    NodeStat, NodeWatch, Nodes, NodesError, Reply,
 };
 use recipes_zookeeper::{AclSource, RequestLimit, RequestTooLarge};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::reply::PendingReply;
 use super::watch_future::WatchFuture;
+use crate::memory::state::State;
 use crate::memory::state::request::{Answer, Call, Change, Proposed};
 use crate::memory::state::shared::Shared;
 
@@ -69,6 +71,23 @@ impl Nodes for MemoryNodes {
 
     fn session_timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        match self.shared.with(|state| state.on_redis.is_some()) {
+            true => Guarantee::BestEffort,
+            false => Guarantee::Consensus,
+        }
+    }
+
+    fn grants_from(&self) -> Option<Instant> {
+        let record = |state: &mut State| state.sessions.get(&self.session)?.grants_from;
+        self.shared.with(record)
+    }
+
+    fn gone(&self, path: &str) {
+        self.shared
+            .with(|state| state.note_gone(self.session, path));
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {
@@ -160,6 +179,9 @@ impl Nodes for MemoryNodes {
 
     fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
         let shared = Arc::clone(&self.shared);
+        if shared.with(|state| state.on_redis.is_some()) {
+            return future::pending().boxed();
+        }
         // No network answers at once.
         let asked = tokio::task::yield_now();
         let answered = asked.map(move |()| shared.with(|state| state.others_see(&paths)));

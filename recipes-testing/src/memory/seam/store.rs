@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -20,6 +21,8 @@ pub(crate) struct MemoryStore {
     identities: Arc<[AuthId]>,
     acl: AclSource,
     limit: RequestLimit,
+    /// It has opened a session.
+    was_opened: AtomicBool,
 }
 
 impl MemoryStore {
@@ -34,6 +37,7 @@ impl MemoryStore {
             identities,
             acl,
             limit,
+            was_opened: AtomicBool::new(false),
         }
     }
 
@@ -42,7 +46,9 @@ impl MemoryStore {
         // The loop ends when the ensemble runs. The sender exists as long as this store.
         loop {
             let opened = self.shared.with(|state| {
-                let session = state.open(Arc::clone(&self.identities))?;
+                let is_first = !self.was_opened.load(Ordering::Relaxed);
+                let session = state.open(Arc::clone(&self.identities), is_first)?;
+                self.was_opened.store(true, Ordering::Relaxed);
                 Some((session, state.session_timeout))
             });
             if let Some((session, timeout)) = opened {
@@ -62,9 +68,15 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn traits(&self) -> Traits {
-        Traits {
-            watch_bytes: self.shared.with(|state| state.watch_bytes),
-            ..TRAITS
+        let (is_on_redis, watch_bytes) = self
+            .shared
+            .with(|state| (state.on_redis.is_some(), state.watch_bytes));
+        match is_on_redis {
+            true => recipes_redis::TRAITS,
+            false => Traits {
+                watch_bytes,
+                ..TRAITS
+            },
         }
     }
 

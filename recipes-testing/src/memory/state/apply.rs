@@ -15,6 +15,7 @@ use crate::memory::tree::Tree;
 use crate::memory::tree::access::Access;
 use crate::memory::tree::node_path::NodePath;
 use crate::memory::tree::transaction::Transaction;
+use tokio::time::Instant;
 
 impl State {
     /// Takes a request, and sends it at once if the session is connected. Returns its number.
@@ -40,6 +41,7 @@ impl State {
                 waker: None,
                 wanted: true,
                 settled: settled.is_some(),
+                sent: Instant::now(),
             },
         );
         if let Some(outcome) = settled {
@@ -58,6 +60,9 @@ impl State {
             self.end(session, EndReason::Expired);
             return;
         }
+        if !self.is_let_in(session) {
+            return self.find_ended(session);
+        }
         let lost = self.next_loss(session, call.operation());
         if self.is_stuck(session, call.is_write()) {
             self.never_answer(session, number);
@@ -67,10 +72,22 @@ impl State {
                 Some(Lost::AfterCommit) | None => self.carry_out(session, call),
             };
             let delivery = self.next_delivery(session);
+            self.note_answer(session, number, call, &outcome);
             self.answer(session, number, outcome, delivery);
         }
         if lost.is_some() {
             self.blip(session);
+        }
+    }
+
+    /// What the client will learn about its nodes. It does even if nobody waits for the answer.
+    fn note_answer(&mut self, session: i64, number: u64, call: &Call, outcome: &Outcome) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.owned.answered(number, call, outcome);
+            let flight = record.flights.get(&number);
+            if !flight.is_some_and(|flight| flight.wanted) {
+                record.owned.arrived(number);
+            }
         }
     }
 

@@ -17,6 +17,8 @@ enum Parcel {
     Request(u64),
     /// The client closes the session.
     Close,
+    /// The client says that it is there, on Redis. It has left then.
+    Beat(Instant),
 }
 
 /// All requests in flight to the server, in the order of their arrival.
@@ -45,6 +47,12 @@ impl Arrivals {
 impl State {
     /// Sends a request of a connected session to the server.
     pub(crate) fn send(&mut self, session: i64, number: u64, call: Call) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.owned.sent(&call);
+            if let Some(flight) = record.flights.get_mut(&number) {
+                flight.sent = Instant::now();
+            }
+        }
         let Some(due) = self.next_arrival(session) else {
             return self.perform(session, number, &call);
         };
@@ -68,6 +76,30 @@ impl State {
         }
     }
 
+    /// Sends a sign of life of a connected session.
+    pub(crate) fn send_beat(&mut self, session: i64) {
+        let sent = Instant::now();
+        match self.next_arrival(session) {
+            None => self.hear(session, sent),
+            Some(due) => {
+                self.arrivals.add(due, session, Parcel::Beat(sent));
+                self.look_again(due);
+            }
+        }
+    }
+
+    fn hear(&mut self, session: i64, sent: Instant) {
+        if !self.is_connected(session) {
+            return;
+        }
+        if !self.is_let_in(session) {
+            return self.find_ended(session);
+        }
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.heard = record.heard.max(sent);
+        }
+    }
+
     /// Lets everything arrive that is due by now.
     pub(crate) fn let_arrive(&mut self, now: Instant) {
         // The loop ends: what is sent meanwhile is due later, or carried out immediately.
@@ -84,6 +116,7 @@ impl State {
                 // A write: the deposed leader cannot carry it out.
                 Parcel::Close if self.is_behind(session) => {}
                 Parcel::Close => self.end(session, EndReason::Closed),
+                Parcel::Beat(sent) => self.hear(session, sent),
             }
         }
     }
@@ -103,7 +136,7 @@ impl State {
             count => usize::try_from(self.random.below(count as u64 + 1)).unwrap_or(0),
         };
         for (_, call) in sent.iter().take(arriving) {
-            if call.is_write() && !behind {
+            if call.is_write() && !behind && self.is_let_in(session) {
                 drop(self.carry_out(session, call));
             }
         }

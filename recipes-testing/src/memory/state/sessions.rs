@@ -18,15 +18,16 @@ use crate::memory::tree::access::Access;
 use crate::memory::tree::node_path::NodePath;
 
 impl State {
-    /// Opens a session, unless the ensemble is stopped.
-    pub(crate) fn open(&mut self, identities: Arc<[AuthId]>) -> Option<i64> {
+    /// Opens a session, unless the ensemble is stopped. `is_first`: its client has had none.
+    pub(crate) fn open(&mut self, identities: Arc<[AuthId]>, is_first: bool) -> Option<i64> {
         if self.stopped {
             return None;
         }
         self.last_session += 1;
-        self.zxid += 1;
+        let zxid = self.next_number();
         self.sessions
-            .insert(self.last_session, SessionRecord::new(identities, self.zxid));
+            .insert(self.last_session, SessionRecord::new(identities, zxid));
+        self.register(self.last_session, is_first);
         Some(self.last_session)
     }
 
@@ -60,15 +61,18 @@ impl State {
     }
 
     /// Ends a session for the ensemble.
-    fn remove(&mut self, session: i64) {
-        let Some(record) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        if mem::replace(&mut record.gone, true) {
-            return;
+    pub(crate) fn remove(&mut self, session: i64) {
+        if let Some(redis) = &mut self.on_redis {
+            redis.forget_session(session);
         }
-        record.deadline = None;
-        record.timer = None;
+        if let Some(record) = self.sessions.get_mut(&session) {
+            if mem::replace(&mut record.gone, true) {
+                return;
+            }
+            record.deadline = None;
+            record.timer = None;
+        }
+        // A store that has forgotten its end has a session again without a client.
         let owned = self.tree.owned_by(session);
         let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
             owned
@@ -164,7 +168,7 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        if record.gone && !record.behind {
+        if record.gone && !record.behind && self.on_redis.is_none() {
             return;
         }
         record.cut = false;
@@ -176,7 +180,7 @@ impl State {
     /// Stops the ensemble. No timeout is counted meanwhile.
     pub(crate) fn stop(&mut self) {
         self.retire_deposed();
-        let live = self.live_sessions();
+        let live = self.clients();
         let connected = live.iter().filter(|session| self.is_connected(**session));
         let connected: Vec<i64> = connected.copied().collect();
         // Before the connections break: what still arrives is not reported to anyone.
@@ -192,14 +196,26 @@ impl State {
         }
     }
 
+    /// Sessions that the client has for alive, or may have. On Redis it learns late of an end.
+    fn clients(&mut self) -> Vec<i64> {
+        if self.on_redis.is_none() {
+            return self.live_sessions();
+        }
+        let mut clients: Vec<i64> = self.sessions.keys().copied().collect();
+        self.random.shuffle(&mut clients);
+        clients
+    }
+
     /// Starts the ensemble again, under a new leader that gives every session its full timeout.
     pub(crate) fn restart(&mut self) {
         if !self.stopped {
             return;
         }
         self.stopped = false;
-        self.start_term();
-        for session in self.live_sessions() {
+        if self.on_redis.is_none() {
+            self.start_term();
+        }
+        for session in self.clients() {
             if self.is_connected(session) {
                 self.come_up(session);
             } else {
@@ -244,6 +260,11 @@ impl State {
         self.lose_messages(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
+        }
+        if !self.resume(session) {
+            return;
+        }
+        if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Connected);
         }
         self.set_watches_again(session);
@@ -270,6 +291,9 @@ impl State {
     }
 
     pub(crate) fn come_up(&mut self, session: i64) {
+        if !self.resume(session) {
+            return;
+        }
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
@@ -295,30 +319,6 @@ impl State {
         }
     }
 
-    // As the server's SetWatches: a node that was deleted and re-created has changed. The client
-    // names its watches in the order of a hash map. Their events arrive in this order, before any
-    // reply on this connection.
-    pub(crate) fn set_watches_again(&mut self, session: i64) {
-        let mut told = Vec::new();
-        for (number, path, since) in self.watches.armed_of(session) {
-            let node = NodePath::parse(&path)
-                .ok()
-                .and_then(|path| self.tree_of(session).get(&path));
-            match node.map(|node| node.stat().mzxid) {
-                None => told.push((number, NodeEvent::Deleted)),
-                Some(mzxid) if mzxid > since => told.push((number, NodeEvent::Changed)),
-                Some(_) => {}
-            }
-        }
-        self.random.shuffle(&mut told);
-        for (number, event) in told {
-            self.fire_again(number, session, event);
-        }
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.caught_up = record.last_due.unwrap_or_else(Instant::now);
-        }
-    }
-
     // Messages in flight are lost. The next replica may know only as much as the client does.
     fn lose_messages(&mut self, session: i64) {
         self.break_off(session);
@@ -328,6 +328,7 @@ impl State {
         let lost = record.in_flight();
         record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
         record.last_due = None;
+        record.owned.lost();
         // Before the events: a watch whose reply is lost has no event.
         for number in lost {
             self.fail(session, number, MemoryError::ReplyLost);
@@ -347,7 +348,8 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        if record.deadline.is_some() || record.gone {
+        // On Redis a script expires it.
+        if record.deadline.is_some() || record.gone || self.on_redis.is_some() {
             return;
         }
         record.deadline = deadline;

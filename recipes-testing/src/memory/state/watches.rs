@@ -6,7 +6,9 @@ use std::task::{Poll, Waker};
 use recipes_core::NodeEvent;
 use tokio::time::Instant;
 
+use super::State;
 use super::session::Delivery;
+use crate::memory::tree::node_path::NodePath;
 
 /// An event in flight to the client.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +144,39 @@ impl Watches {
             if numbers.is_empty() {
                 self.armed.remove(path);
             }
+        }
+    }
+}
+
+impl State {
+    // As the server's SetWatches: a node that was deleted and re-created has changed. The client
+    // names its watches in the order of a hash map. Their events arrive in this order, before any
+    // reply on this connection.
+    pub(crate) fn set_watches_again(&mut self, session: i64) {
+        let mut told = Vec::new();
+        for (number, path, since) in self.watches.armed_of(session) {
+            let node = NodePath::parse(&path)
+                .ok()
+                .and_then(|path| self.tree_of(session).get(&path));
+            match node.map(|node| node.stat()) {
+                None => told.push((number, NodeEvent::Deleted)),
+                // The store on Redis knows that it is another node, and notices lost changes.
+                Some(stat) if self.on_redis.is_some() && stat.czxid > since => {
+                    told.push((number, NodeEvent::Deleted));
+                }
+                Some(stat) if stat.mzxid > since => told.push((number, NodeEvent::Changed)),
+                Some(stat) if self.on_redis.is_some() && stat.mzxid < since => {
+                    told.push((number, NodeEvent::Changed));
+                }
+                Some(_) => {}
+            }
+        }
+        self.random.shuffle(&mut told);
+        for (number, event) in told {
+            self.fire_again(number, session, event);
+        }
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.caught_up = record.last_due.unwrap_or_else(Instant::now);
         }
     }
 }
