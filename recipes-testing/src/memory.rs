@@ -1,4 +1,4 @@
-//! A ZooKeeper ensemble in this process.
+//! A ZooKeeper ensemble in this process, or a store as that on Redis.
 //!
 //! | file | noun |
 //! |---|---|

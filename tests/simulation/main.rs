@@ -89,6 +89,10 @@ fn no_seed_breaks_a_promise_on_a_store_as_redis() {
     no_seed_breaks_a_promise_on(Store::OnRedis);
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "the story of a world, and how many there were"
+)]
 fn no_seed_breaks_a_promise_on(store: Store) {
     if let Some(seed) = number("SIMULATION_SEED") {
         let run = watched(seed, store, true);

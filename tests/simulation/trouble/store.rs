@@ -19,7 +19,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(super) async fn forgets(world: &Arc<World>) {
     let mut random = Rng::with_seed(world.plan.seed ^ 0x666f_7267);
     let timeout = world.plan.session_timeout.unwrap_or(TIMEOUT);
-    while world.plan.forgets {
+    if !world.plan.forgets {
+        return;
+    }
+    loop {
         sleep(below(&mut random, timeout * 3)).await;
         if random.u8(..4) == 0 {
             forgets_an_end(world, &mut random, timeout).await;
@@ -81,7 +84,10 @@ async fn forgets_an_end(world: &Arc<World>, random: &mut Rng, timeout: Duration)
 pub(super) async fn sets_clock(world: &Arc<World>) {
     let mut random = Rng::with_seed(world.plan.seed ^ 0x636c_6f63);
     let timeout = world.plan.session_timeout.unwrap_or(TIMEOUT);
-    while world.plan.sets_clock {
+    if !world.plan.sets_clock {
+        return;
+    }
+    loop {
         sleep(timeout / 2 + below(&mut random, timeout)).await;
         let by_max = pick(&mut random, &[timeout, 60 * MINUTE]);
         let by = below(&mut random, by_max);
