@@ -188,7 +188,7 @@ mod tests {
         asked(
             &mut owned,
             &[create("/a/x-")],
-            vec![text(""), made("/a/x-1")],
+            [vec![text("")], made("/a/x-1")].concat(),
         );
         owned.gone("/a/x-1");
         // Nobody knows whether this was done, but it is gone.
@@ -204,7 +204,7 @@ mod tests {
         asked(
             &mut owned,
             &[create("/a/x-")],
-            vec![text(""), made("/a/x-1")],
+            [vec![text("")], made("/a/x-1")].concat(),
         );
         owned.sent(&[create("/b/y-")]);
         let nodes = ["/a/x-1", "/b/y-7"].map(ToOwned::to_owned);

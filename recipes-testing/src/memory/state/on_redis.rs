@@ -1,6 +1,6 @@
 //! What a store on Redis does otherwise than ZooKeeper: its clock, its sessions, its runs.
 //!
-//! The names are those of `recipes-redis/src/scripts/store.lua`, whose rules these are. All times
+//! The names are those of `recipes-redis/src/library/store.lua`, whose rules these are. All times
 //! are microseconds.
 
 use std::collections::BTreeMap;
