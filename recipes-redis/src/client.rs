@@ -132,7 +132,7 @@ impl Nodes for RedisNodes {
     }
 
     fn gone(&self, path: &str) {
-        self.kept.owned().gone(path);
+        self.kept.owned().all_gone(path);
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {

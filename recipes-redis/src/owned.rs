@@ -96,8 +96,14 @@ impl Owned {
         nodes
     }
 
-    /// The session has learned that one of its nodes is gone.
-    pub(crate) fn gone(&mut self, path: &str) {
+    /// The session has learned that its nodes are gone whose paths begin so.
+    pub(crate) fn all_gone(&mut self, start: &str) {
+        self.gone(start);
+        self.known.retain(|path| !path.starts_with(start));
+        self.unanswered.retain(|path| !path.starts_with(start));
+    }
+
+    fn gone(&mut self, path: &str) {
         if let Some(asked) = self.asked(path) {
             self.unanswered.remove(&asked);
         }
@@ -190,11 +196,17 @@ mod tests {
             &[create("/a/x-")],
             [vec![text("")], made("/a/x-1")].concat(),
         );
-        owned.gone("/a/x-1");
+        owned.all_gone("/a/x-1");
         // Nobody knows whether this was done, but it is gone.
         owned.sent(&[create("/b/y-")]);
-        owned.gone("/b/y-7");
-        let nodes = ["/a/x-1", "/b/y-7"].map(ToOwned::to_owned);
+        owned.all_gone("/b/y-7");
+        asked(
+            &mut owned,
+            &[create("/b/z-")],
+            vec![text(""), made("/b/z-8")],
+        );
+        owned.all_gone("/b/z");
+        let nodes = ["/a/x-1", "/b/y-7", "/b/z-8"].map(ToOwned::to_owned);
         assert_eq!(owned.deleted(nodes.to_vec()), nodes);
     }
 

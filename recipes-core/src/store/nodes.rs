@@ -89,8 +89,8 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The session has learned, from whatever answer, that a node of its own is gone. A store that may
-    /// forget that must not bring the node back under it.
+    /// The session has learned, from whatever answer, that its own nodes are gone whose paths begin so.
+    /// A store that may forget that must not bring them back under it.
     fn gone(&self, path: &str) {
         let _ = path;
     }

@@ -202,7 +202,7 @@ impl State {
     /// Notes that the client of a session has learned that a node is gone.
     pub(crate) fn note_gone(&mut self, session: i64, path: &str) {
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.owned.gone(path);
+            record.owned.all_gone(path);
         }
     }
 

@@ -78,6 +78,14 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
             Ok(paths) => paths.iter().find_map(|path| refused.get(path)),
             Err(error) => Some(error),
         };
+        // Those that were not listed, nobody has deleted in this search.
+        match (error, &*job.target) {
+            (Some(_), _) => {}
+            (None, Doomed::Nodes(paths)) => paths.iter().for_each(|path| nodes.gone(path)),
+            (None, Doomed::MadeWith { directory, uuid }) => {
+                nodes.gone(&format!("{directory}/{}", node_name::protection(*uuid)));
+            }
+        }
         job.answer(match error {
             Some(error) => Deleted::Refused(error.clone()),
             None if job.made_in == epoch.number => Deleted::ByUs,

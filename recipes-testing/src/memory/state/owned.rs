@@ -94,8 +94,14 @@ impl Owned {
         asked.filter(|asked| path.starts_with(*asked)).cloned()
     }
 
-    /// The client has learned that one of its nodes is gone.
-    pub(crate) fn gone(&mut self, path: &str) {
+    /// The client has learned that its nodes are gone whose paths begin so.
+    pub(crate) fn all_gone(&mut self, start: &str) {
+        self.gone(start);
+        self.known.retain(|path| !path.starts_with(start));
+        self.unanswered.retain(|path| !path.starts_with(start));
+    }
+
+    fn gone(&mut self, path: &str) {
         if let Some(asked) = self.asked(path) {
             self.unanswered.remove(&asked);
         }
