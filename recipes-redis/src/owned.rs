@@ -4,7 +4,7 @@
 //! an operator. Nobody else would delete them as long as their session lives, and whoever comes after
 //! them would wait for ever.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use recipes_core::{NewNode, NodeMode, NodeOp};
 use redis::Value;
@@ -16,7 +16,7 @@ use crate::answers::parts_of;
 pub(crate) struct Owned {
     /// The run of the server that has answered.
     run: String,
-    known: HashSet<String>,
+    known: BTreeSet<String>,
     /// The paths in creates without an answer, to which the server may have appended a sequence.
     unanswered: BTreeSet<String>,
 }
@@ -75,7 +75,7 @@ impl Owned {
     /// A new run of the server has these nodes of the session. Returns those that were deleted, as
     /// far as the session was told.
     pub(crate) fn deleted(&mut self, nodes: Vec<String>) -> Vec<String> {
-        let (mut known, mut deleted) = (HashSet::new(), Vec::new());
+        let (mut known, mut deleted) = (BTreeSet::new(), Vec::new());
         for path in nodes {
             if self.known.contains(&path) || self.asked(&path).is_some() {
                 known.insert(path);
@@ -99,8 +99,13 @@ impl Owned {
     /// The session has learned that its nodes are gone whose paths begin so.
     pub(crate) fn all_gone(&mut self, start: &str) {
         self.gone(start);
-        self.known.retain(|path| !path.starts_with(start));
-        self.unanswered.retain(|path| !path.starts_with(start));
+        for paths in [&mut self.known, &mut self.unanswered] {
+            let all = paths.range(start.to_owned()..);
+            let gone = all.take_while(|path| path.starts_with(start)).cloned();
+            for path in gone.collect::<Vec<_>>() {
+                paths.remove(&path);
+            }
+        }
     }
 
     fn gone(&mut self, path: &str) {
@@ -203,7 +208,7 @@ mod tests {
         asked(
             &mut owned,
             &[create("/b/z-")],
-            vec![text(""), made("/b/z-8")],
+            [vec![text("")], made("/b/z-8")].concat(),
         );
         owned.all_gone("/b/z");
         let nodes = ["/a/x-1", "/b/y-7", "/b/z-8"].map(ToOwned::to_owned);
