@@ -7,6 +7,10 @@ use fastrand::Rng;
 
 use crate::worker::SESSION_TIMEOUT;
 
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "only servers of Redis have a replica")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The server, in an ensemble the leader, stops in good order and starts again.

@@ -20,6 +20,7 @@ mod go;
 mod one_queue;
 mod peers_fail_here;
 mod python;
+#[cfg(feature = "redis")]
 #[path = "../support/wires.rs"]
 #[expect(dead_code, reason = "the tests on Redis use the rest")]
 mod wires;

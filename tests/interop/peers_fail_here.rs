@@ -10,6 +10,7 @@
 mod curator;
 mod go;
 mod kazoo;
+#[cfg(feature = "redis")]
 mod redisson;
 mod zookeeper_client;
 
