@@ -94,6 +94,10 @@ impl Wanted {
     fn event(self, news: oneshot::Receiver<NodeEvent>) -> NodeWatch {
         let event = async move {
             let event = news.await.unwrap_or(NodeEvent::SessionEnded);
+            // A holder may keep its guard, and then nobody deletes the node: it is gone.
+            if event == NodeEvent::Deleted {
+                self.kept.owned().all_gone(&self.path);
+            }
             drop(self);
             event
         };

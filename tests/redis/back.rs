@@ -156,3 +156,31 @@ async fn session_goes_on_where_its_last_connection_is_forgotten() {
     assert_eq!(here.epoch(), 1);
     guard.verify().await.unwrap();
 }
+
+/// An operator has removed the node of a holder, which was told, and keeps its guard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_of_a_lost_guard_blocks_nobody_when_it_is_back() {
+    let pair = Pair::start().await;
+    let (here, _here_wires) = pair.session().await;
+    let (there, _there_wires) = pair.session().await;
+    let lost = mutex(&here).acquire().await.unwrap();
+    let lock = mutex(&there);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    waiting(&pair.primary, 2).await;
+    pair.part(2).await;
+    let removed = queue(&pair.replica).await[0].clone();
+    let operator = options(SESSION_TIMEOUT).store(&pair.primary.url()).unwrap();
+    let operator = operator.connect().await.unwrap();
+    operator.delete(&format!("{PATH}/{removed}")).await.unwrap();
+    timeout(PATIENCE, lost.lost()).await.unwrap();
+    let next = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    pair.primary.kill().await.unwrap();
+    until("the replica", async || next.verify().await.ok()).await;
+    next.release().await.unwrap();
+    let last = options(SESSION_TIMEOUT).connect(&pair.replica.url()).await;
+    let lock = mutex(&last.unwrap());
+    let granted = timeout(5 * SESSION_TIMEOUT, lock.acquire()).await;
+    let left = queue(&pair.replica).await;
+    assert!(granted.is_ok(), "removed {removed}; the queue: {left:?}");
+    assert_eq!(here.epoch(), 1);
+}

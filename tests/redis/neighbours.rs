@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{InterProcessMutex, Redis};
+use lock_recipes::{InterProcessMutex, Redis, SessionHealth};
 use recipes_testing::RedisServer;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -252,4 +252,53 @@ async fn no_flush_during_a_rewrite_is_not_one_copy() {
         .unwrap();
     let session = session(&server, Duration::from_secs(20)).await;
     assert_eq!(session.guarantee(), lock_recipes::Guarantee::BestEffort);
+}
+
+/// An operator takes a right away, and gives it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn right_that_is_missing_for_a_moment_leaves_no_waiter_behind() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(60)).await;
+    let there = session(&server, Duration::from_secs(60)).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    let lock = mutex(&there);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    waiting(&server, 2).await;
+    let less = ["ACL", "SETUSER", "default", "-publish"];
+    let _ok: String = server.command(&less).await.unwrap();
+    let released = tokio::spawn(guard.release());
+    until("a refused release", async || {
+        (here.health() != SessionHealth::Connected).then_some(())
+    })
+    .await;
+    let more = ["ACL", "SETUSER", "default", "+publish"];
+    let _ok: String = server.command(&more).await.unwrap();
+    timeout(PATIENCE, released).await.unwrap().unwrap().unwrap();
+    let granted = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    granted.release().await.unwrap();
+    assert_eq!((here.epoch(), there.epoch()), (1, 1));
+}
+
+/// All of it, or nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_transaction_is_done_whole() {
+    const NODES: usize = 2_500;
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(60)).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    let mut transaction = guard.transaction().create("/many", b"");
+    for number in 0..NODES {
+        transaction = transaction.create(format!("/many/{number}"), b"data");
+    }
+    transaction.commit().await.unwrap();
+    let names: Vec<String> = server
+        .command(&["ZRANGE", "{locks}:c:/many", "0", "-1"])
+        .await
+        .unwrap();
+    assert_eq!(names.len(), NODES);
+    for name in names {
+        let (data, _) = here.read(&format!("/many/{name}")).await.unwrap().unwrap();
+        assert_eq!(data, b"data");
+    }
+    guard.release().await.unwrap();
 }

@@ -277,3 +277,25 @@ async fn full_server_on_which_nobody_had_locks_is_told() {
     let text = chain(&error);
     assert!(text.contains("maxmemory"), "{text}");
 }
+
+/// Those that docs/redis.md lists, and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documented_rights_are_enough() {
+    let server = RedisServer::start().await.unwrap();
+    let who = "reset on >secret ~{locks}* &{locks}:*";
+    let may = "+fcall +function|list +function|load +subscribe +info +exists +hello +wait +@read \
+               +@write +time +publish +config|get";
+    let mut user = vec!["ACL", "SETUSER", "bob"];
+    user.extend(who.split_whitespace().chain(may.split_whitespace()));
+    let _ok: String = server.command(&user).await.unwrap();
+    let url = format!("redis://bob:secret@127.0.0.1:{}", server.port());
+    let here = options(Duration::from_secs(20))
+        .connect(&url)
+        .await
+        .unwrap();
+    let guard = mutex(&here).acquire().await.unwrap();
+    cut(&server).await;
+    guard.verify().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(here.epoch(), 1);
+}

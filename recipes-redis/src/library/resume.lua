@@ -10,6 +10,8 @@
 -- Returns 'ended'; or how long nobody may be granted a lock, the news for each watch ('D' for a
 -- deletion, 'C' for other data, '' if it stands), and the paths of the nodes.
 local function resume(keys, args)
+  local refusal = forbidden(keys[1])
+  if refusal then return refusal end
   begin(keys[1])
   local name, id, timeout, number, run = args[1], args[2], tonumber(args[3]), args[4], args[5]
   local known

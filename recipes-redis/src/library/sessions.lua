@@ -102,6 +102,26 @@ local function heard_from(session, timeout)
   return true
 end
 
+-- A user who may not run all that the functions run would leave one of them half done. Returns an error
+-- for such a user. What a user may do can change, and each server has rights of its own.
+local function forbidden(prefix)
+  name_keys(prefix)
+  local needed = {
+    { 'GET', CLOCK }, { 'SET', CLOCK, '' }, { 'HMGET', X, 'r' }, { 'HSET', X, 'r', '' },
+    { 'HGETALL', WATCHERS }, { 'HDEL', WATCHERS, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
+    { 'HKEYS', TIMEOUTS }, { 'ZADD', SESSIONS, '0', '' }, { 'ZREM', SESSIONS, '' },
+    { 'ZRANGE', SESSIONS, '0', '0' }, { 'ZSCORE', SESSIONS, '' }, { 'ZCARD', CHILDREN },
+    { 'SADD', OWNED, '' }, { 'SREM', OWNED, '' }, { 'SMEMBERS', OWNED },
+    { 'SRANDMEMBER', OWNED, '1' }, { 'RPUSH', ENDED, '' }, { 'LPOP', ENDED },
+    { 'LINDEX', ENDED, '0' }, { 'EXISTS', ENDED }, { 'DEL', NODE }, { 'PUBLISH', NEWS .. '1', '' },
+  }
+  for _, it in ipairs(needed) do
+    if not redis.acl_check_cmd(unpack(it)) then
+      return redis.error_reply('NOPERM the functions may not run ' .. it[1] .. ' on ' .. it[2])
+    end
+  end
+end
+
 -- What every call begins with. It may be the first, and the one before may have failed anywhere.
 local function begin(prefix)
   if not call then call, format, match = redis.call, string.format, string.match end

@@ -233,8 +233,16 @@ local function look_again_at(container)
   call('ZADD', CONTAINERS, clock.own + container_rest, container)
 end
 
--- Does what was decided, and tells who watches it after that.
+-- Tells who watches it, and does what was decided. All get it when the call is over. In this order, as
+-- a user who may not publish any more is stopped before anything has changed.
 local function apply(done)
+  for _, step in ipairs(done) do
+    if step.what == 'delete' then
+      notify('D', step.path)
+    elseif step.what == 'set' then
+      notify('C', step.path)
+    end
+  end
   for _, step in ipairs(done) do
     local path, owner = step.path, step.owner
     if step.what == 'create' then
@@ -252,16 +260,12 @@ local function apply(done)
     end
   end
   for path, fields in pairs(writes) do
-    call('HSET', NODE .. path, unpack(fields))
-  end
-  writes, more, touched = {}, {}, {}
-  for _, step in ipairs(done) do
-    if step.what == 'delete' then
-      notify('D', step.path)
-    elseif step.what == 'set' then
-      notify('C', step.path)
+    -- `unpack` fails beyond some 8,000. A field that was written again comes again.
+    for i = 1, #fields, 1000 do
+      call('HSET', NODE .. path, unpack(fields, i, math.min(i + 999, #fields)))
     end
   end
+  writes, more, touched = {}, {}, {}
 end
 
 -- Adds the stat of a node to an answer. Tables in answers take long, so there is none for a stat.
