@@ -38,6 +38,11 @@ impl Asked {
         }
     }
 
+    /// Whether the answer has all names of a directory.
+    pub(crate) fn lists(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Look { .. })
+    }
+
     /// The operations of a transaction.
     pub(crate) fn operations(&self) -> &[NodeOp] {
         match self {

@@ -31,6 +31,11 @@ pub(crate) struct Flight {
     requests: Vec<Request>,
 }
 
+/// How many of the requests list a directory.
+pub(crate) fn listings(requests: &[Request]) -> usize {
+    requests.iter().filter(|it| it.asked.lists()).count()
+}
+
 /// Requests that are back, with their answers.
 pub(crate) struct Landed {
     sent: Moment,
@@ -138,12 +143,28 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
             };
         }
     };
+    let both = requests.iter().zip(&answers);
+    let listed = both.filter(|(request, _)| request.asked.lists());
+    if let Some(names) = listed.map(|(_, answer)| names_in(answer)).max() {
+        kept.names.store(names, Ordering::Relaxed);
+    }
     for (request, answer) in requests.into_iter().zip(answers) {
         kept.owned().answered(request.asked.operations(), &answer);
         // Whoever dropped the request does not want to know.
         drop(request.answer.send(Ok(answer)));
     }
     Ok(())
+}
+
+/// How many names a listing has, whose answer begins with its reason.
+fn names_in(answer: &Value) -> usize {
+    match answer {
+        Value::Array(parts) => match parts.get(1) {
+            Some(Value::Array(names)) => names.len(),
+            _ => 0,
+        },
+        _ => 0,
+    }
 }
 
 fn refuse(requests: Vec<Request>, error: &NodesError) {

@@ -1,7 +1,7 @@
 //! Keeps a session alive, over as many connections as it takes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use tracing::debug;
 use crate::STORE;
 use crate::answers::{Parts, Trouble, refusal_of_session};
 use crate::asked::Asked;
-use crate::flight::{Flight, Over, settle};
-use crate::kept::{Kept, Promise, Terms, micros, quarantined};
+use crate::flight::{Flight, Over, listings, settle};
+use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, micros, quarantined};
 use crate::library::Function;
 use crate::moment::Moment;
 use crate::owned::Owned;
@@ -73,6 +73,7 @@ impl Keeper {
             name: format!("{id}:{timeout}:{secret}"),
             known_by: Mutex::new(vec![connections]),
             step: AtomicU64::default(),
+            names: AtomicUsize::new(NAMES_FIRST),
             terms,
             queue: Queue::default(),
             watches,
@@ -128,8 +129,9 @@ impl Keeper {
             _ => 1,
         };
         let mut in_flight = FuturesUnordered::new();
-        // When each was sent, as far as they are not answered.
-        let mut unanswered: VecDeque<Instant> = VecDeque::new();
+        // When each was sent and how many listings it has, as far as they are not answered.
+        let mut unanswered: VecDeque<(Instant, usize)> = VecDeque::new();
+        let mut listed = 0;
         let mut last = Instant::now();
         let mut ticks = ticks(timeout, beat);
         let over = loop {
@@ -137,7 +139,7 @@ impl Keeper {
                 biased;
                 () = wire.lost() => break Over::Lost(Trouble::Lost),
                 Some(landed) = in_flight.next(), if !in_flight.is_empty() => {
-                    unanswered.pop_front();
+                    listed -= unanswered.pop_front().map_or(0, |(_, listings)| listings);
                     if let Err(over) = settle(landed, &kept) {
                         break over;
                     }
@@ -146,14 +148,19 @@ impl Keeper {
                         ticks = self::ticks(timeout, beat);
                     }
                 }
-                () = kept.queue.arrived(), if in_flight.len() < in_flight_max => {
-                    let flight = Flight::send(&kept, wire, kept.queue.take());
+                () = kept.queue.arrived(),
+                    if in_flight.len() < in_flight_max && listed < kept.listings_max() =>
+                {
+                    let requests = kept.queue.take(kept.listings_max() - listed);
+                    let listings = listings(&requests);
+                    let flight = Flight::send(&kept, wire, requests);
                     last = flight.sent.at();
-                    unanswered.push_back(last);
+                    unanswered.push_back((last, listings));
+                    listed += listings;
                     in_flight.push(flight.land());
                 }
                 now = ticks.tick() => {
-                    if unanswered.front().is_some_and(|sent| now > *sent + patience) {
+                    if unanswered.front().is_some_and(|(sent, _)| now > *sent + patience) {
                         break Over::Lost(Trouble::Silent);
                     }
                     kept.give_spares_up(now);
@@ -207,7 +214,7 @@ impl Keeper {
         let kept = &self.kept;
         let closed = async {
             loop {
-                let requests = kept.queue.take();
+                let requests = kept.queue.take(kept.listings_max());
                 if requests.is_empty() {
                     break;
                 }

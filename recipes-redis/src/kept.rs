@@ -1,6 +1,6 @@
 //! A session, as its requests and its keeper see it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,12 @@ use crate::wire::{Route, Wire};
 
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// Names that may be on their way in listings. A server gives up on a connection with a subscription when
+/// 32 MiB of answers wait for it, or 8 MiB for a minute, and a name has some 65 bytes.
+const NAMES_MAX: usize = 20_000;
+/// How many names a listing has, before there was one.
+pub(crate) const NAMES_FIRST: usize = 1_000;
 
 /// Earlier connections by which a server that has lost its last second may know a session.
 const EARLIER_MAX: usize = 8;
@@ -48,6 +54,8 @@ pub(crate) struct Kept {
     pub(crate) known_by: Mutex<Vec<u64>>,
     /// The most that the store's clock advances between two calls, in microseconds.
     pub(crate) step: AtomicU64,
+    /// How many names the longest listing of the last answers had.
+    pub(crate) names: AtomicUsize,
     pub(crate) terms: Terms,
     pub(crate) queue: Queue,
     pub(crate) watches: Arc<Watches>,
@@ -99,6 +107,11 @@ impl Kept {
         let old = known_by.len().saturating_sub(EARLIER_MAX);
         known_by.drain(..old);
         known_by.push(number);
+    }
+
+    /// How many listings may be on their way.
+    pub(crate) fn listings_max(&self) -> usize {
+        (NAMES_MAX / self.names.load(Ordering::Relaxed).max(1)).max(1)
     }
 
     /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand

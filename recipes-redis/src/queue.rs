@@ -112,18 +112,18 @@ impl Queue {
         }
     }
 
-    /// Takes what leaves in the next call.
-    pub(crate) fn take(&self) -> Vec<Request> {
+    /// Takes what leaves in the next call, with so many listings at most.
+    pub(crate) fn take(&self, listings_max: usize) -> Vec<Request> {
         let mut waiting = self.lock();
         // After an outage, most of what asks only may be for callers who are gone.
         waiting
             .requests
             .retain(|request| !request.answer.is_closed() || request.asked.changes());
-        let mut bytes = 0;
-        let mut count = 0;
+        let (mut bytes, mut listings, mut count) = (0, 0, 0);
         for request in waiting.requests.iter().take(REQUESTS_MAX) {
             bytes += request.asked.bytes();
-            if bytes > BYTES_MAX && count > 0 {
+            listings += usize::from(request.asked.lists());
+            if (bytes > BYTES_MAX || listings > listings_max) && count > 0 {
                 break;
             }
             count += 1;
@@ -167,9 +167,21 @@ mod tests {
         drop(queue.ask(delete.clone()));
         drop(queue.ask(Asked::Unwatch(path())));
         let kept = queue.ask(Asked::Read(path()));
-        let first: Vec<_> = queue.take().into_iter().map(|it| it.asked).collect();
+        let first: Vec<_> = queue.take(1).into_iter().map(|it| it.asked).collect();
         let unwatch = Asked::Unwatch(path());
         assert_eq!(first, [delete, unwatch, Asked::Read(path())]);
+        drop(kept);
+    }
+
+    #[test]
+    fn no_more_listings_leave_together_than_may() {
+        let queue = Queue::default();
+        let list = || queue.ask(Asked::List("/a".to_owned()));
+        let kept = [list(), list(), queue.ask(Asked::Beat), list(), list()];
+        assert_eq!(queue.take(2).len(), 3);
+        // One leaves, whatever the limit.
+        assert_eq!(queue.take(0).len(), 1);
+        assert_eq!(queue.take(9).len(), 1);
         drop(kept);
     }
 }
