@@ -9,7 +9,9 @@ use recipes_testing::RedisServer;
 use tokio::time::{sleep, timeout};
 
 use super::wires::Wires;
-use super::{PATH, PATIENCE, SOON, mutex, name, node, options, session, until, waiting};
+use super::{
+    PATH, PATIENCE, SOON, mutex, name, node, options, session, take_and_give_back, until, waiting,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_of_a_lost_connection_is_not_carried_out_after_the_search() {
@@ -20,13 +22,7 @@ async fn create_of_a_lost_connection_is_not_carried_out_after_the_search() {
         .connect(&wires.url())
         .await
         .unwrap();
-    mutex(&here)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    take_and_give_back(&here).await;
     wires.hold(true);
     // Gives the first connection up after T/4, searches over the second, creates another node.
     let guard = timeout(PATIENCE, mutex(&here).acquire())

@@ -64,6 +64,12 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
+/// So the directory is there, and the session has been used.
+async fn take_and_give_back(session: &Session) {
+    let guard = mutex(session).acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
 /// Polls until there is an answer.
 async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
     let asked = async {

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::wires::Wires;
-use super::{PATIENCE, SOON, mutex, options, session, until, waiting};
+use super::{PATIENCE, SOON, mutex, options, session, take_and_give_back, until, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashed_process_with_a_short_timeout_beside_long_ones() {
@@ -56,13 +56,7 @@ async fn session_survives_that_a_replica_answers_for_a_moment() {
         .connect(&wires.url())
         .await
         .unwrap();
-    mutex(&here)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    take_and_give_back(&here).await;
     first.kill().await.unwrap();
     let acquired = async {
         loop {
@@ -134,13 +128,7 @@ async fn many_requests_at_once_with_a_replica_that_is_far() {
         .connect(&wires.url())
         .await
         .unwrap();
-    mutex(&here)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    take_and_give_back(&here).await;
     let mut tasks = Vec::new();
     for number in 0..TASKS {
         let lock = InterProcessMutex::new(&here, &format!("/locks/{number}")).unwrap();

@@ -7,7 +7,7 @@ use lock_recipes::{AcquireError, ConnectError, LostReason, Redis};
 use recipes_testing::RedisServer;
 use tokio::net::TcpListener;
 
-use super::{PATIENCE, cut, mutex, options, session, until};
+use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until};
 
 /// An error with its causes.
 fn chain(error: &dyn Error) -> String {
@@ -121,13 +121,7 @@ async fn cluster_whose_keys_are_elsewhere() {
     };
     let here = options(Duration::from_secs(20)).prefix(here);
     let session = here.connect(&server.url()).await.unwrap();
-    mutex(&session)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    take_and_give_back(&session).await;
     session.close().await;
     let error = options(Duration::from_secs(20))
         .connect_timeout(Duration::from_secs(2))

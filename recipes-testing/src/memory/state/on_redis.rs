@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::State;
 use crate::memory::tree::Tree;
 
-/// Sessions that one script ends.
+/// Sessions that one call ends.
 const SWEPT_MAX: usize = 4;
 
 /// A session, as the server knows it.
@@ -28,7 +28,7 @@ struct Known {
 /// What a server keeps besides the tree and the last transaction number.
 #[derive(Clone, Debug, Default)]
 struct Kept {
-    /// The server's clock at the last script.
+    /// The server's clock at the last call.
     last: i64,
     /// The store's own clock, with which deadlines are compared.
     own: i64,
@@ -70,7 +70,7 @@ impl OnRedis {
         }
     }
 
-    /// The gap rule: what happened between two scripts counts as a quarter of a timeout at most.
+    /// The gap rule: what happened between two calls counts as a quarter of a timeout at most.
     fn advance(&mut self, now: i64) {
         let kept = &mut self.kept;
         // Without a session there is no timeout.
@@ -130,8 +130,8 @@ impl State {
         self.zxid
     }
 
-    /// What every script begins with. Nothing on ZooKeeper.
-    fn begin_script(&mut self) {
+    /// What every call begins with. Nothing on ZooKeeper.
+    fn begin_call(&mut self) {
         let now = self.wall_us();
         let Some(redis) = &mut self.on_redis else {
             return;
@@ -147,7 +147,7 @@ impl State {
     /// Whether the server lets a request of a session in, which then lives for another timeout.
     /// Always on ZooKeeper.
     pub(crate) fn is_let_in(&mut self, session: i64) -> bool {
-        self.begin_script();
+        self.begin_call();
         let Some(redis) = &mut self.on_redis else {
             return true;
         };
@@ -173,7 +173,7 @@ impl State {
 
     /// Registers a new session. `is_first`: its client has had none before.
     pub(crate) fn register(&mut self, session: i64, is_first: bool) {
-        self.begin_script();
+        self.begin_call();
         let Some(redis) = &mut self.on_redis else {
             return;
         };
@@ -199,7 +199,7 @@ impl State {
 
     /// A client goes on with its session over a new connection. Returns whether that lives.
     pub(crate) fn resume(&mut self, session: i64) -> bool {
-        self.begin_script();
+        self.begin_call();
         let (Some(redis), Some(record)) = (&mut self.on_redis, self.sessions.get_mut(&session))
         else {
             return true;

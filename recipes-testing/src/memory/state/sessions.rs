@@ -348,7 +348,7 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        // On Redis a script expires it.
+        // On Redis a call expires it.
         if record.deadline.is_some() || record.gone || self.on_redis.is_some() {
             return;
         }
