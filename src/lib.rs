@@ -95,12 +95,12 @@ pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
-    Error, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
-    Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError,
-    Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, ReleaseOutcome,
-    RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason,
-    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
-    escape_key, inspect, scan, unescape_key,
+    Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher,
+    Identity, InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason,
+    NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError,
+    ReleaseOutcome, RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step,
+    TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError,
+    WaitForGraph, escape_key, inspect, scan, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
