@@ -68,14 +68,8 @@ impl Parts {
     }
 
     pub(crate) fn number(&mut self) -> Result<i64, NodesError> {
-        match self.next()? {
-            Value::Number(number) => Ok(number),
-            Value::Bytes(text) => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                text.parse().map_err(|_| Trouble::Unexpected(text).into())
-            }
-            other => Err(unexpected(&other)),
-        }
+        let value = self.next()?;
+        value.number().ok_or_else(|| unexpected(&value))
     }
 
     fn small(&mut self) -> Result<i32, NodesError> {

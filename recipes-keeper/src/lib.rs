@@ -7,6 +7,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `wire` | the seam: server, connection, words, answers |
+//! | `sessions` | where the sessions of a store come from |
 //! | `shared` | what the wires of a session share |
 //! | `kept` | a session, as its requests and its keeper see it |
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
@@ -22,13 +23,25 @@
 //! | `moment` | time that goes on while the machine sleeps |
 
 mod answers;
+mod asked;
+mod client;
+mod flight;
+mod keeper;
+mod kept;
 mod moment;
+mod owned;
+mod queue;
+mod resume;
+mod sessions;
 mod shared;
+mod traffic;
 mod watches;
 mod wire;
 
 pub use answers::{event, news};
+pub use kept::Terms;
 pub use moment::Moment;
+pub use sessions::Sessions;
 pub use shared::Shared;
 pub use watches::{Rewatch, Seen, Watches};
 pub use wire::{CallError, Facts, Function, Loss, Server, Source, Started, Value, Wire, Words};

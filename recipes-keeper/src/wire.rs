@@ -1,12 +1,12 @@
 //! What a store's crate brings: the server, connections to it, and the words that they carry.
 
 use std::error::Error as StdError;
-use std::fmt::{self, Debug, Display};
+use std::fmt::{Debug, Display};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::BoxFuture;
 use recipes_core::{Guarantee, NodesError};
 
 use crate::answers::Trouble;
@@ -39,6 +39,11 @@ pub trait Wire: Send + Sync + Debug {
     /// How many calls of [`Function::Requests`] may be on their way. What waits meanwhile leaves
     /// together.
     fn in_flight_max(&self) -> usize;
+
+    /// How many names may be on their way in listings.
+    fn names_max(&self) -> usize {
+        usize::MAX
+    }
 
     /// Whether the wire keeps the session alive by itself from [`started`](Self::started) on.
     ///
@@ -213,6 +218,15 @@ pub enum Value {
 }
 
 impl Value {
+    /// The number, also if it has come as text.
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Bytes(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            Self::List(_) | Self::Other(_) => None,
+        }
+    }
+
     /// Whether the session is over.
     pub(crate) fn is_ended(&self) -> bool {
         matches!(self, Self::Bytes(word) if word == b"ended")
