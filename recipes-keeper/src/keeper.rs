@@ -264,3 +264,6 @@ impl Drop for End {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,8 +144,8 @@ pub enum Function {
     Resume,
     /// Carries out requests of a session.
     Requests,
-    /// As `Requests`, while the session is resumed: deletes its nodes that should be gone. Nobody
-    /// relies on the answer, so no replica has to confirm it.
+    /// As `Requests`, while the session is resumed: deletes its nodes that should be gone. The session
+    /// goes on once it is answered; no replica has to confirm it.
     Undo,
     /// Keeps a session alive. It has the words of `Requests` without any request, and answers 'ended'
     /// or a list. Called only if beats are [apart](Wire::beats_apart).
