@@ -158,6 +158,10 @@ impl Nodes for KeptNodes {
         self.kept.owned().all_gone(path);
     }
 
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        self.kept.terms.server.fence(held)
+    }
+
     fn connection(&self) -> BoxStream<'static, Connection> {
         let mut link = self.kept.link.subscribe();
         let first = *link.borrow_and_update();

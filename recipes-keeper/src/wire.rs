@@ -26,6 +26,12 @@ pub trait Server: Send + Sync + Debug {
         shared: &'a Arc<Shared>,
         number: u64,
     ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>>;
+
+    /// A statement for a transaction of the service: see [`Nodes::fence`](recipes_core::Nodes::fence).
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        let _ = held;
+        None
+    }
 }
 
 /// One connection of a session. Dropping it closes it.
