@@ -1,6 +1,7 @@
 //! One PostgreSQL server.
 
 mod builder;
+mod identity;
 mod installation;
 mod replica;
 
@@ -27,7 +28,7 @@ const STATUS_LINE: usize = 7;
 /// [`user`](PostgresServerBuilder::user). Dropping it kills all its processes, waits for their end,
 /// and removes its data. If the test process itself is killed, a watcher does the same.
 ///
-/// Servers of one test process are copies of one that was made once. So they have the same
+/// Servers of one test process are copies of one that was made once, but for their
 /// `system_identifier`.
 ///
 /// All methods take `&self` and may be called from several tasks. It runs in real time.

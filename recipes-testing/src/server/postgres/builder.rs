@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use super::installation::Installation;
-use super::{PostgresServer, serves};
+use super::{PostgresServer, identity, serves};
 use crate::server::account::Account;
 use crate::server::daemon::{Daemon, Kind, is_worth_another};
 use crate::server::durability::Durability;
@@ -161,6 +161,7 @@ impl PostgresServerBuilder {
                 let template = installation.template().await?;
                 template
                     .write(&folder.data(), folder.account, folder.is_on_disk)
+                    .and_then(|()| identity::renew(&folder.data()))
                     .map_err(ServerError::io("copy the data of a new server"))?;
             }
         }

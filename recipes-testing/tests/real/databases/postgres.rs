@@ -31,6 +31,14 @@ async fn servers_run_side_by_side_and_carry_out_statements() -> Outcome {
         let tables = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'of_%'";
         assert_eq!(server.sql(tables).await?, [[format!("of_{index}")]]);
     }
+    let mut identities = Vec::new();
+    for server in &servers {
+        let identity = "SELECT system_identifier FROM pg_control_system()";
+        identities.extend(server.sql(identity).await?);
+    }
+    identities.sort();
+    identities.dedup();
+    assert_eq!(identities.len(), servers.len());
     let refused = refusal(servers[0].sql("SELECT 1; SELECT * FROM nowhere").await);
     assert!(
         refused.contains("relation \"nowhere\" does not exist"),
