@@ -1,9 +1,10 @@
 //! The ensembles on which a behaviour is tested, in memory and real.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{NodeStat, Session};
+use recipes_core::{NodeStat, Session, SessionOptions, Store};
 use recipes_zookeeper::{Acls, ZooKeeper, ZooKeeperBuilder};
 use zookeeper_client::{CreateMode, Error};
 
@@ -165,11 +166,53 @@ impl TestEnsemble {
                 self.until("the end of a session", is_over).await;
             }
             other => {
-                served::expire(other.served(), id).await;
+                let was_alive = served::expire(other.served(), id).await;
+                assert!(was_alive, "session has ended already");
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
         }
+    }
+
+    /// As [`expire`](Self::expire), for the session with this id, on a server of a store that is no
+    /// ZooKeeper. It does not wait.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    #[doc(hidden)]
+    pub async fn end_session(&self, id: i64) {
+        served::expire(self.served(), id).await;
+    }
+
+    /// Where clients of a server connect that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.port(),
+            Self::Postgres(server) => server.port(),
+            Self::MariaDb(server) => server.port(),
+        }
+    }
+
+    /// The store, at this host and port or its own, on a server of a store that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If the options are refused.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn store_at(
+        &self,
+        address: Option<&str>,
+        options: SessionOptions,
+        container_rest: Duration,
+    ) -> Arc<dyn Store> {
+        let own = self.served().address();
+        self.served().store(address.unwrap_or(&own), options, container_rest)
     }
 
     /// Stops the ensemble, which keeps its data.

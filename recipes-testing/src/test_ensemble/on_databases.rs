@@ -1,6 +1,7 @@
 //! PostgreSQL and MariaDB, as an operator sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -11,11 +12,7 @@ use super::must;
 use super::served::{CONTAINER_REST, Served};
 use crate::server::{MariaDbServer, PostgresServer, ServerError};
 
-/// Makes a session, whose id comes between the two parts, one that was silent for too long.
-const SILENCE: [&str; 2] = [
-    "UPDATE @beats SET deadline = 0 WHERE session = ",
-    "; UPDATE @clock SET due = 0;",
-];
+const SESSIONS: &str = "SELECT id FROM @sessions";
 const HIGHEST: &str = "SELECT coalesce(max(greatest(c, m, p)), 0) FROM @nodes";
 const WATCHES: &str = "SELECT count(DISTINCT path, session) FROM @watches";
 
@@ -33,11 +30,9 @@ fn number<T: std::str::FromStr>(rows: &[Vec<String>]) -> T {
 macro_rules! served {
     ($server:ident, $builder:ident, $tables:literal) => {
         impl $server {
-            fn builder_of(options: SessionOptions) -> $builder {
+            fn builder_of(options: SessionOptions, rest: Duration) -> $builder {
                 // Nobody held a lock before the server was started.
-                $builder::from(options)
-                    .new_server()
-                    .container_rest(CONTAINER_REST)
+                $builder::from(options).new_server().container_rest(rest)
             }
 
             async fn asked(&self, statement: &str) -> Vec<Vec<String>> {
@@ -46,20 +41,40 @@ macro_rules! served {
         }
 
         impl Served for $server {
-            fn store(&self, options: SessionOptions) -> Arc<dyn Store> {
-                must("connect", Self::builder_of(options).store(&self.url()))
+            fn address(&self) -> String {
+                format!("127.0.0.1:{}", self.port())
+            }
+
+            fn store(
+                &self,
+                address: &str,
+                options: SessionOptions,
+                rest: Duration,
+            ) -> Arc<dyn Store> {
+                let url = self.url_at(address);
+                must("connect", Self::builder_of(options, rest).store(&url))
             }
 
             fn connect(
                 &self,
                 options: SessionOptions,
             ) -> BoxFuture<'_, Result<Session, ConnectError>> {
-                async move { Self::builder_of(options).connect(&self.url()).await }.boxed()
+                let builder = Self::builder_of(options, CONTAINER_REST);
+                async move { builder.connect(&self.url()).await }.boxed()
             }
 
-            fn silence(&self, session: i64) -> BoxFuture<'_, ()> {
-                let [before, after] = SILENCE;
-                async move { drop(self.asked(&format!("{before}{session}{after}")).await) }.boxed()
+            fn silence(&self, session: i64) -> BoxFuture<'_, bool> {
+                async move {
+                    let id = session.to_string();
+                    if !self.asked(SESSIONS).await.concat().contains(&id) {
+                        return false;
+                    }
+                    let silence = format!("UPDATE @beats SET deadline = 0 WHERE session = {id}");
+                    self.asked(&silence).await;
+                    self.asked("UPDATE @clock SET due = 0").await;
+                    true
+                }
+                .boxed()
             }
 
             fn watch_count(&self) -> BoxFuture<'_, usize> {
