@@ -184,6 +184,21 @@ impl TestEnsemble {
         served::expire(self.served(), id).await;
     }
 
+    /// The URL of a server that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.url(),
+            Self::Postgres(server) => server.url(),
+            Self::MariaDb(server) => server.url(),
+        }
+    }
+
     /// Where clients of a server connect that is no ZooKeeper.
     ///
     /// # Panics

@@ -36,9 +36,24 @@ async fn every_code_is_handed_out_once_and_in_order_by_three_processes() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_redis() {
-    let server = recipes_testing::RedisServer::start().await.unwrap();
-    let address = server.url();
-    let ensemble = TestEnsemble::Redis(server);
+    on_a_server(TestEnsemble::on_redis().await).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_postgres() {
+    on_a_server(TestEnsemble::on_postgres().await).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_mariadb() {
+    on_a_server(TestEnsemble::on_mariadb().await).await;
+}
+
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+async fn on_a_server(ensemble: TestEnsemble) {
+    let address = ensemble.url();
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     every_code_is_handed_out_once_and_in_order(ensemble, &address).await;
