@@ -9,8 +9,10 @@ use zookeeper_client::{CreateMode, Error};
 
 use crate::memory::MemoryEnsemble;
 use crate::server::{RedisServer, ZooKeeperServer};
+use served::Served;
 
 mod on_redis;
+mod served;
 
 /// Long enough that a busy machine loses no session. Tests expire sessions explicitly. A client
 /// that connects to a server while it starts may get no answer, and tries again after two fifths of
@@ -66,6 +68,14 @@ impl TestEnsemble {
         Self::Redis(must("start a server", RedisServer::start().await))
     }
 
+    /// The server, unless it is one of ZooKeeper.
+    fn served(&self) -> &dyn Served {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server,
+        }
+    }
+
     /// Opens a session under test.
     ///
     /// # Panics
@@ -73,7 +83,7 @@ impl TestEnsemble {
     pub async fn session(&self) -> Session {
         let timeout = match self {
             Self::Memory(_) | Self::Real(_) => SESSION_TIMEOUT,
-            Self::Redis(_) => on_redis::SESSION_TIMEOUT,
+            Self::Redis(_) => served::SESSION_TIMEOUT,
         };
         let options = ZooKeeper::builder().session_timeout(timeout);
         self.session_with(options).await
@@ -105,10 +115,10 @@ impl TestEnsemble {
                 let connect_string = format!("{}{chroot}", server.connect_string());
                 must("connect", options.connect(&connect_string).await)
             }
-            Self::Redis(_) if !chroot.is_empty() => panic!("no chroot on Redis"),
-            Self::Redis(server) => {
+            other if !chroot.is_empty() => panic!("no chroot on {other:?}"),
+            other => {
                 let (options, _, _) = options.into_parts();
-                on_redis::session(server, on_redis::options(options)).await
+                must("connect", other.served().connect(options).await)
             }
         }
     }
@@ -131,8 +141,8 @@ impl TestEnsemble {
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
-            Self::Redis(server) => {
-                on_redis::expire(server, id).await;
+            other => {
+                served::expire(other.served(), id).await;
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
@@ -147,7 +157,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.stop(),
             Self::Real(server) => must("stop the server", server.stop().await),
-            Self::Redis(server) => must("stop the server", server.stop().await),
+            other => must("stop the server", other.served().stop().await),
         }
     }
 
@@ -159,7 +169,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.restart(),
             Self::Real(server) => must("start the server again", server.start_again().await),
-            Self::Redis(server) => must("start the server again", server.start_again().await),
+            other => must("start the server again", other.served().start_again().await),
         }
     }
 }
@@ -182,7 +192,7 @@ impl TestEnsemble {
                 children.sort_unstable();
                 children
             }
-            Self::Redis(server) => on_redis::children(server, path).await,
+            other => served::children(other.served(), path).await,
         }
     }
 
@@ -203,7 +213,7 @@ impl TestEnsemble {
     pub async fn let_something_happen(&self) {
         match self {
             Self::Memory(_) => tokio::task::yield_now().await,
-            Self::Real(_) | Self::Redis(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            _ => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
 
@@ -237,7 +247,7 @@ impl TestEnsemble {
                 let session = ZooKeeper::from_client(must("connect", server.client().await));
                 must("read", session.read(path).await)
             }
-            Self::Redis(server) => on_redis::read(server, path).await,
+            other => served::read(other.served(), path).await,
         }
     }
 
@@ -256,7 +266,7 @@ impl TestEnsemble {
                 }
                 must("create", operator.create(path, data, &options).await);
             }
-            Self::Redis(server) => on_redis::create(server, path, data).await,
+            other => served::create(other.served(), path, data).await,
         }
     }
 
@@ -271,7 +281,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("set", operator.set_data(path, data, None).await);
             }
-            Self::Redis(server) => on_redis::set(server, path, data).await,
+            other => served::set(other.served(), path, data).await,
         }
     }
 
@@ -286,7 +296,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("delete", operator.delete(path, None).await);
             }
-            Self::Redis(server) => on_redis::delete(server, path).await,
+            other => served::delete(other.served(), path).await,
         }
     }
 
@@ -300,7 +310,7 @@ impl TestEnsemble {
             match self {
                 Self::Memory(ensemble) => drop(ensemble.reap_containers()),
                 Self::Real(_) => {}
-                Self::Redis(server) => on_redis::reap(server).await,
+                other => served::reap(other.served()).await,
             }
             self.read(&format!("/{top}")).await.is_none().then_some(())
         })
@@ -315,7 +325,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.watch_count(),
             Self::Real(server) => must("count watches", server.watch_count().await),
-            Self::Redis(server) => on_redis::watch_count(server).await,
+            other => other.served().watch_count().await,
         }
     }
 
@@ -327,7 +337,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.zxid(),
             Self::Real(server) => must("read the last zxid", server.zxid().await),
-            Self::Redis(server) => on_redis::zxid(server).await,
+            other => other.served().zxid().await,
         }
     }
 }
