@@ -1,5 +1,7 @@
 //! The conditions of a run: when, where and how it was made.
 
+use std::path::Path;
+
 use tokio::time::Instant;
 
 use super::facts::{load, machine, said};
@@ -41,4 +43,10 @@ impl Conditions {
         self.lines
             .extend([("rounds", rounds), ("load after", load()), ("took", took)]);
     }
+}
+
+/// The kind of file system that a folder is on.
+pub(crate) fn file_system(folder: &Path) -> String {
+    let folder = folder.display().to_string();
+    said("stat", &["--file-system", "--format=%T", &folder])
 }

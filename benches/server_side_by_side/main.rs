@@ -1,14 +1,15 @@
 //! Compares the locks of this library with those of others, on a store that is one server: in one
 //! run, in turns.
 //!
-//! `scripts/bench --redis` runs it and documents what it needs.
+//! `scripts/bench` runs it, with the store as its first option, and documents what it needs.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `plan`, `work` | what is compared; a step of it |
 //! | `side`, `ours`, `foreign` | the sides that are compared; those in programs of their own |
 //! | `store` | what differs from store to store |
-//! | `redis` | its server, its other sides, and what is aimed at |
+//! | `redis`, `postgres`, `mariadb` | a store: its server, its other sides, and what is aimed at |
+//! | `sql` | locks made of SQL statements |
 //! | `contest` | sessions that contend for one lock |
 //! | `record`, `counts` | what was measured, what was counted |
 //! | `goals`, `report` | what that means, in words |
@@ -35,6 +36,7 @@ mod goal;
 mod goals;
 #[path = "../support/loops.rs"]
 mod loops;
+mod mariadb;
 #[path = "../support/numbers.rs"]
 mod numbers;
 mod options;
@@ -42,10 +44,12 @@ mod ours;
 #[path = "../support/peer.rs"]
 mod peer;
 mod plan;
+mod postgres;
 mod record;
 mod redis;
 mod report;
 mod side;
+mod sql;
 mod store;
 mod work;
 

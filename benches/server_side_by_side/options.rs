@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::mariadb::MariaDb;
 use super::plan::Case;
+use super::postgres::Postgres;
 use super::redis::Redis;
 use super::store::Store;
 
 pub(crate) const USAGE: &str = "\
-usage: scripts/bench --redis [OPTION...]
+usage: scripts/bench --redis|--postgres|--mariadb [OPTION...]
     --rounds N        how often each side does each case, in turns; 7
     --seconds S       how long each time; 0.8
     --only TEXT       only the cases with this in their names
     --without TEXT    not the sides with this in their names
+    --disk FOLDER     where a database has its data if it is to be on a disk; /var/tmp
     --output FOLDER   where the report goes; docs/benchmarks, or target/benchmarks for a part";
 
 pub(crate) struct Options {
@@ -21,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) length: Duration,
     only: Option<String>,
     without: Option<String>,
+    pub(crate) disk: PathBuf,
     pub(crate) output: PathBuf,
 }
 
@@ -29,12 +33,16 @@ impl Options {
         let mut store: Option<Box<dyn Store>> = None;
         let (mut rounds, mut length) = (7, Duration::from_millis(800));
         let (mut only, mut without, mut output) = (None, None, None);
+        // A folder for temporary files that are kept, and so on a disk. /tmp may be in memory.
+        let mut disk = PathBuf::from("/var/tmp");
         while let Some(option) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{option} of what?"));
             match option.as_str() {
                 "--store" => {
                     store = Some(match value()?.as_str() {
                         "redis" => Box::new(Redis),
+                        "postgres" => Box::new(Postgres),
+                        "mariadb" => Box::new(MariaDb),
                         unknown => return Err(format!("unknown store: {unknown}")),
                     });
                 }
@@ -42,6 +50,7 @@ impl Options {
                 "--seconds" => length = Duration::from_secs_f64(positive(&value()?)?),
                 "--only" => only = Some(value()?),
                 "--without" => without = Some(value()?),
+                "--disk" => disk = PathBuf::from(value()?),
                 "--output" => output = Some(PathBuf::from(value()?)),
                 // cargo passes this to every benchmark.
                 "--bench" => {}
@@ -60,6 +69,7 @@ impl Options {
             length,
             only,
             without,
+            disk,
             output,
         })
     }

@@ -44,7 +44,7 @@ pub(crate) trait Server {
     fn url(&self) -> String;
 
     /// Begins to count, if the server does not always do it, or ends that.
-    fn count(&self, _on: bool) -> LocalBoxFuture<'_, ()> {
+    fn count(&mut self, _on: bool) -> LocalBoxFuture<'_, ()> {
         Box::pin(async {})
     }
 

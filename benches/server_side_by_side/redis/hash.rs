@@ -20,12 +20,10 @@ use tokio::time::{interval, sleep, timeout};
 
 use crate::loops::{Contender, each};
 use crate::side::{InProcess, Lock, Locks, Side};
-use crate::work::{Place, Work};
+use crate::work::{POLL, Place, Work};
 
 /// The lock of a client that has crashed is free after this time, which is Redisson's default.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a client that polls waits before it tries again.
-const POLL: Duration = Duration::from_millis(60);
 
 /// Answers nil, or the milliseconds until the holder's lease ends.
 const ACQUIRE: &str = "\
