@@ -370,9 +370,10 @@ BEGIN
         refused := @schema@.delete_lasting(
           number, words[at + 1], words[at + 2], words[at + 3], words[at + 4], version);
       END IF;
-      -- Rings whoever watches it, at the commit. What has happened they ask themselves.
+      -- Rings whoever else watches it, at the commit. What has happened they ask themselves.
       PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
-        WHERE w.dir = words[at + 3] AND w.name = words[at + 4] GROUP BY w.session;
+        WHERE w.dir = words[at + 3] AND w.name = words[at + 4] AND w.session <> me
+        GROUP BY w.session;
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN
@@ -399,7 +400,7 @@ BEGIN
       IF FOUND THEN
         answer := ''::bytea || @schema@.stat_of(node);
         PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
-          WHERE w.dir = node.dir AND w.name = node.name GROUP BY w.session;
+          WHERE w.dir = node.dir AND w.name = node.name AND w.session <> me GROUP BY w.session;
       ELSE
         refused := coalesce(
           nullif(@schema@.no_node(words[at + 1], words[at + 2]), ''), 'BadVersion');
@@ -511,60 +512,6 @@ BEGIN
   wait := greatest(0, k.quarantine - k.own);
 END $$;
 
--- Goes on with a session over a new connection, and watches again what it watched. The client calls it
--- several times if it watches much.
---
--- A session is known by the number of its connection, too. So what was sent over an earlier one and arrives
--- late finds no session, and does nothing; and this waits for what is under way.
---
--- Arguments: its name without that number, its id, its timeout, the number, run of the server, whether to
--- return the nodes of the session, the numbers by which it may be known, then of each watch: its number,
--- the path, the transactions that created and last changed the node when it was watched.
--- Returns how long nobody may be granted a lock, NULL if the session has ended; the news for each watch ('D'
--- for a deletion, 'C' for other data, '' if it stands); and the paths of the nodes.
-CREATE OR REPLACE FUNCTION @schema@.resume(
-  called text, me bigint, timeout bigint, connection bigint, run text, wants_nodes boolean,
-  known bigint[], numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
-  OUT wait bigint, OUT news text[], OUT nodes text[]
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-  k @schema@.clock;
-BEGIN
-  PERFORM @schema@.settle(timeout);
-  PERFORM 1 FROM @schema@.sessions s
-    WHERE s.id = me AND s.name IN (SELECT called || ':' || i FROM unnest(known) AS i) FOR UPDATE;
-  IF NOT FOUND THEN RETURN; END IF;
-  SELECT * INTO k FROM @schema@.clock;
-  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
-    SELECT * INTO k FROM @schema@.clock FOR UPDATE;
-  END IF;
-  k.own := @schema@.own_now(k.own, k.last, k.step);
-  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
-    k.last := @schema@.server_now();
-    k := @schema@.quarantine(k, run, timeout, true);
-    UPDATE @schema@.clock c SET last = k.last, own = k.own, run = k.run, longest = k.longest,
-      quarantine = k.quarantine;
-  END IF;
-  wait := greatest(0, k.quarantine - k.own);
-  UPDATE @schema@.sessions s
-    SET name = called || ':' || connection, deadline = greatest(s.deadline, k.own + timeout)
-    WHERE s.id = me;
-  SELECT coalesce(array_agg(
-      CASE WHEN n.c IS DISTINCT FROM w.c THEN 'D' WHEN n.m <> w.m THEN 'C' ELSE '' END ORDER BY w.i
-    ), '{}') INTO news
-    FROM unnest(dirs, names, created, changed) WITH ORDINALITY AS w (dir, name, c, m, i)
-    LEFT JOIN @schema@.nodes n ON n.dir = w.dir AND n.name = w.name;
-  INSERT INTO @schema@.watches
-    SELECT w.dir, w.name, me, w.number
-      FROM unnest(dirs, names, numbers, news) AS w (dir, name, number, news) WHERE w.news = '';
-  nodes := '{}';
-  IF wants_nodes THEN
-    SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes
-      FROM @schema@.nodes n WHERE n.o = me;
-  END IF;
-END $$;
-
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits
 -- for such a node waits a little longer; nobody is granted a lock too early. It skips nodes that somebody
 -- has locked, as a user's transaction does that was fenced by one.
@@ -594,6 +541,78 @@ BEGIN
     END IF;
     EXIT WHEN room <= 0;
   END LOOP;
+END $$;
+
+-- Ends a session that nobody else can write any more: its row is locked.
+CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  DELETE FROM @schema@.sessions s WHERE s.id = me;
+  INSERT INTO @schema@.ended VALUES (me);
+  PERFORM @schema@.purge();
+END $$;
+
+-- Goes on with a session over a new connection, and watches again what it watched. The client calls it
+-- several times if it watches much.
+--
+-- A session is known by the number of its connection, too. So what was sent over an earlier one and arrives
+-- late finds no session, and does nothing; and this waits for what is under way.
+--
+-- Arguments: its name without that number, its id, its timeout, the number, run of the server, whether to
+-- return the nodes of the session, the numbers by which it may be known, then of each watch: its number,
+-- the path, the transactions that created and last changed the node when it was watched.
+-- Returns how long nobody may be granted a lock, NULL if the session has ended; the news for each watch ('D'
+-- for a deletion, 'C' for other data, '' if it stands); and the paths of the nodes.
+CREATE OR REPLACE FUNCTION @schema@.resume(
+  called text, me bigint, timeout bigint, connection bigint, run text, wants_nodes boolean,
+  known bigint[], numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
+  OUT wait bigint, OUT news text[], OUT nodes text[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  k @schema@.clock;
+  deadline bigint;
+BEGIN
+  PERFORM @schema@.settle(timeout);
+  SELECT s.deadline INTO deadline FROM @schema@.sessions s
+    WHERE s.id = me AND s.name IN (SELECT called || ':' || i FROM unnest(known) AS i) FOR UPDATE;
+  IF NOT FOUND THEN RETURN; END IF;
+  SELECT * INTO k FROM @schema@.clock;
+  IF deadline <= @schema@.own_now(k.own, k.last, k.step) THEN
+    PERFORM @schema@.end_session(me);
+    RETURN;
+  END IF;
+  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
+    SELECT * INTO k FROM @schema@.clock FOR UPDATE;
+  END IF;
+  k.own := @schema@.own_now(k.own, k.last, k.step);
+  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
+    k.last := @schema@.server_now();
+    k := @schema@.quarantine(k, run, timeout, true);
+    UPDATE @schema@.clock c SET last = k.last, own = k.own, run = k.run, longest = k.longest,
+      quarantine = k.quarantine;
+  END IF;
+  wait := greatest(0, k.quarantine - k.own);
+  UPDATE @schema@.sessions s
+    SET name = called || ':' || connection, deadline = greatest(s.deadline, k.own + timeout)
+    WHERE s.id = me;
+  SELECT coalesce(array_agg(
+      CASE WHEN n.c IS DISTINCT FROM w.c THEN 'D' WHEN n.m <> w.m THEN 'C' ELSE '' END ORDER BY w.i
+    ), '{}') INTO news
+    FROM unnest(dirs, names, created, changed) WITH ORDINALITY AS w (dir, name, c, m, i)
+    LEFT JOIN @schema@.nodes n ON n.dir = w.dir AND n.name = w.name;
+  INSERT INTO @schema@.watches
+    SELECT w.dir, w.name, me, w.number
+      FROM unnest(dirs, names, numbers, news) AS w (dir, name, number, news)
+      WHERE w.news = '' AND NOT EXISTS (
+        SELECT FROM @schema@.watches h
+          WHERE h.dir = w.dir AND h.name = w.name AND h.session = me AND h.number = w.number
+      );
+  nodes := '{}';
+  IF wants_nodes THEN
+    SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes
+      FROM @schema@.nodes n WHERE n.o = me;
+  END IF;
 END $$;
 
 -- Removes containers that have been empty for a while, a few at a time. `own` is the store's clock.
@@ -644,8 +663,13 @@ BEGIN
   -- First, as whoever has locked the clock must not wait for a session.
   UPDATE @schema@.sessions s
     SET deadline = greatest(s.deadline, @schema@.own_now(c.own, c.last, c.step) + timeout)
-    FROM @schema@.clock c WHERE s.id = me AND s.name = known_as;
-  IF NOT FOUND THEN RETURN; END IF;
+    FROM @schema@.clock c WHERE s.id = me AND s.name = known_as
+      AND s.deadline > @schema@.own_now(c.own, c.last, c.step);
+  IF NOT FOUND THEN
+    PERFORM 1 FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN PERFORM @schema@.end_session(me); END IF;
+    RETURN;
+  END IF;
   SELECT * INTO k FROM @schema@.clock;
   now := @schema@.server_now();
   -- All sessions beat, so the row would be written very often. It must be in time for the gap rule.
@@ -683,11 +707,12 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM @schema@.settle(timeout);
-  DELETE FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as;
+  PERFORM 1 FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as FOR UPDATE;
   IF FOUND THEN
-    INSERT INTO @schema@.ended VALUES (me);
+    PERFORM @schema@.end_session(me);
+  ELSE
+    PERFORM @schema@.purge();
   END IF;
-  PERFORM @schema@.purge();
   PERFORM 1 FROM @schema@.ended e WHERE e.session = me;
   RETURN FOUND;
 END $$;
