@@ -1,1 +1,28 @@
-//! x
+//! Locks of `lock-recipes` on databases.
+//!
+//! Users depend on `lock-recipes`, which re-exports what they need from here.
+//!
+//! A session has two connections: one for requests, and one *aside* for beats and news. What the database
+//! keeps and does is SQL; `recipes-keeper` keeps the sessions.
+//!
+//! | file or folder | noun |
+//! |---|---|
+//! | `postgres` | locks on PostgreSQL |
+//! | `mysql` | locks on MariaDB and MySQL |
+//! | `aside` | the connection beside that of the requests, and what runs on it |
+//! | `beats` | when it keeps the session alive |
+//! | `poller` | asks for news, and tells them |
+//! | `pace` | how often |
+//! | `bell` | what makes it ask at once |
+//! | `path` | a path, in two parts |
+#![cfg(any(feature = "postgres", feature = "mysql"))]
+
+mod aside;
+mod beats;
+mod bell;
+mod pace;
+mod path;
+mod poller;
+
+/// Target of log events about a store.
+const STORE: &str = recipes_core::internal::log::STORE;
