@@ -15,14 +15,23 @@
 //! | `pace` | how often |
 //! | `bell` | what makes it ask at once |
 //! | `path` | a path, in two parts |
+//! | `fence` | literals in the statement of `guard.fence()` |
+//! | `settings` | limits that are the same for every database |
 #![cfg(any(feature = "postgres", feature = "mysql"))]
 
 mod aside;
 mod beats;
 mod bell;
+mod fence;
 mod pace;
 mod path;
 mod poller;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod settings;
+
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresBuilder, PostgresRefusal};
 
 /// Target of log events about a store.
 const STORE: &str = recipes_core::internal::log::STORE;

@@ -266,6 +266,7 @@ END $$;
 -- | watch PATH NUMBER            | data, stat |
 -- | unwatch PATH                 | |
 -- | beat                         | |
+-- | refuse REASON                | |
 --
 -- UP and PATH are two words each, UP the path of the directory. A kind is P (persistent), C (container), E
 -- (ephemeral) or S (ephemeral and sequential). A version is '' for any. Data are a place in `data`. A
@@ -430,6 +431,9 @@ BEGIN
         WHERE w.dir = words[at + 1] AND w.name = words[at + 2] AND w.session = me;
       answer := ARRAY[''::bytea];
       next := at + 3;
+    ELSIF word = 'refuse' THEN
+      refused := words[at + 1];
+      next := at + 2;
     ELSIF word = 'beat' THEN
       answer := ARRAY[''::bytea];
       next := at + 1;
