@@ -22,12 +22,16 @@ pub(crate) enum Trouble {
     NotEmpty,
     #[error("the parent goes with its session, and has no children")]
     EphemeralParent,
+    #[error("the path of the node is longer than the store takes")]
+    TooLong,
 }
 
 impl From<Trouble> for NodesError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
+            Trouble::NotEmpty | Trouble::EphemeralParent | Trouble::TooLong => {
+                Self::Refused(Arc::new(trouble))
+            }
             _ => Self::Unknown(Arc::new(trouble)),
         }
     }
@@ -124,6 +128,7 @@ fn refusal(reason: &str) -> NodesError {
         "BadVersion" => NodesError::BadVersion,
         "NotEmpty" => Trouble::NotEmpty.into(),
         "EphemeralParent" => Trouble::EphemeralParent.into(),
+        "TooLong" => Trouble::TooLong.into(),
         _ => Trouble::Unexpected(reason.to_owned()).into(),
     }
 }

@@ -232,7 +232,9 @@ mod tests {
     fn long_listings_are_expected_for_a_while_after_short_ones() {
         let after = |listings: &[usize]| {
             let listings = listings.iter();
-            listings.fold(NAMES_FIRST, |expected, names| names_to_expect(expected, *names))
+            listings.fold(NAMES_FIRST, |expected, names| {
+                names_to_expect(expected, *names)
+            })
         };
         assert_eq!(after(&[10_000, 2]), 5_000);
         assert_eq!(after(&[2; 20]), 2);
