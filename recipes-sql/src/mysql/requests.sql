@@ -36,7 +36,7 @@ DELIMITER //
 -- `look` lists for a contender whose node is `own`, or was created there by this call if that is ''. If
 -- others are ahead, it watches the node itself and the two right ahead of it.
 --
--- Selects one row: state (0 done, 1 ended, 2 late), the highest number given, and the answers: numbers with
+-- Selects one row: state (0 done, 1 ended, 2 late, 4 locked by others), the highest number given, and the answers: numbers with
 -- a blank after each, and bytes after their count and a blank. An answer begins with 0, or why it is
 -- refused: 1 no node, 2 node exists, 3 other version, 4 not empty, 5 parent is ephemeral, 6 locked by
 -- others; of a multi, the index of the operation follows. Names are their count, and bytes with slashes
@@ -97,7 +97,9 @@ proc: BEGIN
     SET v_first = GREATEST(v_first, v_up_p), v_count = v_count - 1;
   END WHILE;
   IF v_refused <> 0 THEN
-    SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the session or a directory is locked';
+    ROLLBACK;
+    SELECT 4 AS state, 0 AS number, '' AS answers;
+    LEAVE proc;
   END IF;
   SET v_number = v_first;
 
@@ -207,7 +209,7 @@ proc: BEGIN
             IF v_what = 'S' THEN
               -- Signed 32-bit numbers, as in ZooKeeper.
               SET v_seq = v_up_q + 1, v_k = (v_up_q + 2147483648) MOD 4294967296 - 2147483648;
-              SET v_name = CONCAT(v_name, IF(v_k < 0, CONCAT('-', LPAD(-v_k, 9, '0')), LPAD(v_k, 10, '0')));
+              SET v_name = CONCAT(v_name, IF(v_k < 0, CONCAT('-', LPAD(-v_k, GREATEST(9, LENGTH(-v_k)), '0')), LPAD(v_k, 10, '0')));
             END IF;
             INSERT INTO @prefix@nodes VALUES (v_dir, v_name, v_seq, v_number, v_number, 0,
               IF(v_what IN ('S', 'E'), p_id, 0), 0, v_number, 0, v_data);
@@ -227,8 +229,11 @@ proc: BEGIN
       IF v_refused = 0 THEN
         SET v_answers = CONCAT(v_answers, '0', v_answer, ' ');
       ELSE
+        -- A server can be set up to undo all of a transaction then.
         IF v_refused = 6 AND @@innodb_rollback_on_timeout THEN
-          SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'a node is locked';
+          ROLLBACK;
+          SELECT 4 AS state, 0 AS number, '' AS answers;
+          LEAVE proc;
         END IF;
         SET v_answers = CONCAT(v_answers, v_refused, ' ', v_failed, ' ');
         IF v_count > 1 THEN
@@ -272,17 +277,26 @@ proc: BEGIN
                 WHERE dir = v_path AND seq >= v_up_low AND o = p_id AND c > v_first
                 ORDER BY seq DESC LIMIT 1;
             END IF;
-            IF v_seq IS NOT NULL THEN
-              SELECT COUNT(*), GROUP_CONCAT(LENGTH(name), ' ', name, LENGTH(d), ' ', d, c, ' ', m, ' ', v, ' ',
-                  o, ' ', children, ' ', q, ' ', p, ' ' ORDER BY seq DESC SEPARATOR '')
-                INTO v_k, v_data FROM (
-                  SELECT name, d, c, m, v, o, q, p, seq, IF(o <> 0, 0, (
-                    SELECT COUNT(*) FROM @prefix@nodes i FORCE INDEX (by_seq)
-                    WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name))) AS children
-                  FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = v_path AND seq <= v_seq
-                  ORDER BY seq DESC LIMIT 3) ahead;
-            END IF;
+            -- One after the other: a derived table with data would be a file.
+            SET v_seq = v_seq + 1;
+            WHILE v_seq IS NOT NULL AND v_k < 3 DO
+              SET v_c = NULL;
+              SELECT seq, name, d, c, m, v, o, q, p, IF(o <> 0, 0, (
+                  SELECT COUNT(*) FROM @prefix@nodes i FORCE INDEX (by_seq)
+                  WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name)))
+                INTO v_seq, v_name, v_names, v_c, v_m, v_v, v_o, v_q, v_p, v_children
+                FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = v_path AND seq < v_seq
+                ORDER BY seq DESC LIMIT 1;
+              IF v_c IS NULL THEN
+                SET v_seq = NULL;
+              ELSE
+                SET v_k = v_k + 1, v_data = CONCAT(v_data, LENGTH(v_name), ' ', v_name, LENGTH(v_names), ' ',
+                  v_names, CONCAT_WS(' ', v_c, v_m, v_v, v_o, v_children, v_q, v_p), ' ');
+              END IF;
+            END WHILE;
           END IF;
+          -- The first has nobody to wait for.
+          IF v_k = 1 THEN SET v_k = 0, v_data = ''; END IF;
           SET v_answers = CONCAT(v_answers, v_k, ' ', v_data);
         END IF;
       END IF;
@@ -314,16 +328,17 @@ END//
 -- It is there for its cost: each statement and each variable of a procedure takes its time.
 --
 -- Selects one row: state, the number, the place, and as for `look` the count of names, the names, the count
--- of watched nodes and these.
+-- of watched nodes and these, without the node itself.
 CREATE PROCEDURE @prefix@enter(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_seen BIGINT,
   p_up_dir VARBINARY(1500), p_up_name VARBINARY(1500), p_dir VARBINARY(1500), p_name VARBINARY(1500),
   p_data LONGBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
-  DECLARE v_number, v_q, v_low, v_count BIGINT;
+  DECLARE v_number, v_q, v_low, v_count, v_seq BIGINT;
   DECLARE v_watched INT DEFAULT 0;
-  DECLARE v_names, v_nodes LONGBLOB;
+  DECLARE v_names, v_ahead LONGBLOB;
+  DECLARE v_nodes LONGBLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -349,14 +364,22 @@ proc: BEGIN
     FROM @prefix@nodes FORCE INDEX (by_seq) WHERE dir = p_dir AND (seq = 0 OR seq >= v_low);
   UPDATE @prefix@nodes SET q = v_q + 1, p = v_number, low = v_low WHERE dir = p_up_dir AND name = p_up_name;
   IF v_count > 1 THEN
-    SELECT COUNT(*), GROUP_CONCAT(LENGTH(name), ' ', name, LENGTH(d), ' ', d, c, ' ', m, ' ', v, ' ',
-        o, ' ', children, ' ', q, ' ', p, ' ' ORDER BY seq DESC SEPARATOR '')
-      INTO v_watched, v_nodes FROM (
-        SELECT name, d, c, m, v, o, q, p, seq, IF(o <> 0, 0, (
+    -- One after the other: a derived table with data would be a file.
+    SET v_seq = v_q + 1;
+    WHILE v_seq IS NOT NULL AND v_watched < 2 DO
+      SET v_ahead = NULL;
+      SELECT seq, CONCAT(LENGTH(name), ' ', name, LENGTH(d), ' ', d, CONCAT_WS(' ', c, m, v, o, IF(o <> 0, 0, (
           SELECT COUNT(*) FROM @prefix@nodes i FORCE INDEX (by_seq)
-          WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name))) AS children
-        FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = p_dir AND seq <= v_q + 1
-        ORDER BY seq DESC LIMIT 3) ahead;
+          WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name))), q, p), ' ')
+        INTO v_seq, v_ahead
+        FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = p_dir AND seq < v_seq
+        ORDER BY seq DESC LIMIT 1;
+      IF v_ahead IS NULL THEN
+        SET v_seq = NULL;
+      ELSE
+        SET v_watched = v_watched + 1, v_nodes = CONCAT(v_nodes, v_ahead);
+      END IF;
+    END WHILE;
   END IF;
   COMMIT;
   SELECT 0 AS state, v_number AS number, v_q AS place, v_count AS count, v_names AS names,
