@@ -387,7 +387,8 @@ proc: BEGIN
 END//
 
 -- Deletes an ephemeral node: the release of one lock, if the session is in order and the node is there.
--- Otherwise it does nothing (state 3), and `requests` finds out why.
+-- Otherwise it does nothing and fails (SQLSTATE 45000), and `requests` finds out why. It selects nothing, as
+-- an answer with rows is written to the network in two parts.
 CREATE PROCEDURE @prefix@leave(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_dir VARBINARY(1500), p_name VARBINARY(1500))
   MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -408,6 +409,6 @@ BEGIN
       DELETE FROM @prefix@nodes WHERE dir = p_dir AND name = p_name AND o <> 0;
     SET v_lives = ROW_COUNT() > 0;
   END IF;
+  IF NOT COALESCE(v_lives, FALSE) THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple release'; END IF;
   COMMIT;
-  SELECT IF(v_lives, 0, 3) AS state;
 END//

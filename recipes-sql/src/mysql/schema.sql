@@ -1,5 +1,29 @@
 -- The tables of the locks, for MariaDB 10.6 and later. `@prefix@` stands for the prefix of all names.
 --
+-- A session has two connections: A for changes and reads, B for beats and polls, so that a beat never waits
+-- until somebody's commit is flushed. What they call:
+--
+-- | procedure | on    | what it does |
+-- |-----------|-------|--------------|
+-- | open      | A     | opens a session |
+-- | resume    | A     | goes on with a session over a new connection |
+-- | requests  | A     | carries out requests of a session |
+-- | enter     | A     | the same, for an acquire that finds everything in order |
+-- | leave     | A     | the same, for the release of one lock |
+-- | close     | A     | closes a session |
+-- | beat      | B     | keeps a session alive, ends others, tidies up |
+-- | purge     | -     | deletes nodes of sessions that have ended; for `beat` and `close` |
+-- | fence     | users | keeps a lock's node until the user's transaction ends |
+--
+-- Each is one transaction, but for `purge` and `fence`, which are part of one. If it fails, it has done
+-- nothing. It is READ COMMITTED, as REPEATABLE READ locks gaps between rows and so stops others.
+--
+-- Rows are locked in this order: session, clock, parents by path, nodes. Whoever sweeps and tidies up leaves
+-- what is locked for the next time. What still deadlocks has done nothing, and is sent again.
+--
+-- There are no stored functions, as a server with a binary log lets few users create them. UTC_TIMESTAMP is
+-- the time of each statement in a procedure, and depends on nobody's time zone.
+--
 -- | table      | a row is |
 -- |------------|----------|
 -- | meta       | the version of this schema |
