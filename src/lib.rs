@@ -32,6 +32,7 @@
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
+//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, MariaDB and MySQL.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
 //!   `zookeeper` on.
@@ -95,12 +96,12 @@ pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
-    Error, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher, Identity, InspectError,
-    Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason, NodeStat, NodesError,
-    Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError, ReleaseOutcome,
-    RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step, TimeoutReason,
-    Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError, WaitForGraph,
-    escape_key, inspect, scan, unescape_key,
+    Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher,
+    Identity, InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason,
+    NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError,
+    ReleaseOutcome, RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step,
+    TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError,
+    WaitForGraph, escape_key, inspect, scan, unescape_key,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
@@ -113,6 +114,10 @@ pub use recipes_testing as testing;
 
 #[cfg(feature = "redis")]
 pub use recipes_redis::{Redis, RedisBuilder, RedisRefusal};
+#[cfg(feature = "mysql")]
+pub use recipes_sql::{MySql, MySqlBuilder, MySqlRefusal};
+#[cfg(feature = "postgres")]
+pub use recipes_sql::{Postgres, PostgresBuilder, PostgresRefusal};
 #[cfg(feature = "sasl-digest-md5")]
 pub use recipes_zookeeper::DigestMd5SaslOptions;
 #[cfg(feature = "sasl-gssapi")]

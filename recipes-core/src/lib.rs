@@ -41,13 +41,15 @@ pub use driver::guard::{GuardMember, LockGuard};
 pub use driver::locks::DistributedLock;
 pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
-    AcquireError, ConfigError, ConnectError, Error, InspectError, LostError, LostReason,
-    QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, Error, FenceError, InspectError, LostError,
+    LostReason, QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError,
+    VerifyError,
 };
 pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, Inspection, Party, Recipe, Scan, Standing, WaitForGraph, inspect, scan,
 };
+pub use lock::fence::Fence;
 pub use lock::lease_state::GuardState;
 pub use lock::release::ReleaseOutcome;
 pub use lock::session::Session;

@@ -13,6 +13,7 @@
 //! | `lease` | the right to one node of ours; deletes it in the end |
 //! | `lease_state` | what is known of a lease, and its loss |
 //! | `release` | the end of leases, and its outcome |
+//! | `fence` | a check of a lease inside a transaction of the user's own database |
 //! | `transaction` | writes of the user that are bound to a lease |
 //! | `revocation` | a request to give the lock up |
 //! | `directory` | the lock directory, where a watch on it saves listings |
@@ -20,6 +21,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod factory_root;
+pub(crate) mod fence;
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod lease_state;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `store` (this file) | `Store`, which opens one `Nodes` for each epoch, and its `Traits` |
 //! | `nodes` | the requests that a lock needs, and their answers |
+//! | `refusals` | why a request has no good answer |
 //! | `retry` | a read is sent again until it has an answer |
 //! | `machine` | how long this machine has been suspended |
 
@@ -20,6 +21,7 @@ use crate::store::nodes::{Nodes, NodesError};
 
 pub(crate) mod machine;
 pub(crate) mod nodes;
+pub(crate) mod refusals;
 pub(crate) mod retry;
 
 /// A store that holds locks: it opens one [`Nodes`] for each epoch of a session.

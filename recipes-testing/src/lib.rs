@@ -3,8 +3,10 @@
 //! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java. It is the
 //! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real
 //! servers on loopback, in about a second, for everything that a double cannot prove.
-//! [`RedisServer`] starts Redis, in milliseconds. [`FaultProxy`] breaks the connections to them at chosen frames. [`CuratorPeer`] runs the recipes
-//! of Apache Curator, to contend with ours, and [`ForeignPeer`] the locks of Go and Python.
+//! [`RedisServer`] starts Redis, in milliseconds; [`PostgresServer`] and [`MariaDbServer`] start
+//! databases, in a tenth of a second. [`FaultProxy`] breaks the connections to them at chosen frames.
+//! [`CuratorPeer`] runs the recipes of Apache Curator, to contend with ours, and [`ForeignPeer`] the
+//! locks of Go and Python.
 
 pub mod contract;
 pub mod history;
@@ -27,6 +29,7 @@ pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
 };
 pub use server::{
+    Durability, MariaDbServer, MariaDbServerBuilder, PostgresServer, PostgresServerBuilder,
     RedisServer, RedisServerBuilder, ServerBuilder, ServerError, StoreClock, ZooKeeperEnsemble,
     ZooKeeperServer,
 };

@@ -1,16 +1,20 @@
 //! The ensembles on which a behaviour is tested, in memory and real.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{NodeStat, Session};
+use recipes_core::{NodeStat, Session, SessionOptions, Store};
 use recipes_zookeeper::{Acls, ZooKeeper, ZooKeeperBuilder};
 use zookeeper_client::{CreateMode, Error};
 
 use crate::memory::MemoryEnsemble;
-use crate::server::{RedisServer, ZooKeeperServer};
+use crate::server::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
+use served::Served;
 
+mod on_databases;
 mod on_redis;
+mod served;
 
 /// Long enough that a busy machine loses no session. Tests expire sessions explicitly. A client
 /// that connects to a server while it starts may get no answer, and tries again after two fifths of
@@ -37,6 +41,10 @@ pub enum TestEnsemble {
     Real(ZooKeeperServer),
     /// Runs on the machine's clock.
     Redis(RedisServer),
+    /// Runs on the machine's clock.
+    Postgres(PostgresServer),
+    /// Runs on the machine's clock.
+    MariaDb(MariaDbServer),
 }
 
 /// Sessions under test, and faults for them.
@@ -66,6 +74,32 @@ impl TestEnsemble {
         Self::Redis(must("start a server", RedisServer::start().await))
     }
 
+    /// As [`on_redis`](Self::on_redis), on PostgreSQL.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn on_postgres() -> Self {
+        Self::Postgres(must("start a server", PostgresServer::start().await))
+    }
+
+    /// As [`on_redis`](Self::on_redis), on MariaDB.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn on_mariadb() -> Self {
+        Self::MariaDb(must("start a server", MariaDbServer::start().await))
+    }
+
+    /// The server, unless it is one of ZooKeeper.
+    fn served(&self) -> &dyn Served {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server,
+            Self::Postgres(server) => server,
+            Self::MariaDb(server) => server,
+        }
+    }
+
     /// Opens a session under test.
     ///
     /// # Panics
@@ -73,13 +107,13 @@ impl TestEnsemble {
     pub async fn session(&self) -> Session {
         let timeout = match self {
             Self::Memory(_) | Self::Real(_) => SESSION_TIMEOUT,
-            Self::Redis(_) => on_redis::SESSION_TIMEOUT,
+            _ => served::SESSION_TIMEOUT,
         };
         let options = ZooKeeper::builder().session_timeout(timeout);
         self.session_with(options).await
     }
 
-    /// Opens a session under test with options. In memory and on Redis, credentials have no effect;
+    /// Opens a session under test with options. Credentials have an effect on ZooKeeper only;
     /// in memory, timeouts of the connection have none either.
     ///
     /// # Panics
@@ -105,10 +139,10 @@ impl TestEnsemble {
                 let connect_string = format!("{}{chroot}", server.connect_string());
                 must("connect", options.connect(&connect_string).await)
             }
-            Self::Redis(_) if !chroot.is_empty() => panic!("no chroot on Redis"),
-            Self::Redis(server) => {
+            other if !chroot.is_empty() => panic!("no chroot on {other:?}"),
+            other => {
                 let (options, _, _) = options.into_parts();
-                on_redis::session(server, on_redis::options(options)).await
+                must("connect", other.served().connect(options).await)
             }
         }
     }
@@ -131,12 +165,69 @@ impl TestEnsemble {
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
-            Self::Redis(server) => {
-                on_redis::expire(server, id).await;
+            other => {
+                let was_alive = served::expire(other.served(), id).await;
+                assert!(was_alive, "session has ended already");
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
         }
+    }
+
+    /// As [`expire`](Self::expire), for the session with this id, on a server of a store that is no
+    /// ZooKeeper. It does not wait.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    #[doc(hidden)]
+    pub async fn end_session(&self, id: i64) {
+        served::expire(self.served(), id).await;
+    }
+
+    /// The URL of a server that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.url(),
+            Self::Postgres(server) => server.url(),
+            Self::MariaDb(server) => server.url(),
+        }
+    }
+
+    /// Where clients of a server connect that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.port(),
+            Self::Postgres(server) => server.port(),
+            Self::MariaDb(server) => server.port(),
+        }
+    }
+
+    /// The store, at this host and port or its own, on a server of a store that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If the options are refused.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn store_at(
+        &self,
+        address: Option<&str>,
+        options: SessionOptions,
+        container_rest: Duration,
+    ) -> Arc<dyn Store> {
+        let own = self.served().address();
+        self.served().store(address.unwrap_or(&own), options, container_rest)
     }
 
     /// Stops the ensemble, which keeps its data.
@@ -147,7 +238,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.stop(),
             Self::Real(server) => must("stop the server", server.stop().await),
-            Self::Redis(server) => must("stop the server", server.stop().await),
+            other => must("stop the server", other.served().stop().await),
         }
     }
 
@@ -159,7 +250,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.restart(),
             Self::Real(server) => must("start the server again", server.start_again().await),
-            Self::Redis(server) => must("start the server again", server.start_again().await),
+            other => must("start the server again", other.served().start_again().await),
         }
     }
 }
@@ -182,7 +273,7 @@ impl TestEnsemble {
                 children.sort_unstable();
                 children
             }
-            Self::Redis(server) => on_redis::children(server, path).await,
+            other => served::children(other.served(), path).await,
         }
     }
 
@@ -203,7 +294,7 @@ impl TestEnsemble {
     pub async fn let_something_happen(&self) {
         match self {
             Self::Memory(_) => tokio::task::yield_now().await,
-            Self::Real(_) | Self::Redis(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            _ => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
 
@@ -237,7 +328,7 @@ impl TestEnsemble {
                 let session = ZooKeeper::from_client(must("connect", server.client().await));
                 must("read", session.read(path).await)
             }
-            Self::Redis(server) => on_redis::read(server, path).await,
+            other => served::read(other.served(), path).await,
         }
     }
 
@@ -256,7 +347,7 @@ impl TestEnsemble {
                 }
                 must("create", operator.create(path, data, &options).await);
             }
-            Self::Redis(server) => on_redis::create(server, path, data).await,
+            other => served::create(other.served(), path, data).await,
         }
     }
 
@@ -271,7 +362,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("set", operator.set_data(path, data, None).await);
             }
-            Self::Redis(server) => on_redis::set(server, path, data).await,
+            other => served::set(other.served(), path, data).await,
         }
     }
 
@@ -286,7 +377,7 @@ impl TestEnsemble {
                 let operator = must("connect", server.client().await);
                 must("delete", operator.delete(path, None).await);
             }
-            Self::Redis(server) => on_redis::delete(server, path).await,
+            other => served::delete(other.served(), path).await,
         }
     }
 
@@ -300,7 +391,7 @@ impl TestEnsemble {
             match self {
                 Self::Memory(ensemble) => drop(ensemble.reap_containers()),
                 Self::Real(_) => {}
-                Self::Redis(server) => on_redis::reap(server).await,
+                other => served::reap(other.served()).await,
             }
             self.read(&format!("/{top}")).await.is_none().then_some(())
         })
@@ -315,7 +406,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.watch_count(),
             Self::Real(server) => must("count watches", server.watch_count().await),
-            Self::Redis(server) => on_redis::watch_count(server).await,
+            other => other.served().watch_count().await,
         }
     }
 
@@ -327,7 +418,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(ensemble) => ensemble.zxid(),
             Self::Real(server) => must("read the last zxid", server.zxid().await),
-            Self::Redis(server) => on_redis::zxid(server).await,
+            other => other.served().zxid().await,
         }
     }
 }
@@ -339,12 +430,13 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
     }
 }
 
-/// Tests behaviours in memory, on a paused clock, on a real ZooKeeper server, and on Redis.
+/// Tests behaviours in memory, on a paused clock, and on a real server of each store.
 ///
 /// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`] of its own. The macro
-/// registers it: the tests are `behaviour::in_memory`, `behaviour::on_a_real_server` and
-/// `behaviour::on_redis`. Behaviours of ZooKeeper alone come after `zookeeper:`. One that is
-/// not registered is dead code, of which the compiler warns.
+/// registers it: the tests are `behaviour::in_memory`, `behaviour::on_a_real_server`,
+/// `behaviour::on_redis`, `behaviour::on_postgres` and `behaviour::on_mariadb`. Behaviours of ZooKeeper
+/// alone come after `zookeeper:`. Those that count watches on the server come after `watches:`: sessions
+/// on MariaDB only look. One that is not registered is dead code, of which the compiler warns.
 ///
 /// ```ignore
 /// on_every_ensemble!(holder_excludes_others, waiter_is_next);
@@ -356,35 +448,38 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
 /// ```
 #[macro_export]
 macro_rules! on_every_ensemble {
-    (zookeeper: $($behaviour:ident),+ $(,)?) => {$(
+    (zookeeper: $($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(@each [$($behaviour)+] [on_a_real_server]);
+    };
+    (watches: $($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(@each [$($behaviour)+] [on_a_real_server on_redis on_postgres]);
+    };
+    (@each [$($behaviour:ident)+] $servers:tt) => {
+        $($crate::on_every_ensemble!(@one $behaviour $servers);)+
+    };
+    (@one $behaviour:ident $servers:tt) => {
         mod $behaviour {
-            #[tokio::test(start_paused = true)]
-            async fn in_memory() {
-                super::$behaviour($crate::TestEnsemble::in_memory()).await;
-            }
+            use super::$behaviour;
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_a_real_server() {
-                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
-            }
+            $crate::on_every_ensemble!(@tests $behaviour $servers);
         }
-    )+};
-    ($($behaviour:ident),+ $(,)?) => {$(
-        mod $behaviour {
-            #[tokio::test(start_paused = true)]
-            async fn in_memory() {
-                super::$behaviour($crate::TestEnsemble::in_memory()).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_a_real_server() {
-                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_redis() {
-                super::$behaviour($crate::TestEnsemble::on_redis().await).await;
-            }
+    };
+    (@tests $behaviour:ident [$($server:ident)+]) => {
+        #[tokio::test(start_paused = true)]
+        async fn in_memory() {
+            $behaviour($crate::TestEnsemble::in_memory()).await;
         }
-    )+};
+
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $server() {
+                $behaviour($crate::TestEnsemble::$server().await).await;
+            }
+        )+
+    };
+    ($($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(
+            @each [$($behaviour)+] [on_a_real_server on_redis on_postgres on_mariadb]
+        );
+    };
 }

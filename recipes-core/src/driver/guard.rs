@@ -12,7 +12,8 @@ use crate::driver::acquire_all::Refusal;
 use crate::driver::deadline::Deadline;
 use crate::driver::internals::LockInternals;
 use crate::driver::one_or_more::OneOrMore;
-use crate::error::{AcquireError, LostError, ReleaseError, VerifyError};
+use crate::error::{AcquireError, FenceError, LostError, ReleaseError, VerifyError};
+use crate::lock::fence::Fence;
 use crate::lock::hold::Share;
 use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
@@ -290,6 +291,26 @@ impl LockGuard {
     /// Starts a transaction that commits only while the lock is held.
     pub fn transaction(&self) -> Transaction<'_> {
         Transaction::new(self.leases().collect())
+    }
+
+    /// Returns a statement for the service's own transaction, in the database that is the store of the
+    /// lock: the transaction then commits only while the lock is held.
+    ///
+    /// # Guarantees
+    /// - If the lock is lost before the statement runs, the statement fails, and the transaction with it.
+    /// - From then on until the transaction is over, nobody else is granted the lock: not by a release
+    ///   of this guard, not after the end of its session, not by an operator. Others wait as long.
+    ///
+    /// So what the transaction writes needs no fencing token. Release the guard after the commit: a
+    /// release before it waits.
+    ///
+    /// The node is not handed on within the process afterwards
+    /// ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
+    ///
+    /// # Errors
+    /// [`FenceError::Unsupported`] unless the locks of the guard are on one SQL database.
+    pub fn fence(&self) -> Result<Fence, FenceError> {
+        Fence::of(self.leases())
     }
 
     /// Makes another guard of the same hold, at once and without a request.

@@ -1,8 +1,8 @@
 //! Any error, for services that use `?` everywhere.
 
 use crate::error::{
-    AcquireError, ConfigError, ConnectError, InspectError, LostError, QueryError, ReleaseError,
-    RevokeError, TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, FenceError, InspectError, LostError, QueryError,
+    ReleaseError, RevokeError, TransactionError, VerifyError,
 };
 
 /// Any error of this library, for services that use `?` everywhere. Each operation returns an error
@@ -59,6 +59,9 @@ pub enum Error {
     /// A transaction did not commit, or may not have committed.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
+    /// A lock cannot be checked inside a transaction of a database.
+    #[error(transparent)]
+    Fence(#[from] FenceError),
     /// A request to give a lock up failed, or may have failed.
     #[error(transparent)]
     Revoke(#[from] RevokeError),
@@ -121,7 +124,8 @@ impl Error {
             Self::Lost(lost)
             | Self::Release(ReleaseError::Lost(lost))
             | Self::Verify(VerifyError::Lost(lost))
-            | Self::Transaction(TransactionError::Lost(lost)) => lost.is_closed(),
+            | Self::Transaction(TransactionError::Lost(lost))
+            | Self::Fence(FenceError::Lost(lost)) => lost.is_closed(),
             _ => false,
         }
     }
@@ -141,7 +145,8 @@ impl Error {
             | Self::Acquire(AcquireError::Lost(lost))
             | Self::Release(ReleaseError::Lost(lost))
             | Self::Verify(VerifyError::Lost(lost))
-            | Self::Transaction(TransactionError::Lost(lost)) => Some(lost),
+            | Self::Transaction(TransactionError::Lost(lost))
+            | Self::Fence(FenceError::Lost(lost)) => Some(lost),
             _ => None,
         }
     }

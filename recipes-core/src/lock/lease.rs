@@ -100,6 +100,10 @@ impl Lease {
         &self.state.node_path
     }
 
+    pub(crate) fn czxid(&self) -> i64 {
+        self.state.czxid
+    }
+
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
         &self.state.epoch
     }

@@ -167,6 +167,10 @@ impl Nodes for Witness {
         self.nodes.gone(path);
     }
 
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        self.nodes.fence(held)
+    }
+
     fn connection(&self) -> BoxStream<'static, Connection> {
         self.nodes.connection()
     }

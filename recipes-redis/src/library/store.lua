@@ -220,7 +220,8 @@ end
 local function notify(what, path)
   local watchers = call('HGETALL', WATCHERS .. path)
   if #watchers == 0 then return end
-  for i = 1, #watchers, 2 do
+  -- The server writes first to whom it has news for last, and who came first waits for the lock.
+  for i = #watchers - 1, 1, -2 do
     call('PUBLISH', NEWS .. watchers[i], what .. ' ' .. watchers[i + 1] .. ' ' .. path)
   end
   call('DEL', WATCHERS .. path)

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer) or a [`RedisServer`](crate::RedisServer) could
-/// not do what was requested.
+/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer), a [`RedisServer`](crate::RedisServer), a
+/// [`PostgresServer`](crate::PostgresServer) or a [`MariaDbServer`](crate::MariaDbServer) could not
+/// do what was requested.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -29,6 +30,29 @@ pub enum ServerError {
     /// No Redis server.
     #[error("no `redis-server` in PATH: install it (Debian: apt-get install redis-server)")]
     RedisMissing,
+    /// No PostgreSQL server.
+    #[error(
+        "no `postgres`, `initdb`, `pg_basebackup` and `psql` in one folder of PATH or in \
+         /usr/lib/postgresql/*/bin: install them (Debian: apt-get install postgresql)"
+    )]
+    PostgresMissing,
+    /// No MariaDB server, or no client.
+    #[error(
+        "no `{program}` in PATH or /usr/sbin: install it (Debian: apt-get install \
+         mariadb-server-core mariadb-client-core)"
+    )]
+    MariaDbMissing {
+        /// What was looked for.
+        program: &'static str,
+    },
+    /// The program that makes a server's data folder failed.
+    #[error("{program} made no data folder; its output ends with:\n{log}")]
+    NoData {
+        /// The program.
+        program: &'static str,
+        /// The last lines that it printed.
+        log: String,
+    },
     /// The process ended before the server was ready. Its data folder was removed with it.
     #[error("server on port {port} ended before it was ready; its log ends with:\n{log}")]
     Ended {
@@ -87,6 +111,16 @@ pub enum ServerError {
     /// The client could not connect.
     #[error("could not connect a client")]
     Client(#[from] zookeeper_client::Error),
+    /// The server did not carry out a statement.
+    #[error("server on port {port} refused {statement:?}: {answer}")]
+    Sql {
+        /// Where it listens.
+        port: u16,
+        /// The statement.
+        statement: String,
+        /// What the client printed as the error.
+        answer: String,
+    },
     /// The Redis server did not carry out a command.
     #[error("server on port {port} refused {command}")]
     Redis {

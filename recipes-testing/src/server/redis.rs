@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::error::ServerError;
 use super::ports::{self, Port};
-use super::process::Process;
+use super::process::{Launch, Process};
 use super::redis_builder::RedisServerBuilder;
 use super::slot::Slot;
 
@@ -246,8 +246,14 @@ impl RedisServer {
             if self.is_sentinel {
                 arguments.push(OsString::from("--sentinel"));
             }
-            let (folder, log) = (self.folder.path(), self.log());
-            Process::spawn(&self.program, &arguments, folder, &log)
+            Process::spawn(Launch {
+                program: &self.program,
+                arguments: &arguments,
+                folder: self.folder.path(),
+                log: &self.log(),
+                account: None,
+                has_children: false,
+            })
         })
     }
 

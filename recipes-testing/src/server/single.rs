@@ -16,7 +16,7 @@ use super::error::ServerError;
 use super::home::Home;
 use super::installation::Installation;
 use super::ports::Port;
-use super::process::Process;
+use super::process::{Launch, Process};
 use super::raw_session::{self, Ended};
 use super::slot::Slot;
 
@@ -281,8 +281,14 @@ impl ZooKeeperServer {
     /// Starts the process unless it runs.
     pub(super) fn spawn(&self) -> Result<(), ServerError> {
         self.process.fill(|| {
-            let (folder, log) = (self.home.path(), self.home.log());
-            let started = Process::spawn(&self.java, &self.arguments, folder, &log)?;
+            let started = Process::spawn(Launch {
+                program: &self.java,
+                arguments: &self.arguments,
+                folder: self.home.path(),
+                log: &self.home.log(),
+                account: None,
+                has_children: false,
+            })?;
             debug!(
                 port = self.port(),
                 pid = started.id(),

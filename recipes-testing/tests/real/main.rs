@@ -3,9 +3,11 @@
 //! | file | question it answers |
 //! |---|---|
 //! | `server` | do servers start, fail, restart and end as a test requests? |
+//! | `databases` | the same for databases; and what they forget, whom they refuse, how they follow each other |
 //! | `proxy` | does each fault of the proxy work as documented, seen from both ends? |
 //! | `curator_peer` | does the Curator peer answer without a server? |
 
 mod curator_peer;
+mod databases;
 mod proxy;
 mod server;

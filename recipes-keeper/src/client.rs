@@ -1,4 +1,4 @@
-//! [`Nodes`] of one session on Redis.
+//! [`Nodes`] of one session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use recipes_core::{
     Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone,
     NodeStat, NodeWatch, Nodes, NodesError, Reply,
 };
-use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -17,17 +16,19 @@ use crate::answers::{Parts, Trouble, multi, present};
 use crate::asked::Asked;
 use crate::kept::Kept;
 use crate::queue::Answer;
+use crate::shared::Shared;
 use crate::watches::Seen;
+use crate::wire::Value;
 
 /// The operations of one session.
 #[derive(Debug)]
-pub(crate) struct RedisNodes {
+pub(crate) struct KeptNodes {
     kept: Arc<Kept>,
     /// Its keeper closes the session when this is dropped.
     _used: oneshot::Sender<()>,
 }
 
-impl RedisNodes {
+impl KeptNodes {
     pub(crate) fn new(kept: Arc<Kept>, used: oneshot::Sender<()>) -> Self {
         Self { kept, _used: used }
     }
@@ -35,9 +36,9 @@ impl RedisNodes {
     /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
     /// has those watches with it. Its node is `own`, or the one that this call has created there.
     fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
-        let watches = &self.kept.watches;
+        let shared = &self.kept.shared;
         let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
-            let anywhere = watches.enter_anywhere(3);
+            let anywhere = shared.watches.enter_anywhere(3);
             let look = Asked::Look {
                 directory: path.to_owned(),
                 own: own.to_owned(),
@@ -53,6 +54,7 @@ impl RedisNodes {
                 let (number, name) = (parts.number()?, parts.text()?);
                 let (data, stat) = (parts.bytes()?, parts.stat()?);
                 let number = u64::try_from(number).unwrap_or_default();
+                shared.saw_node(&stat);
                 anywhere.bind(number, &format!("{path}/{name}"), data, stat);
             }
             Ok(names)
@@ -77,6 +79,23 @@ async fn answered(answer: Answer) -> Result<Value, NodesError> {
         // It went with its connection.
         Err(_) => Err(Trouble::Lost.into()),
     }
+}
+
+/// What was done by these operations.
+async fn transacted(
+    shared: &Shared,
+    operations: &[NodeOp],
+    answer: Answer,
+) -> Result<Vec<NodeOpDone>, MultiError> {
+    let done = multi(operations, answered(answer).await)?;
+    for done in &done {
+        match done {
+            NodeOpDone::Created(created) => shared.saw(created.czxid.unwrap_or_default()),
+            NodeOpDone::Set(stat) => shared.saw_node(stat),
+            _ => {}
+        }
+    }
+    Ok(done)
 }
 
 async fn done(answer: Answer) -> Result<Parts, NodesError> {
@@ -110,7 +129,7 @@ impl Drop for Wanted {
         let Self { kept, path, number } = self;
         // In one step: a watch that somebody sets meanwhile is asked for after this.
         kept.queue.with(|waiting| {
-            if kept.watches.remove(path, *number) {
+            if kept.shared.watches.remove(path, *number) {
                 // Nobody waits for the answer.
                 drop(waiting.ask(Asked::Unwatch(path.clone())));
             }
@@ -118,7 +137,7 @@ impl Drop for Wanted {
     }
 }
 
-impl Nodes for RedisNodes {
+impl Nodes for KeptNodes {
     fn session(&self) -> i64 {
         self.kept.id
     }
@@ -137,6 +156,10 @@ impl Nodes for RedisNodes {
 
     fn gone(&self, path: &str) {
         self.kept.owned().all_gone(path);
+    }
+
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        self.kept.terms.server.fence(held)
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {
@@ -158,7 +181,8 @@ impl Nodes for RedisNodes {
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         let (operations, answer) = self.transact([NodeOp::Create(node.clone())]);
         async move {
-            let done = multi(&operations, answered(answer).await).map_err(|error| error.source)?;
+            let done = transacted(&self.kept.shared, &operations, answer).await;
+            let done = done.map_err(|error| error.source)?;
             match done.into_iter().next() {
                 Some(NodeOpDone::Created(created)) => Ok(created),
                 _ => Err(Trouble::Unexpected("no node".to_owned()).into()),
@@ -189,16 +213,21 @@ impl Nodes for RedisNodes {
         let answer = self.ask(Asked::Read(path.to_owned()));
         let read = async move {
             let mut parts = done(answer).await?;
-            Ok((parts.bytes()?, parts.stat()?))
+            let (data, stat) = (parts.bytes()?, parts.stat()?);
+            self.kept.shared.saw_node(&stat);
+            Ok((data, stat))
         };
         read.map(present).boxed()
     }
 
     fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
         let answer = self.ask(Asked::Stat(path.to_owned()));
-        async move { done(answer).await?.stat() }
-            .map(present)
-            .boxed()
+        let read = async move {
+            let stat = done(answer).await?.stat()?;
+            self.kept.shared.saw_node(&stat);
+            Ok(stat)
+        };
+        read.map(present).boxed()
     }
 
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
@@ -207,12 +236,12 @@ impl Nodes for RedisNodes {
             path: path.to_owned(),
             number,
         };
-        if let Some(spare) = self.kept.watches.take_spare(path) {
+        if let Some(spare) = self.kept.shared.watches.take_spare(path) {
             let event = wanted(spare.number).event(spare.news);
             return future::ready(Ok(Some((spare.data, spare.stat, event)))).boxed();
         }
         let (number, news, answer) = self.kept.queue.with(|waiting| {
-            let (number, news) = self.kept.watches.enter(path);
+            let (number, news) = self.kept.shared.watches.enter(path);
             let watch = Asked::Watch(path.to_owned(), number);
             (number, news, waiting.ask(watch))
         });
@@ -220,8 +249,11 @@ impl Nodes for RedisNodes {
         let watched = async move {
             let mut parts = done(answer).await?;
             let (data, stat) = (parts.bytes()?, parts.stat()?);
-            let watches = &wanted.kept.watches;
-            watches.confirm(&wanted.path, number, Seen::from(&stat));
+            let shared = &wanted.kept.shared;
+            shared.saw_node(&stat);
+            shared
+                .watches
+                .confirm(&wanted.path, number, Seen::from(&stat));
             Ok((data, stat, wanted.event(news)))
         };
         watched.map(present).boxed()
@@ -242,7 +274,7 @@ impl Nodes for RedisNodes {
 
     fn sync(&self, _path: &str) -> Reply<'_, ()> {
         // There is one server that answers, and its answers are of the moment.
-        let answer = self.ask(Asked::Beat);
+        let answer = self.kept.beats().ask(Asked::Beat);
         async move { done(answer).await.map(drop) }.boxed()
     }
 
@@ -252,6 +284,6 @@ impl Nodes for RedisNodes {
             return future::ready(Ok(Vec::new())).boxed();
         }
         let (operations, answer) = self.transact(operations);
-        async move { multi(&operations, answered(answer).await) }.boxed()
+        async move { transacted(&self.kept.shared, &operations, answer).await }.boxed()
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// The answer to a contender's listing may come with watches on the nodes that the contender will
 /// watch next. They are entered without a path, and *spare* until somebody wants them.
 #[derive(Default)]
-pub(crate) struct Watches(Mutex<Table>);
+pub struct Watches(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -42,9 +42,11 @@ struct Watch {
 
 /// The transactions that created a node and last changed its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) czxid: i64,
-    pub(crate) mzxid: i64,
+pub struct Seen {
+    /// Created it.
+    pub czxid: i64,
+    /// Last changed its data.
+    pub mzxid: i64,
 }
 
 impl From<&NodeStat> for Seen {
@@ -56,12 +58,16 @@ impl From<&NodeStat> for Seen {
     }
 }
 
-/// A watch to set again on a new connection.
+/// A watch that the server has set: to be set again on a new connection, or to be compared with what
+/// the node is like now.
 #[derive(Debug)]
-pub(crate) struct Rewatch {
-    pub(crate) number: u64,
-    pub(crate) path: String,
-    pub(crate) seen: Seen,
+pub struct Rewatch {
+    /// Rises from watch to watch.
+    pub number: u64,
+    /// The node.
+    pub path: String,
+    /// What the node was like when it was watched.
+    pub seen: Seen,
 }
 
 /// A watch that the server has set, and nobody wanted yet.
@@ -166,7 +172,7 @@ impl Watches {
 
     /// Hands an event to those who watched the node up to a number, if it came on the connection
     /// that counts.
-    pub(crate) fn fire(&self, connection: u64, path: &str, up_to: u64, event: NodeEvent) {
+    pub fn fire(&self, connection: u64, path: &str, up_to: u64, event: NodeEvent) {
         let mut table = self.lock();
         if table.connection != connection {
             return;
@@ -207,7 +213,7 @@ impl Watches {
     }
 
     /// The watches that the server had confirmed, in the order of their numbers.
-    pub(crate) fn confirmed(&self) -> Vec<Rewatch> {
+    pub fn confirmed(&self) -> Vec<Rewatch> {
         let table = self.lock();
         let all = table
             .by_path

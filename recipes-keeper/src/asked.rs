@@ -1,11 +1,12 @@
-//! What is asked of the library, and in which words.
+//! What is asked of the functions, and in which words.
 
 use std::sync::Arc;
 
 use recipes_core::{NodeMode, NodeOp};
-use redis::Cmd;
 
-/// One request, as `library/requests.lua` lists them.
+use crate::wire::Words;
+
+/// One request, as `requests.lua` of `recipes-redis` lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// All of these operations, or none.
@@ -70,10 +71,10 @@ impl Asked {
     }
 
     /// Adds its words to the call.
-    pub(crate) fn say(&self, call: &mut Cmd) {
+    pub(crate) fn say(&self, call: &mut Words) {
         match self {
             Self::Multi(operations) => {
-                call.arg("multi").arg(operations.len());
+                call.arg("multi").number(operations.len());
                 for operation in operations.iter() {
                     say(operation, call);
                 }
@@ -84,19 +85,23 @@ impl Asked {
                 directory,
                 own,
                 watches,
-            } => call.arg("look").arg(directory).arg(own).arg(watches),
+            } => {
+                call.arg("look").arg(directory).arg(own);
+                for number in watches {
+                    call.number(number);
+                }
+                call
+            }
             Self::Read(path) => call.arg("read").arg(path),
             Self::Stat(path) => call.arg("stat").arg(path),
-            Self::Watch(path, number) => call.arg("watch").arg(path).arg(number),
+            Self::Watch(path, number) => call.arg("watch").arg(path).number(number),
             Self::Unwatch(path) => call.arg("unwatch").arg(path),
             Self::Beat => call.arg("beat"),
         };
     }
 }
 
-fn say(operation: &NodeOp, call: &mut Cmd) {
-    // Any version is an empty word.
-    let number = |version: &Option<i32>| version.map(|it| it.to_string()).unwrap_or_default();
+fn say(operation: &NodeOp, call: &mut Words) {
     match operation {
         NodeOp::Create(node) => {
             let kind = match node.mode {
@@ -106,14 +111,22 @@ fn say(operation: &NodeOp, call: &mut Cmd) {
                 NodeMode::EphemeralSequential => "S",
             };
             let create = call.arg("create").arg(&node.path);
-            create.arg(&*node.data).arg(kind)
+            create.arg(&*node.data).arg(kind);
         }
-        NodeOp::Delete { path, version } => call.arg("delete").arg(path).arg(number(version)),
+        NodeOp::Delete { path, version } => at(version, call.arg("delete").arg(path)),
         NodeOp::Set {
             path,
             data,
             version,
-        } => call.arg("set").arg(path).arg(data).arg(number(version)),
-        NodeOp::Check { path, version } => call.arg("check").arg(path).arg(number(version)),
+        } => at(version, call.arg("set").arg(path).arg(data)),
+        NodeOp::Check { path, version } => at(version, call.arg("check").arg(path)),
+    }
+}
+
+/// Any version is an empty word.
+fn at(version: &Option<i32>, call: &mut Words) {
+    match version {
+        Some(version) => call.number(version),
+        None => call.arg(""),
     };
 }

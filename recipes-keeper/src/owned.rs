@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use recipes_core::{NewNode, NodeMode, NodeOp};
-use redis::Value;
 
 use crate::answers::parts_of;
+use crate::wire::Value;
 
 /// The nodes of one session that go with it.
 #[derive(Debug, Default)]
@@ -38,18 +38,18 @@ impl Owned {
 
     /// It was carried out or refused.
     pub(crate) fn answered(&mut self, operations: &[NodeOp], answer: &Value) {
-        let Value::Array(answers) = answer else {
+        let Value::List(answers) = answer else {
             return;
         };
         let mut answers = answers.iter();
         let reason = answers.next();
-        let is = |word: &[u8]| matches!(reason, Some(Value::BulkString(it)) if it == word);
+        let is = |word: &[u8]| matches!(reason, Some(Value::Bytes(it)) if it == word);
         let is_single = operations.len() == 1;
         for operation in operations {
             let answer: Vec<_> = answers.by_ref().take(parts_of(operation)).collect();
             if let Some(node) = owned(operation) {
                 self.unanswered.remove(&node.path);
-                if let (true, Some(Value::BulkString(path))) = (is(b""), answer.first()) {
+                if let (true, Some(Value::Bytes(path))) = (is(b""), answer.first()) {
                     self.known
                         .insert(String::from_utf8_lossy(path).into_owned());
                 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn text(word: &str) -> Value {
-        Value::BulkString(word.into())
+        Value::Bytes(word.into())
     }
 
     fn made(path: &str) -> Vec<Value> {
@@ -164,7 +164,7 @@ mod tests {
 
     fn asked(owned: &mut Owned, operations: &[NodeOp], answer: Vec<Value>) {
         owned.sent(operations);
-        owned.answered(operations, &Value::Array(answer));
+        owned.answered(operations, &Value::List(answer));
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         // Nobody knows whether this was done.
         owned.sent(&[create("/c/z-")]);
         // This was not.
-        let refused = vec![text("NoNode"), Value::Int(0)];
+        let refused = vec![text("NoNode"), Value::Number(0)];
         asked(&mut owned, &[create("/d/w-")], refused);
         assert!(!owned.is_new("one") && owned.is_new("two"));
         let nodes = ["/a/x-1", "/b/y-1", "/c/z-7", "/d/w-3"].map(ToOwned::to_owned);
@@ -188,7 +188,7 @@ mod tests {
         asked(
             &mut owned,
             &[delete("/c/z-7")],
-            vec![text("NoNode"), Value::Int(0)],
+            vec![text("NoNode"), Value::Number(0)],
         );
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }

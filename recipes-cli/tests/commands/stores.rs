@@ -1,10 +1,10 @@
-//! Every command on a Redis URL.
+//! Every command on the URLs of the stores that are no ZooKeeper.
 
 use std::time::Duration;
 
 use recipes_core::{LockGuard, LostReason, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{RedisServer, TestEnsemble};
+use recipes_testing::TestEnsemble;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -14,14 +14,33 @@ use crate::lockctl::{PATIENCE, lockctl, output, said};
 
 const PATH: &str = "/locks/nightly";
 
-async fn start() -> (TestEnsemble, String, Session) {
-    let server = RedisServer::start().await.unwrap();
-    let url = server.url();
-    let ensemble = TestEnsemble::Redis(server);
-    // It says that nobody held a lock before.
-    let session = ensemble.session().await;
-    (ensemble, url, session)
+/// The URL, and a session. It says that nobody held a lock before.
+async fn start(ensemble: &TestEnsemble) -> (String, Session) {
+    (ensemble.url(), ensemble.session().await)
 }
+
+macro_rules! on_each_store {
+    ($($store:ident: $start:ident),+; $behaviours:tt) => {
+        $(on_each_store!(@ $store $start $behaviours);)+
+    };
+    (@ $store:ident $start:ident [$($behaviour:ident),+]) => {
+        mod $store {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $behaviour() {
+                    super::$behaviour(super::TestEnsemble::$start().await).await;
+                }
+            )+
+        }
+    };
+}
+
+on_each_store!(redis: on_redis, postgres: on_postgres, mariadb: on_mariadb; [
+    command_runs_only_under_the_lock,
+    queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock,
+    deadlock_is_found,
+    page_is_served
+]);
 
 fn lock(session: &Session, path: &str) -> MultiLock {
     MultiLock::new(session, [Member::mutex(path)]).unwrap()
@@ -43,9 +62,8 @@ async fn json(url: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&printed(url, &all).await).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn command_runs_only_under_the_lock() {
-    let (_ensemble, url, session) = start().await;
+async fn command_runs_only_under_the_lock(ensemble: TestEnsemble) {
+    let (url, session) = start(&ensemble).await;
     let guard = held(&session, PATH).await;
     let token = guard.fencing_token().unwrap().to_string();
     let busy = lockctl(&url, &["run", "--timeout", "0", PATH, "--", "true"]);
@@ -70,9 +88,8 @@ async fn command_runs_only_under_the_lock() {
     assert_eq!(output(ended).await.status.code(), Some(7));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock() {
-    let (ensemble, url, session) = start().await;
+async fn queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock(ensemble: TestEnsemble) {
+    let (url, session) = start(&ensemble).await;
     let guard = held(&session, PATH).await;
     let next = lock(&session, PATH);
     let next = tokio::spawn(async move { next.acquire().await.unwrap() });
@@ -95,9 +112,8 @@ async fn queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock() {
     assert!(timeout(PATIENCE, next).await.unwrap().unwrap().is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deadlock_is_found() {
-    let (ensemble, url, session) = start().await;
+async fn deadlock_is_found(ensemble: TestEnsemble) {
+    let (url, session) = start(&ensemble).await;
     let (one, two) = (Owner::new(), Owner::new());
     let take = |path: &str, owner: &Owner| lock(&session, path).acquire().owner(owner);
     let _a = take("/dead/a", &one).await.unwrap();
@@ -112,9 +128,8 @@ async fn deadlock_is_found() {
     assert_eq!(found["cycles"].as_array().unwrap().len(), 1, "{found}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn page_is_served() {
-    let (_ensemble, url, session) = start().await;
+async fn page_is_served(ensemble: TestEnsemble) {
+    let (url, session) = start(&ensemble).await;
     let _guard = held(&session, PATH).await;
     let mut command = lockctl(&url, &["serve", "--listen", "127.0.0.1:0"]);
     let mut served = command
@@ -144,8 +159,12 @@ async fn what_is_wrong_is_said_in_one_line_and_without_the_password() {
         ),
         (&["ls", "/"][..], 69, "Connection refused"),
     ];
-    for (arguments, code, reason) in wrong {
-        let url = "redis://bob:secret@127.0.0.1:1";
+    let schemes = ["redis", "postgres", "mysql"];
+    let each = schemes
+        .iter()
+        .flat_map(|scheme| wrong.map(|wrong| (scheme, wrong)));
+    for (scheme, (arguments, code, reason)) in each {
+        let url = &format!("{scheme}://bob:secret@127.0.0.1:1/1");
         let mut command = lockctl(url, arguments);
         command.env("LOCKCTL_CONNECT_TIMEOUT", "300ms");
         let ran = timeout(Duration::from_secs(60), output(command))

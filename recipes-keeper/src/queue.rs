@@ -9,10 +9,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use recipes_core::NodesError;
-use redis::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::asked::Asked;
+use crate::wire::Value;
 
 /// One call does so much at most: others of the server wait as long.
 const REQUESTS_MAX: usize = 128;

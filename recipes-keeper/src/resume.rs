@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
-use redis::Value;
 use tracing::warn;
 
 use crate::STORE;
-use crate::answers::{Parts, Trouble, event, refusal_of_session};
+use crate::answers::{Parts, Trouble, event};
 use crate::asked::Asked;
-use crate::kept::{Kept, Promise, micros, quarantined};
-use crate::library::Function;
+use crate::kept::{Kept, Promise, quarantined};
 use crate::moment::Moment;
 use crate::watches::Rewatch;
-use crate::wire::Wire;
+use crate::wire::{Function, Value, Wire, Words, micros};
 
 /// Watches that one call sets again.
 const REWATCHED_MAX: usize = 200;
@@ -21,7 +19,10 @@ const REWATCHED_MAX: usize = 200;
 const DELETED_MAX: usize = 100;
 
 /// Tries until the session goes on over a new connection, or is over.
-pub(crate) async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire, EndReason> {
+pub(crate) async fn connected(
+    kept: &Kept,
+    connections: &mut u64,
+) -> Result<Box<dyn Wire>, EndReason> {
     let mut backoff = Backoff::default();
     let mut said = String::new();
     loop {
@@ -42,21 +43,27 @@ pub(crate) async fn connected(kept: &Kept, connections: &mut u64) -> Result<Wire
 }
 
 /// Connects, and goes on with the session. `None` if it is over.
-async fn resumed(kept: &Kept, number: u64) -> Result<Option<Wire>, NodesError> {
-    kept.watches.count_on(number);
-    let wire = Wire::open(&kept.terms.route, &kept.watches, number).await?;
-    let went_on = go_on(kept, &wire, number);
-    match tokio::time::timeout(kept.terms.route.connect_timeout, went_on).await {
-        Ok(went_on) => Ok(went_on?.then_some(wire)),
+async fn resumed(kept: &Kept, number: u64) -> Result<Option<Box<dyn Wire>>, NodesError> {
+    kept.shared.watches.count_on(number);
+    let wire = kept.terms.open(&kept.shared, number).await?;
+    let went_on = go_on(kept, &*wire, number);
+    match tokio::time::timeout(kept.terms.connect_timeout, went_on).await {
+        Ok(went_on) => {
+            let goes_on = went_on?;
+            if goes_on {
+                wire.started(&kept.started(&*wire));
+            }
+            Ok(goes_on.then_some(wire))
+        }
         Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
     }
 }
 
 /// Takes up the session over a new connection, and sets its watches again. False if it is over.
-async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError> {
-    wire.subscribe(&kept.id.to_string()).await?;
-    let rewatches = kept.watches.confirmed();
-    let run = &wire.facts.run;
+async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesError> {
+    wire.subscribe(kept.id).await?;
+    let rewatches = kept.shared.watches.confirmed();
+    let run = &wire.facts().run;
     // Asked for once, with the first of the watches.
     let mut is_new = kept.owned().is_new(run);
     // Before it is heard again.
@@ -67,27 +74,27 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
     let mut chunks = rewatches.chunks(REWATCHED_MAX);
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
     loop {
-        let mut resume = wire.call(Function::Resume);
+        let mut resume = Words::default();
         kept.known_by().push(number);
         let known_by: Vec<_> = kept.known_by().iter().map(u64::to_string).collect();
         resume
             .arg(&kept.name)
-            .arg(kept.id)
-            .arg(micros(kept.terms.session_timeout))
-            .arg(number)
+            .number(kept.id)
+            .number(micros(kept.terms.session_timeout))
+            .number(number)
             .arg(run)
-            .arg(i32::from(is_new))
+            .number(i32::from(is_new))
             .arg(known_by.join(","));
         for watch in chunk {
             resume
-                .arg(watch.number)
+                .number(watch.number)
                 .arg(&watch.path)
-                .arg(watch.seen.czxid)
-                .arg(watch.seen.mzxid);
+                .number(watch.seen.czxid)
+                .number(watch.seen.mzxid);
         }
         let sent = Moment::now();
-        let answer = wire.send(resume).await.map_err(refusal_of_session)?;
-        if matches!(&answer, Value::BulkString(word) if word == b"ended") {
+        let answer = wire.call(Function::Resume, resume).await?;
+        if answer.is_ended() {
             return Ok(false);
         }
         kept.is_known_by(number);
@@ -107,28 +114,30 @@ async fn go_on(kept: &Kept, wire: &Wire, number: u64) -> Result<bool, NodesError
             }
             kept.owned().go_on(run);
         }
-        kept.was_heard(sent);
+        kept.shared.was_heard(sent);
         match chunks.next() {
             Some(next) => chunk = next,
             None => break,
         }
     }
     kept.promised(Promise {
-        guarantee: wire.facts.guarantee,
+        guarantee: wire.facts().guarantee,
         grants_from: quarantined(wait),
     });
     // Before any news or answer of this connection.
     kept.link.send_replace(Connection::Connected);
     for (watch, word) in rewatches.iter().zip(&told) {
         if let Some(event) = event(word) {
-            kept.watches.fire(number, &watch.path, watch.number, event);
+            kept.shared
+                .watches
+                .fire(number, &watch.path, watch.number, event);
         }
     }
     Ok(true)
 }
 
 /// Deletes nodes that are back. False if the session is over.
-async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, NodesError> {
+async fn delete(kept: &Kept, wire: &dyn Wire, paths: &[String]) -> Result<bool, NodesError> {
     for paths in paths.chunks(DELETED_MAX) {
         let mut call = kept.requests(wire);
         for path in paths {
@@ -138,9 +147,9 @@ async fn delete(kept: &Kept, wire: &Wire, paths: &[String]) -> Result<bool, Node
             };
             Asked::Multi([delete].into()).say(&mut call);
         }
-        match wire.send(call).await.map_err(refusal_of_session)? {
-            Value::BulkString(word) if word == b"ended" => return Ok(false),
-            Value::Array(_) => {}
+        match wire.call(Function::Undo, call).await? {
+            answer if answer.is_ended() => return Ok(false),
+            Value::List(_) => {}
             other => return Err(Trouble::Unexpected(format!("{other:?}")).into()),
         }
     }

@@ -6,15 +6,16 @@ use recipes_core::internal::machine_slept;
 use tokio::time::Instant;
 
 /// A moment on this machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
     at: Instant,
     /// How long the machine had slept by then.
     slept: Duration,
 }
 
 impl Moment {
-    pub(crate) fn now() -> Self {
+    /// This one.
+    pub fn now() -> Self {
         Self {
             at: Instant::now(),
             slept: machine_slept(),
@@ -26,7 +27,14 @@ impl Moment {
         self.at
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    /// The time since then, asleep or not.
+    pub fn elapsed(&self) -> Duration {
         self.at.elapsed() + machine_slept().saturating_sub(self.slept)
+    }
+}
+
+impl Default for Moment {
+    fn default() -> Self {
+        Self::now()
     }
 }

@@ -4,27 +4,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use recipes_core::{Connection, EndReason, Guarantee};
-use redis::Cmd;
+use recipes_core::{Connection, EndReason, Guarantee, NodesError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::STORE;
 use crate::asked::Asked;
-use crate::library::Function;
-use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::Queue;
-use crate::watches::Watches;
-use crate::wire::{Route, Wire};
+use crate::shared::Shared;
+use crate::wire::{Server, Started, Wire, Words};
 
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
 
-/// Names that may be on their way in listings. A server gives up on a connection with a subscription when
-/// 32 MiB of answers wait for it, or 8 MiB for a minute, and a name has some 65 bytes.
-const NAMES_MAX: usize = 20_000;
 /// How many names a listing has, before there was one.
 pub(crate) const NAMES_FIRST: usize = 1_000;
 
@@ -33,15 +27,32 @@ const EARLIER_MAX: usize = 8;
 
 /// How a session is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) route: Route,
-    pub(crate) session_timeout: Duration,
-    /// Replicas that must have what counts as done.
-    pub(crate) replicas: u32,
+pub struct Terms {
+    /// Where its connections come from.
+    pub server: Arc<dyn Server>,
+    /// How long it may take to connect, and to go on over the new connection.
+    pub connect_timeout: Duration,
+    /// How long the server keeps it without a beat.
+    pub session_timeout: Duration,
     /// Nobody held a lock before.
-    pub(crate) is_new: bool,
+    pub is_new: bool,
     /// How long a container may be empty.
-    pub(crate) container_rest: Duration,
+    pub container_rest: Duration,
+}
+
+impl Terms {
+    /// Connects.
+    pub(crate) async fn open(
+        &self,
+        shared: &Arc<Shared>,
+        number: u64,
+    ) -> Result<Box<dyn Wire>, NodesError> {
+        let opened = self.server.open(shared, number);
+        match tokio::time::timeout(self.connect_timeout, opened).await {
+            Ok(opened) => opened,
+            Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+        }
+    }
 }
 
 /// A session, as its requests and its keeper see it.
@@ -58,11 +69,12 @@ pub(crate) struct Kept {
     pub(crate) names: AtomicUsize,
     pub(crate) terms: Terms,
     pub(crate) queue: Queue,
-    pub(crate) watches: Arc<Watches>,
+    /// Beats that somebody asked for, where they are apart from other requests.
+    pub(crate) beats: Queue,
+    pub(crate) beats_apart: bool,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) link: watch::Sender<Connection>,
     pub(crate) owned: Mutex<Owned>,
-    /// When the last request was sent that the server has heard.
-    pub(crate) heard: Mutex<Moment>,
     pub(crate) promise: Mutex<Promise>,
 }
 
@@ -74,25 +86,33 @@ pub(crate) struct Promise {
     pub(crate) grants_from: Option<Instant>,
 }
 
-/// As the library counts time.
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 impl Kept {
     /// The session as the server knows it over this connection.
-    pub(crate) fn name_on(&self, wire: &Wire) -> String {
-        format!("{}:{}", self.name, wire.number)
+    pub(crate) fn name_on(&self, wire: &dyn Wire) -> String {
+        format!("{}:{}", self.name, wire.number())
     }
 
     /// Begins a call that carries out requests; they come next.
-    pub(crate) fn requests(&self, wire: &Wire) -> Cmd {
-        let mut call = wire.call(Function::Requests);
-        call.arg(self.name_on(wire))
-            .arg(self.id)
-            .arg(micros(self.terms.session_timeout))
-            .arg(micros(self.terms.container_rest));
-        call
+    pub(crate) fn requests(&self, wire: &dyn Wire) -> Words {
+        self.started(wire).words()
+    }
+
+    /// What the wire has to know once the session goes on over it.
+    pub(crate) fn started(&self, wire: &dyn Wire) -> Started {
+        Started {
+            id: self.id,
+            name: self.name_on(wire),
+            timeout: self.terms.session_timeout,
+            container_rest: self.terms.container_rest,
+        }
+    }
+
+    /// The queue of beats that somebody asks for.
+    pub(crate) fn beats(&self) -> &Queue {
+        match self.beats_apart {
+            true => &self.beats,
+            false => &self.queue,
+        }
     }
 
     pub(crate) fn known_by(&self) -> MutexGuard<'_, Vec<u64>> {
@@ -110,8 +130,8 @@ impl Kept {
     }
 
     /// How many listings may be on their way.
-    pub(crate) fn listings_max(&self) -> usize {
-        (NAMES_MAX / self.names.load(Ordering::Relaxed).max(1)).max(1)
+    pub(crate) fn listings_max(&self, wire: &dyn Wire) -> usize {
+        (wire.names_max() / self.names.load(Ordering::Relaxed).max(1)).max(1)
     }
 
     /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand
@@ -137,17 +157,10 @@ impl Kept {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server has heard what was sent then.
-    pub(crate) fn was_heard(&self, sent: Moment) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        *heard = sent;
-    }
-
     /// Whether the server may have ended the session since it was last heard. A guard is valid for as
     /// long, for the same reason.
     pub(crate) fn may_have_ended(&self) -> bool {
-        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.elapsed() >= self.terms.session_timeout / 2
+        self.shared.unheard() >= self.terms.session_timeout / 2
     }
 
     fn promise(&self) -> Promise {
@@ -165,7 +178,7 @@ impl Kept {
             return;
         };
         self.queue.with(|waiting| {
-            for path in self.watches.drop_spares(since) {
+            for path in self.shared.watches.drop_spares(since) {
                 drop(waiting.ask(Asked::Unwatch(path)));
             }
         });
@@ -177,7 +190,8 @@ impl Kept {
         self.link.send_modify(|link| {
             *link = Connection::Ended(reason);
             self.queue.end();
-            self.watches.end();
+            self.beats.end();
+            self.shared.watches.end();
         });
     }
 }

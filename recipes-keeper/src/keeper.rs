@@ -1,31 +1,30 @@
 //! Keeps a session alive, over as many connections as it takes.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::{Fuse, FusedFuture, FutureExt};
-use futures::stream::FuturesUnordered;
 use recipes_core::{Connection, EndReason, NodesError};
-use redis::Value;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{Parts, Trouble, refusal_of_session};
+use crate::answers::{Parts, Trouble};
 use crate::asked::Asked;
-use crate::flight::{Flight, Over, listings, settle};
-use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, micros, quarantined};
-use crate::library::Function;
+use crate::flight::{Flight, Over, settle};
+use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, quarantined};
 use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::Queue;
 use crate::resume::connected;
-use crate::watches::Watches;
-use crate::wire::{IN_FLIGHT_MAX, Wire};
+use crate::shared::Shared;
+use crate::traffic::Traffic;
+use crate::wire::{Function, Loss, Wire, Words, micros};
+
+/// Calls of beats that may be on their way. Whoever asks meanwhile shares the next.
+const BEATS_MAX: usize = 1;
 
 /// What keeps one session. It ends with the session.
 pub(crate) struct Keeper {
@@ -44,29 +43,30 @@ impl Keeper {
         is_first: bool,
         secret: &str,
     ) -> Result<(Arc<Kept>, oneshot::Sender<()>), NodesError> {
-        let watches = Arc::new(Watches::default());
+        let shared = Arc::new(Shared::default());
         let connections = 1;
-        watches.count_on(connections);
-        let wire = Wire::open(&terms.route, &watches, connections).await?;
+        shared.watches.count_on(connections);
+        let wire = terms.open(&shared, connections).await?;
         let timeout = micros(terms.session_timeout);
         // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
         // is not known.
-        let is_old = wire.facts.uptime_s > terms.session_timeout.as_secs().saturating_add(1)
-            && !wire.facts.was_replica;
-        let mut open = wire.call(Function::Open);
+        let is_old = wire.facts().uptime_s > terms.session_timeout.as_secs().saturating_add(1)
+            && !wire.facts().was_replica;
+        let mut open = Words::default();
         open.arg(secret)
-            .arg(timeout)
-            .arg(&wire.facts.run)
-            .arg(i32::from(is_first && (terms.is_new || is_old)));
+            .number(timeout)
+            .arg(&wire.facts().run)
+            .number(i32::from(is_first && (terms.is_new || is_old)));
         let sent = Moment::now();
-        let opened = wire.send(open).await.map_err(refusal_of_session)?;
+        let opened = wire.call(Function::Open, open).await?;
+        shared.was_heard(sent);
         let mut opened = Parts::of(opened)?;
         let id = opened.number()?;
         let promise = Promise {
-            guarantee: wire.facts.guarantee,
+            guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.number()?),
         };
-        wire.subscribe(&id.to_string()).await?;
+        wire.subscribe(id).await?;
         let (link, _) = watch::channel(Connection::Connected);
         let kept = Arc::new(Kept {
             id,
@@ -76,10 +76,11 @@ impl Keeper {
             names: AtomicUsize::new(NAMES_FIRST),
             terms,
             queue: Queue::default(),
-            watches,
+            beats: Queue::default(),
+            beats_apart: wire.beats_apart(),
+            shared,
             link,
-            owned: Mutex::new(Owned::on(&wire.facts.run)),
-            heard: Mutex::new(sent),
+            owned: Mutex::new(Owned::on(&wire.facts().run)),
             promise: Mutex::new(promise),
         });
         let (used, closed) = oneshot::channel();
@@ -88,20 +89,21 @@ impl Keeper {
             closed: closed.fuse(),
             connections,
         };
+        wire.started(&kept.started(&*wire));
         tokio::spawn(keeper.run(wire));
         Ok((kept, used))
     }
 
-    async fn run(mut self, mut wire: Wire) {
+    async fn run(mut self, mut wire: Box<dyn Wire>) {
         // Also if the runtime drops this task.
         let _ends = End(Arc::clone(&self.kept));
         loop {
-            let why = match self.serve(&wire).await {
+            let why = match self.serve(&*wire).await {
                 Over::Lost(trouble) => trouble.to_string(),
                 Over::Refused(error) => error.to_string(),
                 Over::Expired => return,
                 Over::Closed => {
-                    self.close(&wire).await;
+                    self.close(&*wire).await;
                     return self.kept.end(EndReason::Closed);
                 }
             };
@@ -115,7 +117,7 @@ impl Keeper {
     }
 
     /// Serves requests over one connection.
-    async fn serve(&mut self, wire: &Wire) -> Over {
+    async fn serve(&mut self, wire: &dyn Wire) -> Over {
         if self.closed.is_terminated() {
             return Over::Closed;
         }
@@ -123,23 +125,18 @@ impl Keeper {
         let timeout = kept.terms.session_timeout;
         let patience = timeout / 4;
         let mut beat = kept.beat();
-        // The replicas confirm one call after the other.
-        let in_flight_max = match kept.terms.replicas {
-            0 => IN_FLIGHT_MAX,
-            _ => 1,
-        };
-        let mut in_flight = FuturesUnordered::new();
-        // When each was sent and how many listings it has, as far as they are not answered.
-        let mut unanswered: VecDeque<(Instant, usize)> = VecDeque::new();
-        let mut listed = 0;
+        let mut requests = Traffic::new(wire.in_flight_max());
+        // Without any, the queue of beats is not looked at.
+        let mut beats = Traffic::new(if kept.beats_apart { BEATS_MAX } else { 0 });
         let mut last = Instant::now();
         let mut ticks = ticks(timeout, beat);
+        let mut lost = wire.lost();
         let over = loop {
+            let room = requests.room(kept.listings_max(wire));
             tokio::select! {
                 biased;
-                () = wire.lost() => break Over::Lost(Trouble::Lost),
-                Some(landed) = in_flight.next(), if !in_flight.is_empty() => {
-                    listed -= unanswered.pop_front().map_or(0, |(_, listings)| listings);
+                loss = &mut lost => break over(loss, &kept),
+                Some(landed) = requests.landed() => {
                     if let Err(over) = settle(landed, &kept) {
                         break over;
                     }
@@ -148,23 +145,26 @@ impl Keeper {
                         ticks = self::ticks(timeout, beat);
                     }
                 }
-                () = kept.queue.arrived(),
-                    if in_flight.len() < in_flight_max && listed < kept.listings_max() =>
-                {
-                    let requests = kept.queue.take(kept.listings_max() - listed);
-                    let listings = listings(&requests);
-                    let flight = Flight::send(&kept, wire, requests);
+                Some(landed) = beats.landed() => {
+                    if let Err(over) = settle(landed, &kept) {
+                        break over;
+                    }
+                }
+                () = kept.queue.arrived(), if room.is_some() => {
+                    let waiting = kept.queue.take(room.unwrap_or_default());
+                    let flight = Flight::of_requests(&kept, wire, waiting);
                     last = flight.sent.at();
-                    unanswered.push_back((last, listings));
-                    listed += listings;
-                    in_flight.push(flight.land());
+                    requests.push(flight);
+                }
+                () = kept.beats.arrived(), if beats.room(1).is_some() => {
+                    beats.push(Flight::of_beats(&kept, wire, kept.beats.take(0)));
                 }
                 now = ticks.tick() => {
-                    if unanswered.front().is_some_and(|(sent, _)| now > *sent + patience) {
+                    if requests.is_silent(now, patience) || beats.is_silent(now, patience) {
                         break Over::Lost(Trouble::Silent);
                     }
                     kept.give_spares_up(now);
-                    if now >= last + beat {
+                    if now >= last + beat && !kept.beats_apart {
                         // Nobody waits for the answer; that there is one counts.
                         drop(kept.queue.ask(Asked::Beat));
                     }
@@ -177,22 +177,16 @@ impl Keeper {
         }
         if matches!(over, Over::Closed) {
             // The client skips a request that nobody waits for, if it has not been written yet.
-            let landed = async {
-                while let Some(landed) = in_flight.next().await {
-                    if settle(landed, &kept).is_err() {
-                        return;
-                    }
-                }
-            };
+            let landed = requests.land(&kept);
             drop(tokio::time::timeout(patience, landed).await);
         }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
-        drop(in_flight);
+        drop((requests, beats));
         over
     }
 
     /// Connects until the session goes on, or is over.
-    async fn connect_again(&mut self) -> Result<Wire, EndReason> {
+    async fn connect_again(&mut self) -> Result<Box<dyn Wire>, EndReason> {
         let connected = connected(&self.kept, &mut self.connections);
         tokio::pin!(connected);
         if !self.closed.is_terminated() {
@@ -210,25 +204,25 @@ impl Keeper {
     }
 
     /// Sends what waits, and closes the session, so that its nodes go.
-    async fn close(&self, wire: &Wire) {
+    async fn close(&self, wire: &dyn Wire) {
         let kept = &self.kept;
         let closed = async {
             loop {
-                let requests = kept.queue.take(kept.listings_max());
+                let requests = kept.queue.take(kept.listings_max(wire));
                 if requests.is_empty() {
                     break;
                 }
-                let landed = Flight::send(kept, wire, requests).land().await;
+                let landed = Flight::of_requests(kept, wire, requests).await;
                 if settle(landed, kept).is_err() {
                     return;
                 }
             }
             loop {
-                let mut close = wire.call(Function::Close);
+                let mut close = Words::default();
                 close.arg(kept.name_on(wire));
-                match wire.send(close).await {
-                    Ok(Value::Int(left)) if left > 0 => {}
-                    _ => return,
+                let left = wire.call(Function::Close, close).await;
+                if !left.is_ok_and(|left| left.number() > Some(0)) {
+                    return;
                 }
             }
         };
@@ -236,6 +230,17 @@ impl Keeper {
         let patience = kept.terms.session_timeout / 4;
         if tokio::time::timeout(patience, closed).await.is_err() {
             debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
+        }
+    }
+}
+
+/// Why a connection is not served any more that was lost.
+fn over(loss: Loss, kept: &Kept) -> Over {
+    match loss {
+        Loss::Connection => Over::Lost(Trouble::Lost),
+        Loss::Session => {
+            kept.end(EndReason::Expired);
+            Over::Expired
         }
     }
 }
@@ -259,3 +264,6 @@ impl Drop for End {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Where MariaDB's programs are, and the data that a new server begins with.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::OnceCell;
+
+use crate::server::daemon::prepare;
+use crate::server::error::ServerError;
+use crate::server::folder::Folder;
+use crate::server::template::Template;
+
+/// Where Debian has the server, and not everybody looks.
+const DEBIAN: &str = "/usr/sbin";
+/// A sixth of what it has otherwise, and enough.
+pub(super) const LOG_BYTES: &str = "16M";
+
+/// The programs of MariaDB.
+#[derive(Clone, Debug)]
+pub(super) struct Installation {
+    server: PathBuf,
+    installer: PathBuf,
+    client: PathBuf,
+}
+
+impl Installation {
+    pub(super) fn find() -> Result<Self, ServerError> {
+        Ok(Self {
+            server: find("mariadbd")?,
+            installer: find("mariadb-install-db")?,
+            client: find("mariadb")?,
+        })
+    }
+
+    pub(super) fn server(&self) -> &Path {
+        &self.server
+    }
+
+    pub(super) fn client(&self) -> &Path {
+        &self.client
+    }
+
+    /// The data of a new server, with an empty database `locks`: made once, then copied.
+    pub(super) async fn template(&self) -> Result<&'static Template, ServerError> {
+        static TEMPLATE: OnceCell<Template> = OnceCell::const_new();
+        TEMPLATE.get_or_try_init(|| self.make()).await
+    }
+
+    async fn make(&self) -> Result<Template, ServerError> {
+        let folder = Folder::new("mariadb-template-", None, None)
+            .map_err(ServerError::io("make a folder for the data"))?;
+        let data = folder.data();
+        let mut arguments = vec![
+            OsString::from("--no-defaults"),
+            format!("--datadir={}", data.display()).into(),
+            "--auth-root-authentication-method=normal".into(),
+            "--skip-test-db".into(),
+            "--skip-name-resolve".into(),
+            format!("--innodb-log-file-size={LOG_BYTES}").into(),
+        ];
+        arguments.extend(user().map(|it| OsString::from(format!("--user={it}"))));
+        prepare("mariadb-install-db", &folder, &self.installer, &arguments).await?;
+        // A database is a folder.
+        fs::create_dir(data.join("locks")).map_err(ServerError::io("make the database"))?;
+        Template::read(&data).map_err(ServerError::io("read the data of a new server"))
+    }
+}
+
+/// It runs as root only if it is told to.
+pub(super) fn user() -> Option<&'static str> {
+    rustix::process::geteuid().is_root().then_some("root")
+}
+
+fn find(program: &'static str) -> Result<PathBuf, ServerError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path)
+        .chain([PathBuf::from(DEBIAN)])
+        .map(|folder| folder.join(program));
+    programs
+        .find(|program| program.is_file())
+        .ok_or(ServerError::MariaDbMissing { program })
+}
