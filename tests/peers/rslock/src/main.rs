@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rslock::{Lock, LockManager};
 
-#[path = "../../../../benches/redis_side_by_side/contest.rs"]
+#[path = "../../../../benches/server_side_by_side/contest.rs"]
 mod contest;
 #[path = "../../../../benches/support/loops.rs"]
 mod loops;

@@ -1,6 +1,5 @@
 //! The plan: the cases that are compared.
 
-use super::side::Kind;
 use super::work::Work;
 
 /// The quantities that are measured of a case.
@@ -48,11 +47,10 @@ impl Quantity {
 }
 
 /// Work that all sides do in the same way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) work: Work,
-    pub(crate) sides: Vec<Kind>,
 }
 
 impl Case {
@@ -67,37 +65,30 @@ impl Case {
 }
 
 const CONTENDERS: usize = 8;
-const ROUND_TRIP: &str = "round trip: PING";
 pub(crate) const UNCONTENDED: &str = "acquire + release, uncontended";
 pub(crate) const SATURATED: &str = "one lock, 8 sessions all the time";
 pub(crate) const PACED: &str = "one lock, 8 sessions, 2 ms of work, 3 ms pause";
 pub(crate) const TRY: &str = "failed try-acquire";
 pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
-pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
-pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+const PARALLEL: &str = "32 distinct locks in parallel on one session";
+const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
 
-/// All cases, in the order of the table.
-pub(crate) fn cases() -> Vec<Case> {
-    let case = |name, work, sides: &[Kind]| Case {
-        name,
-        work,
-        sides: sides.to_vec(),
-    };
-    // A hash alone is neither a set nor a pair.
-    let with_pairs = [Kind::Ours, Kind::Redisson];
+/// All cases, in the order of the table. A round trip has a name of its own on each store.
+pub(crate) fn cases(round_trip: &'static str) -> Vec<Case> {
     let sessions = CONTENDERS;
     let mix = Work::ReadWrite {
         sessions,
         write_percent: 10,
     };
-    vec![
-        case(ROUND_TRIP, Work::RoundTrip, &[Kind::Polled]),
-        case(UNCONTENDED, Work::Uncontended, &Kind::ALL),
-        case(PACED, Work::Paced { sessions }, &Kind::ALL),
-        case(SATURATED, Work::Saturated { sessions }, &Kind::ALL),
-        case(TRY, Work::Try, &Kind::ALL),
-        case(SET, Work::Set { members: 8 }, &with_pairs),
-        case(PARALLEL, Work::Parallel { locks: 32 }, &Kind::ALL),
-        case(READ_WRITE, mix, &with_pairs),
-    ]
+    let cases = [
+        (round_trip, Work::RoundTrip),
+        (UNCONTENDED, Work::Uncontended),
+        (PACED, Work::Paced { sessions }),
+        (SATURATED, Work::Saturated { sessions }),
+        (TRY, Work::Try),
+        (SET, Work::Set { members: 8 }),
+        (PARALLEL, Work::Parallel { locks: 32 }),
+        (READ_WRITE, mix),
+    ];
+    cases.map(|(name, work)| Case { name, work }).to_vec()
 }

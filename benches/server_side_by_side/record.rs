@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::contest::Contest;
 use super::numbers::median;
 use super::plan::Quantity;
-use super::side::Kind;
 use super::work::Work;
 
 /// One quantity of one case, by round.
@@ -13,7 +12,7 @@ use super::work::Work;
 pub(crate) struct Series {
     pub(crate) case: &'static str,
     pub(crate) quantity: Quantity,
-    pub(crate) side: Kind,
+    pub(crate) side: &'static str,
     /// One value for each round.
     pub(crate) values: Vec<f64>,
 }
@@ -25,7 +24,13 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn add(&mut self, case: &'static str, side: Kind, work: Work, figures: &[u64]) {
+    pub(crate) fn add(
+        &mut self,
+        case: &'static str,
+        side: &'static str,
+        work: Work,
+        figures: &[u64],
+    ) {
         for (quantity, value) in quantities(work, figures) {
             let mut found = self.series.iter_mut();
             let found = found.find(|it| (it.case, it.quantity, it.side) == (case, quantity, side));
@@ -42,7 +47,7 @@ impl Record {
     }
 
     /// The result of the latest round, as text.
-    pub(crate) fn latest(&self, case: &str, side: Kind) -> String {
+    pub(crate) fn latest(&self, case: &str, side: &str) -> String {
         let of_case = self.series.iter();
         let of_case = of_case.filter(|it| (it.case, it.side) == (case, side));
         let words = of_case.map(|series| {
@@ -53,7 +58,7 @@ impl Record {
         format!("{side}: {}", words.collect::<Vec<_>>().join(", "))
     }
 
-    pub(crate) fn get(&self, case: &str, quantity: Quantity, side: Kind) -> Option<&Series> {
+    pub(crate) fn get(&self, case: &str, quantity: Quantity, side: &str) -> Option<&Series> {
         let mut series = self.series.iter();
         series.find(|it| (it.case, it.quantity, it.side) == (case, quantity, side))
     }

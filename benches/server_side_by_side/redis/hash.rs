@@ -18,14 +18,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
-use super::contest::contest;
-use super::loops::{Contender, cycles, each, together};
-use super::work::{HOLD, PAUSE, Place, Work};
+use crate::loops::{Contender, each};
+use crate::side::{InProcess, Lock, Locks, Side};
+use crate::work::{POLL, Place, Work};
 
 /// The lock of a client that has crashed is free after this time, which is Redisson's default.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a client that polls waits before it tries again.
-const POLL: Duration = Duration::from_millis(60);
 
 /// Answers nil, or the milliseconds until the holder's lease ends.
 const ACQUIRE: &str = "\
@@ -53,104 +51,75 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
 /// How a waiter learns that the lock may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+enum Waiting {
     Polls,
     /// By a message of each release, which goes to all waiters.
     IsWoken,
 }
 
-pub(crate) struct HashLocks {
+struct HashLocks {
     waiting: Waiting,
     clients: Vec<Arc<HashClient>>,
-    held: Option<HashLock>,
+}
+
+/// Its waiters try again and again.
+pub(crate) fn polled(name: &'static str) -> Box<dyn Side> {
+    side(name, Waiting::Polls)
+}
+
+/// Its waiters are all woken by each release.
+pub(crate) fn woken(name: &'static str) -> Box<dyn Side> {
+    side(name, Waiting::IsWoken)
+}
+
+fn side(name: &'static str, waiting: Waiting) -> Box<dyn Side> {
+    let clients = Vec::new();
+    InProcess::boxed(name, HashLocks { waiting, clients })
 }
 
 impl HashLocks {
-    pub(crate) fn new(waiting: Waiting) -> Self {
-        Self {
-            waiting,
-            clients: Vec::new(),
-            held: None,
-        }
-    }
-
-    pub(crate) async fn perform(&mut self, work: Work, place: &Place) -> Vec<u64> {
-        let length = place.length;
-        match work {
-            Work::RoundTrip => {
-                let connection = self.lock(0, place).await.client.connection.clone();
-                let ping = move || {
-                    let mut connection = connection.clone();
-                    async move {
-                        let answered = connection.send_packed_command(&cmd("PING")).await;
-                        answered.unwrap();
-                    }
-                };
-                each(ping, length).await
-            }
-            Work::Uncontended => cycles(self.lock(0, place).await, length).await,
-            Work::Hold => {
-                let mut lock = self.lock(1, place).await;
-                lock.take().await;
-                self.held = Some(lock);
-                Vec::new()
-            }
-            Work::Try => {
-                let lock = self.lock(0, place).await;
-                let attempt = move || {
-                    let lock = lock.clone();
-                    async move {
-                        let refused = lock.attempt().await.is_some();
-                        assert!(refused, "granted what another session holds");
-                    }
-                };
-                each(attempt, length).await
-            }
-            Work::Free => {
-                self.held.take().unwrap().give_back(()).await;
-                Vec::new()
-            }
-            Work::Saturated { sessions } => {
-                let locks = self.locks(sessions, place).await;
-                let none = [Duration::ZERO; 2];
-                contest(locks, none, length).await.to_figures()
-            }
-            Work::Paced { sessions } => {
-                let locks = self.locks(sessions, place).await;
-                contest(locks, [HOLD, PAUSE], length).await.to_figures()
-            }
-            Work::Parallel { locks } => {
-                let lock = self.lock(0, place).await;
-                let apart = (0..locks).map(|index| HashLock {
-                    name: format!("{}:{index}", place.lock),
-                    ..lock.clone()
-                });
-                together(apart.collect(), length).await
-            }
-            Work::Set { .. } | Work::ReadWrite { .. } => unreachable!("not compared: {work:?}"),
-        }
-    }
-
-    async fn locks(&mut self, sessions: usize, place: &Place) -> Vec<HashLock> {
-        let mut locks = Vec::new();
-        for session in 0..sessions {
-            locks.push(self.lock(session, place).await);
-        }
-        locks
-    }
-
-    /// The lock, as that client sees it. Clients stay connected for all measurements.
-    async fn lock(&mut self, client: usize, place: &Place) -> HashLock {
-        while self.clients.len() <= client {
+    async fn client(&mut self, number: usize, place: &Place) -> Arc<HashClient> {
+        while self.clients.len() <= number {
             let connected = HashClient::connect(&place.url).await;
             self.clients.push(Arc::new(connected));
         }
-        HashLock {
-            client: Arc::clone(&self.clients[client]),
-            waiting: self.waiting,
-            name: place.lock.clone(),
+        Arc::clone(&self.clients[number])
+    }
+}
+
+impl Locks for HashLocks {
+    type Lock = HashLock;
+
+    fn does(&self, work: Work) -> bool {
+        match work {
+            // A hash alone is neither a set nor a pair.
+            Work::Set { .. } | Work::ReadWrite { .. } => false,
+            Work::RoundTrip => self.waiting == Waiting::Polls,
+            _ => true,
         }
     }
+
+    async fn lock(&mut self, client: usize, name: &str, place: &Place) -> HashLock {
+        HashLock {
+            client: self.client(client, place).await,
+            waiting: self.waiting,
+            name: name.to_owned(),
+        }
+    }
+
+    async fn round_trips(&mut self, place: &Place) -> Vec<u64> {
+        let connection = self.client(0, place).await.connection.clone();
+        let ping = move || {
+            let mut connection = connection.clone();
+            async move {
+                let answered = connection.send_packed_command(&cmd("PING")).await;
+                answered.unwrap();
+            }
+        };
+        each(ping, place.length).await
+    }
+
+    async fn close(self) {}
 }
 
 struct HashClient {
@@ -285,6 +254,12 @@ impl HashLock {
             // At the latest the lease of a crashed holder ends.
             Waiting::IsWoken => drop(timeout(left, messages.changed()).await),
         }
+    }
+}
+
+impl Lock for HashLock {
+    async fn is_refused(&self) -> bool {
+        self.attempt().await.is_some()
     }
 }
 

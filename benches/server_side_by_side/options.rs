@@ -3,49 +3,73 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::mariadb::MariaDb;
 use super::plan::Case;
+use super::postgres::Postgres;
+use super::redis::Redis;
+use super::store::Store;
 
 pub(crate) const USAGE: &str = "\
-usage: scripts/bench --redis [OPTION...]
+usage: scripts/bench --redis|--postgres|--mariadb [OPTION...]
     --rounds N        how often each side does each case, in turns; 7
     --seconds S       how long each time; 0.8
     --only TEXT       only the cases with this in their names
+    --without TEXT    not the sides with this in their names
+    --disk FOLDER     where a database has its data if it is to be on a disk; /var/tmp
     --output FOLDER   where the report goes; docs/benchmarks, or target/benchmarks for a part";
 
-#[derive(Debug)]
 pub(crate) struct Options {
+    pub(crate) store: Box<dyn Store>,
     pub(crate) rounds: usize,
     pub(crate) length: Duration,
     only: Option<String>,
+    without: Option<String>,
+    pub(crate) disk: PathBuf,
     pub(crate) output: PathBuf,
 }
 
 impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut store: Option<Box<dyn Store>> = None;
         let (mut rounds, mut length) = (7, Duration::from_millis(800));
-        let (mut only, mut output) = (None, None);
+        let (mut only, mut without, mut output) = (None, None, None);
+        // A folder for temporary files that are kept, and so on a disk. /tmp may be in memory.
+        let mut disk = PathBuf::from("/var/tmp");
         while let Some(option) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{option} of what?"));
             match option.as_str() {
+                "--store" => {
+                    store = Some(match value()?.as_str() {
+                        "redis" => Box::new(Redis),
+                        "postgres" => Box::new(Postgres),
+                        "mariadb" => Box::new(MariaDb),
+                        unknown => return Err(format!("unknown store: {unknown}")),
+                    });
+                }
                 "--rounds" => rounds = positive(&value()?)?,
                 "--seconds" => length = Duration::from_secs_f64(positive(&value()?)?),
                 "--only" => only = Some(value()?),
+                "--without" => without = Some(value()?),
+                "--disk" => disk = PathBuf::from(value()?),
                 "--output" => output = Some(PathBuf::from(value()?)),
                 // cargo passes this to every benchmark.
                 "--bench" => {}
                 unknown => return Err(format!("unknown option: {unknown}")),
             }
         }
-        let folder = match only {
-            None => "docs/benchmarks",
-            Some(_) => "target/benchmarks",
+        let folder = match (&only, &without) {
+            (None, None) => "docs/benchmarks",
+            _ => "target/benchmarks",
         };
         let output =
             output.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder));
         Ok(Self {
+            store: store.ok_or("which --store?")?,
             rounds,
             length,
             only,
+            without,
+            disk,
             output,
         })
     }
@@ -53,6 +77,11 @@ impl Options {
     pub(crate) fn asks_for(&self, case: &Case) -> bool {
         let part = self.only.as_ref();
         part.is_none_or(|part| case.name.contains(part))
+    }
+
+    pub(crate) fn asks_for_side(&self, name: &str) -> bool {
+        let part = self.without.as_ref();
+        part.is_none_or(|part| !name.contains(part))
     }
 }
 

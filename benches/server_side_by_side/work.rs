@@ -41,6 +41,9 @@ pub(crate) const HOLD: Duration = Duration::from_millis(2);
 /// How long a contender does something else. With eight contenders some always wait.
 pub(crate) const PAUSE: Duration = Duration::from_millis(3);
 
+/// How long a client that polls waits before it tries again.
+pub(crate) const POLL: Duration = Duration::from_millis(60);
+
 /// The server, the lock, and the duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
