@@ -36,6 +36,9 @@
 --
 -- Times are microseconds, text is bytes. A path of at most 1,500 bytes fits: InnoDB allows 3,072 in a key.
 
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
+
+-- The version is written last, when all is there.
 CREATE TABLE IF NOT EXISTS @prefix@meta (
   version INT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
@@ -129,4 +132,3 @@ CREATE TABLE IF NOT EXISTS @prefix@containers (
 
 INSERT IGNORE INTO @prefix@clock VALUES (1, 0, 0, 0, 0, 0, '', 0, 0);
 INSERT IGNORE INTO @prefix@nodes VALUES ('', '', 0, 0, 0, 0, 0, 0, 0, 0, '');
-INSERT IGNORE INTO @prefix@meta VALUES (1);

@@ -8,7 +8,7 @@ DELIMITER //
 -- long enough.
 --
 -- Selects one row: the id, how long nobody may be granted a lock, and the step of the clock.
-CREATE PROCEDURE @prefix@open(
+CREATE PROCEDURE IF NOT EXISTS @prefix@open(
   p_secret VARBINARY(64), p_timeout BIGINT, p_connection BIGINT, p_run VARBINARY(255), p_known BOOLEAN)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -46,7 +46,7 @@ END//
 -- One that has forgotten its last transactions knows an earlier one.
 --
 -- Selects one row: state (0 done, 1 ended), how long nobody may be granted a lock, and the step of the clock.
-CREATE PROCEDURE @prefix@resume(
+CREATE PROCEDURE IF NOT EXISTS @prefix@resume(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_known_by VARBINARY(1000), p_run VARBINARY(255))
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
@@ -80,7 +80,7 @@ END//
 -- Deletes nodes of a session that has ended, up to a bound: a session may have had very many. Whoever waits
 -- for such a node waits a little longer; nobody is granted a lock too early. It leaves out nodes that
 -- somebody fences, and returns how many it may still delete.
-CREATE PROCEDURE @prefix@purge(p_id BIGINT, INOUT p_max INT)
+CREATE PROCEDURE IF NOT EXISTS @prefix@purge(p_id BIGINT, INOUT p_max INT)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_dir, v_name VARBINARY(1500);
@@ -106,7 +106,7 @@ END//
 -- Closes a session, which deletes its nodes.
 --
 -- Selects one row: whether nodes of it are left that may be deleted at once. The client then calls it again.
-CREATE PROCEDURE @prefix@close(p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT)
+CREATE PROCEDURE IF NOT EXISTS @prefix@close(p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_id BIGINT;
@@ -135,7 +135,7 @@ END//
 --
 -- Selects one row: state (0 done, 1 ended), the step of the clock, in how many microseconds to beat again at
 -- the latest, and whether because work is left.
-CREATE PROCEDURE @prefix@beat(
+CREATE PROCEDURE IF NOT EXISTS @prefix@beat(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_rest BIGINT, p_again BOOLEAN)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
