@@ -22,12 +22,15 @@ pub(crate) enum Trouble {
     NotEmpty,
     #[error("the parent goes with its session, and has no children")]
     EphemeralParent,
+    #[error("the path is longer than the store takes")]
+    TooLong,
 }
 
 impl From<Trouble> for NodesError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
+            Trouble::TooLong => Self::NotSent(Arc::new(trouble)),
             _ => Self::Unknown(Arc::new(trouble)),
         }
     }
@@ -124,6 +127,9 @@ fn refusal(reason: &str) -> NodesError {
         "BadVersion" => NodesError::BadVersion,
         "NotEmpty" => Trouble::NotEmpty.into(),
         "EphemeralParent" => Trouble::EphemeralParent.into(),
+        "TooLong" => Trouble::TooLong.into(),
+        // Somebody has locked what it needs. Others of the same call were carried out.
+        "Busy" => NodesError::Throttled,
         _ => Trouble::Unexpected(reason.to_owned()).into(),
     }
 }

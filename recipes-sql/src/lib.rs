@@ -8,3 +8,9 @@
 
 #[cfg(feature = "mysql")]
 mod mysql;
+
+#[cfg(feature = "mysql")]
+pub use mysql::{MySql, MySqlBuilder, MySqlRefusal};
+
+/// Target of log events about a store.
+const STORE: &str = recipes_core::internal::log::STORE;
