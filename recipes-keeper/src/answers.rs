@@ -29,9 +29,8 @@ pub(crate) enum Trouble {
 impl From<Trouble> for NodesError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::NotEmpty | Trouble::EphemeralParent | Trouble::TooLong => {
-                Self::Refused(Arc::new(trouble))
-            }
+            Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
+            Trouble::TooLong => Self::NotSent(Arc::new(trouble)),
             _ => Self::Unknown(Arc::new(trouble)),
         }
     }
@@ -129,6 +128,8 @@ fn refusal(reason: &str) -> NodesError {
         "NotEmpty" => Trouble::NotEmpty.into(),
         "EphemeralParent" => Trouble::EphemeralParent.into(),
         "TooLong" => Trouble::TooLong.into(),
+        // Somebody has locked what it needs. Others of the same call were carried out.
+        "Busy" => NodesError::Throttled,
         _ => Trouble::Unexpected(reason.to_owned()).into(),
     }
 }

@@ -23,6 +23,8 @@ mod aside;
 mod beats;
 mod bell;
 mod fence;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod pace;
 mod path;
 mod poller;
@@ -30,6 +32,8 @@ mod poller;
 mod postgres;
 mod settings;
 
+#[cfg(feature = "mysql")]
+pub use mysql::{MySql, MySqlBuilder, MySqlRefusal};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresBuilder, PostgresRefusal};
 
