@@ -3,9 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{
-    ConnectError, InterProcessMutex, Postgres, PostgresBuilder, PostgresRefusal, Session,
-};
+use lock_recipes::{ConnectError, InterProcessMutex, Postgres, PostgresBuilder, Session};
 use recipes_testing::PostgresServer;
 use tokio::net::TcpListener;
 
@@ -20,19 +18,13 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Why a server will never do, of which the whole error is one line.
-async fn refused(builder: PostgresBuilder, url: &str) -> PostgresRefusal {
+/// The error of a server that will never do, in one line.
+async fn refused(builder: PostgresBuilder, url: &str) -> String {
     let error = builder.connect(url).await.unwrap_err();
     let text = chain(&error);
     assert!(matches!(error, ConnectError::Refused { .. }), "{text}");
     assert!(!text.contains('\n') && !text.contains("secret"), "{text}");
-    let mut cause: &(dyn Error + 'static) = &error;
-    loop {
-        match cause.downcast_ref::<PostgresRefusal>() {
-            Some(why) => return why.clone(),
-            None => cause = cause.source().unwrap_or_else(|| panic!("{text}")),
-        }
-    }
+    text
 }
 
 async fn start() -> PostgresServer {
@@ -74,9 +66,15 @@ async fn wrong_password_user_and_database() {
     let (server, _) = with_user().await;
     let wrong = server.url_of("app", "secreter");
     let why = refused(Postgres::builder(), &wrong).await;
-    assert!(matches!(why, PostgresRefusal::Credentials { .. }), "{why}");
+    assert!(
+        why.contains("does not accept the user or the password"),
+        "{why}"
+    );
     let why = refused(Postgres::builder(), &server.url_of("nobody", "secret")).await;
-    assert!(matches!(why, PostgresRefusal::Credentials { .. }), "{why}");
+    assert!(
+        why.contains("does not accept the user or the password"),
+        "{why}"
+    );
     let elsewhere = format!("{}_of_others", server.url());
     let why = refused(Postgres::builder(), &elsewhere).await;
     assert!(
@@ -90,28 +88,25 @@ async fn wrong_password_user_and_database() {
 async fn user_who_may_not_create_the_schema() {
     let (server, url) = with_user().await;
     let why = refused(Postgres::builder(), &url).await;
-    let expected = PostgresRefusal::MayNotCreate {
-        user: "app".to_owned(),
-        schema: "lock_recipes".to_owned(),
-    };
-    assert_eq!(why, expected);
+    let says = "user \"app\" may not create schema \"lock_recipes\"";
+    assert!(why.contains(says), "{why}");
     // Whoever may does.
     server
         .sql(&Postgres::schema("lock_recipes").unwrap())
         .await
         .unwrap();
     let why = refused(Postgres::builder(), &url).await;
-    assert!(matches!(why, PostgresRefusal::MayNotUse { .. }), "{why}");
+    assert!(why.contains("grant USAGE on it"), "{why}");
     server
         .sql("GRANT USAGE ON SCHEMA lock_recipes TO app")
         .await
         .unwrap();
     let why = refused(Postgres::builder(), &url).await;
-    assert!(matches!(why, PostgresRefusal::MayNotUse { .. }), "{why}");
+    assert!(why.contains("grant USAGE on it"), "{why}");
     let select = "GRANT SELECT ON ALL TABLES IN SCHEMA lock_recipes TO app";
     server.sql(select).await.unwrap();
     let why = refused(Postgres::builder(), &url).await;
-    assert!(why.to_string().contains("INSERT"), "{why}");
+    assert!(why.contains("INSERT"), "{why}");
     // As it says.
     let all = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lock_recipes TO app";
     server.sql(all).await.unwrap();
@@ -129,10 +124,7 @@ async fn schema_that_is_missing_or_of_another_version() {
     let server = start().await;
     let strict = Postgres::builder().create_schema(false);
     let why = refused(strict.clone(), &server.url()).await;
-    let missing = PostgresRefusal::NoSchema {
-        schema: "lock_recipes".to_owned(),
-    };
-    assert_eq!(why, missing);
+    assert!(why.contains("\"lock_recipes\" does not exist"), "{why}");
     let url = format!("{}?schema=orders_locks", server.url());
     let session = Postgres::builder()
         .new_server()
@@ -147,10 +139,7 @@ async fn schema_that_is_missing_or_of_another_version() {
         .unwrap();
     for builder in [strict, Postgres::builder()] {
         let why = refused(builder, &url).await;
-        assert!(
-            why.to_string().contains("\"orders_locks\" is of version 0"),
-            "{why}"
-        );
+        assert!(why.contains("\"orders_locks\" is of version 0"), "{why}");
     }
 }
 
@@ -158,11 +147,11 @@ async fn schema_that_is_missing_or_of_another_version() {
 async fn server_that_takes_no_writes() {
     let primary = PostgresServer::builder().read_only().start().await.unwrap();
     let why = refused(Postgres::builder(), &primary.url()).await;
-    assert_eq!(why, PostgresRefusal::ReadOnly);
+    assert!(why.contains("is read-only"), "{why}");
     let replica = PostgresServer::builder().replica_of(&primary);
     let replica = replica.start().await.unwrap();
     let why = refused(Postgres::builder(), &replica.url()).await;
-    assert_eq!(why, PostgresRefusal::Replica);
+    assert!(why.contains("is a replica"), "{why}");
 }
 
 #[tokio::test]
@@ -175,7 +164,7 @@ async fn database_that_cannot_have_every_path() {
         .replace("old://", "postgres://")
         .replace("//old@", "//postgres@");
     let why = refused(Postgres::builder(), &url).await;
-    assert!(why.to_string().contains("LATIN1"), "{why}");
+    assert!(why.contains("LATIN1"), "{why}");
 }
 
 #[tokio::test]
@@ -213,7 +202,7 @@ async fn settings_of_the_server_that_do_not_suit_locks_are_made_for_the_session(
         .await
         .unwrap();
     let why = refused(Postgres::builder(), &server.url()).await;
-    assert!(why.to_string().contains("'read committed'"), "{why}");
+    assert!(why.contains("'read committed'"), "{why}");
     let server = PostgresServer::builder()
         .setting("fsync", "on")
         .setting("synchronous_commit", "off")
