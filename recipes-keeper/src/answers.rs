@@ -22,7 +22,7 @@ pub(crate) enum Trouble {
     NotEmpty,
     #[error("the parent goes with its session, and has no children")]
     EphemeralParent,
-    #[error("the path is longer than the store takes")]
+    #[error("the path of the node is longer than the store takes")]
     TooLong,
 }
 

@@ -140,7 +140,7 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
     let both = requests.iter().zip(&answers);
     let listed = both.filter(|(request, _)| request.asked.lists());
     if let Some(names) = listed.map(|(_, answer)| names_in(answer)).max() {
-        kept.names.store(names, Ordering::Relaxed);
+        kept.listed(names);
     }
     for (request, answer) in requests.into_iter().zip(answers) {
         kept.owned().answered(request.asked.operations(), &answer);

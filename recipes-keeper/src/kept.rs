@@ -65,7 +65,7 @@ pub(crate) struct Kept {
     pub(crate) known_by: Mutex<Vec<u64>>,
     /// The most that the store's clock advances between two calls, in microseconds.
     pub(crate) step: AtomicU64,
-    /// How many names the longest listing of the last answers had.
+    /// How many names to expect in a listing: see [`listed`](Self::listed).
     pub(crate) names: AtomicUsize,
     pub(crate) terms: Terms,
     pub(crate) queue: Queue,
@@ -127,6 +127,14 @@ impl Kept {
         let old = known_by.len().saturating_sub(EARLIER_MAX);
         known_by.drain(..old);
         known_by.push(number);
+    }
+
+    /// A call's longest listing had so many names.
+    pub(crate) fn listed(&self, names: usize) {
+        // One task does this.
+        let expected = self.names.load(Ordering::Relaxed);
+        self.names
+            .store(names_to_expect(expected, names), Ordering::Relaxed);
     }
 
     /// How many listings may be on their way.
@@ -196,6 +204,11 @@ impl Kept {
     }
 }
 
+/// A shorter listing is believed by and by: the next may be of a directory with many names again.
+fn names_to_expect(expected: usize, names: usize) -> usize {
+    names.max(expected / 2)
+}
+
 /// The end of a quarantine that lasts for so many microseconds.
 pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
     let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
@@ -209,4 +222,22 @@ pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
          until every holder must have noticed"
     );
     Some(Instant::now() + wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_listings_are_expected_for_a_while_after_short_ones() {
+        let after = |listings: &[usize]| {
+            let listings = listings.iter();
+            listings.fold(NAMES_FIRST, |expected, names| {
+                names_to_expect(expected, *names)
+            })
+        };
+        assert_eq!(after(&[10_000, 2]), 5_000);
+        assert_eq!(after(&[2; 20]), 2);
+        assert_eq!(after(&[2, 9_000]), 9_000);
+    }
 }

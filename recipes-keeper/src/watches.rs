@@ -40,13 +40,15 @@ struct Watch {
     event: oneshot::Sender<NodeEvent>,
 }
 
-/// The transactions that created a node and last changed its data.
+/// The transactions that created a node and last changed its data, and the session that it goes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Created it.
     pub czxid: i64,
     /// Last changed its data.
     pub mzxid: i64,
+    /// The session that the node goes with, or 0.
+    pub owner: i64,
 }
 
 impl From<&NodeStat> for Seen {
@@ -54,6 +56,7 @@ impl From<&NodeStat> for Seen {
         Self {
             czxid: stat.czxid,
             mzxid: stat.mzxid,
+            owner: stat.ephemeral_owner,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `fence` | does a transaction commit only while the lock is held? |
+//! | `pooler` | does a lock work through a pooler that shares connections? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -14,6 +15,7 @@
 
 mod database;
 mod fence;
+mod pooler;
 
 use std::time::Duration;
 

@@ -1,6 +1,10 @@
 use super::*;
 
-const SEEN: Seen = Seen { czxid: 1, mzxid: 1 };
+const SEEN: Seen = Seen {
+    czxid: 1,
+    mzxid: 1,
+    owner: 0,
+};
 
 fn stat() -> NodeStat {
     NodeStat::new(1, 1, 0, 0, 0)

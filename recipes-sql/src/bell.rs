@@ -1,0 +1,84 @@
+//! What makes a session ask for its news at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+/// What has happened since somebody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signals {
+    /// The server has rung: a watched node was deleted or changed.
+    pub(crate) is_rung: bool,
+    /// This session has deleted or changed nodes, for which nobody rings.
+    pub(crate) has_changed: bool,
+    /// Watches were set.
+    pub(crate) has_watched: bool,
+    /// Somebody waits for a look.
+    pub(crate) is_asked: bool,
+}
+
+impl Signals {
+    fn is_any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// Wakes who asks for news.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    signals: Mutex<Signals>,
+    woken: Notify,
+    /// Looks that somebody waits for, or has waited for.
+    asked: AtomicU64,
+    /// As many of them are done.
+    done: watch::Sender<u64>,
+}
+
+impl Bell {
+    /// Adds a signal.
+    pub(crate) fn signal(&self, add: impl FnOnce(&mut Signals)) {
+        let is_any = {
+            let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+            add(&mut signals);
+            signals.is_any()
+        };
+        if is_any {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Waits until everything is told that had happened before this call.
+    pub(crate) async fn look(&self) {
+        let own = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.signal(|signals| signals.is_asked = true);
+        let mut done = self.done.subscribe();
+        // The sender lives as long as this.
+        drop(done.wait_for(|done| *done >= own).await);
+    }
+
+    /// A look begins. What it returns is for [`looked`](Self::looked).
+    pub(crate) fn looks(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// The look is over that began with this, and its news are told.
+    pub(crate) fn looked(&self, asked: u64) {
+        self.done.send_replace(asked);
+    }
+
+    fn take(&self) -> Signals {
+        std::mem::take(&mut self.signals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for signals, and takes them. It may be dropped.
+    pub(crate) async fn signalled(&self) -> Signals {
+        loop {
+            let signals = self.take();
+            if signals.is_any() {
+                return signals;
+            }
+            self.woken.notified().await;
+        }
+    }
+}
