@@ -182,7 +182,11 @@ mod tests {
         Rewatch {
             number,
             path: path.to_owned(),
-            seen: Seen { czxid, mzxid },
+            seen: Seen {
+                czxid,
+                mzxid,
+                owner: 0,
+            },
         }
     }
 
