@@ -117,7 +117,7 @@ DECLARE
   answer bytea[];
   refused text := '';
   word text; base text; version bigint; sequence bigint; found_names text; count bigint;
-  number bigint := seen; since bigint; life bigint;
+  number bigint := seen; given bigint; since bigint; life bigint;
   node @schema@.nodes;
 BEGIN
   IF known_as IS NOT NULL THEN
@@ -161,8 +161,9 @@ BEGIN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
         UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + gap, number)
           WHERE n.dir = words[at + 1] AND n.name = words[at + 2] AND n.o = 0
-          RETURNING @schema@.signed(n.q - 1), n.p INTO sequence, number;
+          RETURNING @schema@.signed(n.q - 1), n.p INTO sequence, given;
         IF FOUND THEN
+          number := given;
           base := base || CASE WHEN sequence < 0 THEN to_char(sequence, 'FM000000000')
             ELSE lpad(sequence::text, 10, '0') END;
           INSERT INTO @schema@.nodes VALUES (
