@@ -15,6 +15,8 @@ use crate::pace::{Looked, Pace};
 
 /// Between two looks whether anything is watched.
 const IDLE: Duration = Duration::from_millis(250);
+/// Timers are late by up to a millisecond, half of it on average.
+const LATE: Duration = Duration::from_micros(500);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -112,7 +114,8 @@ impl Poller<'_> {
             let Rewatch { number, path, .. } = watch;
             self.watches.fire(self.number, path, *number, event);
         }
-        Ok(Some(Instant::now() + self.pace.polled(&looked)))
+        let next = sent + self.pace.polled(&looked) - LATE;
+        Ok(Some(next.max(Instant::now())))
     }
 }
 
