@@ -17,6 +17,8 @@ use crate::pace::{Looked, Pace};
 const IDLE: Duration = Duration::from_millis(250);
 /// Before news of the session's own changes are asked for.
 const OWN: Duration = Duration::from_millis(2);
+/// Timers are late by up to a millisecond, half of it on average.
+const LATE: Duration = Duration::from_micros(500);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -123,7 +125,8 @@ impl Poller<'_> {
             let Rewatch { number, path, .. } = watch;
             self.watches.fire(self.number, path, *number, event);
         }
-        Ok(Some(Instant::now() + self.pace.polled(&looked)))
+        let next = sent + self.pace.polled(&looked) - LATE;
+        Ok(Some(next.max(Instant::now())))
     }
 }
 

@@ -18,8 +18,8 @@ pub(super) enum Unexpected {
     Answer(&'static str),
     #[error("the call before was given up")]
     GivenUp,
-    #[error("the server did not answer in time")]
-    Silent,
+    #[error("the two connections of the session are to different servers")]
+    TwoServers,
     #[error("others have locked the session or a directory")]
     Locked,
 }

@@ -22,6 +22,22 @@ const FILES: [&str; 5] = [
 /// As in the files, for the client of the server.
 const DELIMITER: &str = "DELIMITER //";
 
+/// Names have 64 characters at most.
+const PREFIX_BYTES_MAX: usize = 48;
+
+/// Whether names can begin so.
+pub(super) fn check(prefix: &str) -> Result<(), String> {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let begins = prefix.chars().next().is_some_and(|it| !it.is_ascii_digit());
+    match begins && prefix.len() <= PREFIX_BYTES_MAX && prefix.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "prefix {prefix:?} must be letters, digits and underscores, at most {PREFIX_BYTES_MAX}, \
+             and not begin with a digit"
+        )),
+    }
+}
+
 /// All statements, for a person to read and for the client `mariadb` to run.
 pub(super) fn script(prefix: &str) -> String {
     let mut script: String = FILES.join("\n");
