@@ -76,6 +76,9 @@ impl Pace {
         } else {
             self.cap = BEHIND;
         }
+        if self.is_rung && looked.is_still {
+            self.pause = self.cap;
+        }
         let pause = self.pause.min(self.cap);
         self.pause = pause * 2;
         match looked.took > LONG {
@@ -91,6 +94,8 @@ pub(crate) struct Looked {
     pub(crate) has_news: bool,
     /// It was asked for by the bell, or because of a change of the session's own.
     pub(crate) was_told: bool,
+    /// All watches were looked at, and nobody was changing a node: whoever does so from now on rings.
+    pub(crate) is_still: bool,
     pub(crate) ahead: Option<u64>,
     pub(crate) took: Duration,
 }
@@ -135,6 +140,20 @@ mod tests {
         pace.watched();
         let pauses = polls(&mut pace, Looked::default(), 10);
         assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 500, 500]);
+    }
+
+    #[test]
+    fn one_look_is_enough_where_the_bell_rings_and_nobody_is_changing_anything() {
+        let still = Looked {
+            is_still: true,
+            ..Looked::default()
+        };
+        let mut pace = Pace::new(true);
+        assert_eq!(pace.watched().as_millis(), 2);
+        assert_eq!(polls(&mut pace, still, 2), [500, 500]);
+        let mut deaf = Pace::new(false);
+        deaf.watched();
+        assert_eq!(polls(&mut deaf, still, 3), [1, 2, 4]);
     }
 
     #[test]

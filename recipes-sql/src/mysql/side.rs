@@ -124,6 +124,8 @@ impl Side {
         Ok(Polled {
             news: news.collect(),
             ahead,
+            // Nobody rings.
+            is_still: false,
         })
     }
 
