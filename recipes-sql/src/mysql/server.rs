@@ -86,11 +86,11 @@ impl MySql {
     }
 }
 
-/// After there was a session, these may be over in a moment: a server is promoted, others disconnect.
+/// After there was a session, these may be over in a moment: another server is promoted.
 fn may_pass(refusal: &MySqlRefusal) -> bool {
     matches!(
         refusal,
-        MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly | MySqlRefusal::Connections { .. }
+        MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly
     )
 }
 
