@@ -80,7 +80,7 @@ async fn connections_that_an_operator_ends_are_made_again_and_locks_are_kept() {
 async fn acquire_that_the_server_ends_because_of_a_deadlock_is_sent_again() {
     let server = PostgresServer::start().await.unwrap();
     let session = session(&server).await;
-    let members = || ["/locks/a", "/locks/b"].map(|path| Member::mutex(path));
+    let members = || ["/locks/a", "/locks/b"].map(Member::mutex);
     let both = MultiLock::new(&session, members()).unwrap();
     both.acquire().await.unwrap().release().await.unwrap();
     let other = connection(&server).await;
