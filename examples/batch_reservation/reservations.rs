@@ -181,7 +181,9 @@ impl From<AcquireError> for BatchError {
 impl From<StoreError> for BatchError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Stale { .. } | StoreError::Fenced => Self::Stale(error),
+            StoreError::Stale { .. } => Self::Stale(error),
+            #[cfg(feature = "postgres")]
+            StoreError::Fenced => Self::Stale(error),
             error => broken(error),
         }
     }

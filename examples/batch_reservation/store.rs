@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use lock_recipes::{FenceError, MultiGuard};
+#[cfg(feature = "postgres")]
+use lock_recipes::FenceError;
+use lock_recipes::MultiGuard;
 use thiserror::Error;
 
 #[cfg(feature = "postgres")]
@@ -43,8 +45,10 @@ pub(crate) enum StoreError {
     #[error("token {token} of seat {seat} is stale, the database has seen {seen}")]
     Stale { seat: String, token: i64, seen: i64 },
     /// The lock was lost before the write.
+    #[cfg(feature = "postgres")]
     #[error("the locks of the seats are lost, so the database refuses the write")]
     Fenced,
+    #[cfg(feature = "postgres")]
     #[error(
         "the locks cannot be checked by this database: use --db with a file, or the URL of --connect"
     )]
