@@ -40,6 +40,9 @@ fn build_into(profile: &Path, example: &str) {
     build.args(["build", "--quiet", "--example", example]);
     // The features of this test, because everything is already built for them.
     for (feature, is_on) in [
+        ("redis", cfg!(feature = "redis")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("mysql", cfg!(feature = "mysql")),
         ("testing", cfg!(feature = "testing")),
         ("metrics", cfg!(feature = "metrics")),
         ("tls", cfg!(feature = "tls")),
