@@ -90,7 +90,7 @@ async fn user_who_may_not_create_the_schema() {
         "{why}"
     );
     let why = refused(MySql::builder().create_schema(false), &url).await;
-    assert!(why.contains("`lockctl schema` prints"), "{why}");
+    assert!(why.contains("`MySql::schema` returns"), "{why}");
     // Whoever may does.
     carry_out(&server, &MySql::schema("lock_recipes_").unwrap()).await;
     let builder = MySql::builder().create_schema(false).new_server();

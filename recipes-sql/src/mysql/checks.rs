@@ -46,8 +46,8 @@ pub enum MySqlRefusal {
     },
     /// The tables or procedures are missing, and not to be created, or no longer there.
     #[error(
-        "the schema of the locks is incomplete ({said}): let somebody run what `lockctl schema` \
-         prints, or allow create_schema(true)"
+        "the schema of the locks is incomplete ({said}): let somebody run what `MySql::schema` \
+         returns, or allow create_schema(true)"
     )]
     NoSchema {
         /// What the server said.

@@ -45,7 +45,7 @@ pub enum PostgresRefusal {
     },
     /// The schema does not exist, and must not be created.
     #[error(
-        "schema {schema:?} does not exist: have its statements (`lockctl schema`) carried out, or \
+        "schema {schema:?} does not exist: have its statements (`Postgres::schema`) carried out, or \
          allow create_schema"
     )]
     NoSchema {
@@ -55,7 +55,7 @@ pub enum PostgresRefusal {
     /// The schema does not exist, and the user has no right to create it.
     #[error(
         "user {user:?} may not create schema {schema:?}: grant CREATE on the database, or have its \
-         statements (`lockctl schema`) carried out by who may"
+         statements (`Postgres::schema`) carried out by who may"
     )]
     MayNotCreate {
         /// The user.
