@@ -127,7 +127,11 @@ proc: BEGIN
             SET STATEMENT innodb_lock_wait_timeout = 0 FOR
               DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name AND o <> 0
               AND (v_version = '' OR v = v_version);
-            IF v_refused <> 0 OR ROW_COUNT() > 0 THEN LEAVE operation; END IF;
+            IF v_refused <> 0 OR ROW_COUNT() > 0 THEN
+              -- It may have been the directory that was loaded.
+              SET v_up = NULL;
+              LEAVE operation;
+            END IF;
             SET v_o = NULL, v_up = NULL, v_up_name = SUBSTRING_INDEX(v_dir, '/', -1);
             SELECT o, v INTO v_o, v_v FROM @prefix@nodes WHERE dir = v_dir AND name = v_name;
             IF v_o = 0 AND v_name <> '' THEN
