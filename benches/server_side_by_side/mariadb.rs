@@ -5,7 +5,6 @@ mod ways;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::LocalBoxFuture;
-use lock_recipes::{Session, SessionOptions, connect_with};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, Params, Result, params};
 use recipes_testing::{Durability, MariaDbServer};
@@ -16,14 +15,12 @@ use super::facts::locked_version;
 use super::goal::Bound::{AtLeast, AtMost};
 use super::goals::{Aim, Measure};
 use super::options::Options;
-use super::ours::{SESSION_TIMEOUT, ours};
+use super::ours::{open, ours};
 use super::plan::{PACED, Quantity, SATURATED, UNCONTENDED};
-use super::sql::{Connection, side};
+use super::sql::{Connection, NAIVE, ROUND_TRIP, SHEDLOCK, STAGES, side};
 use super::store::{Page, Server, Stage, Store};
 
-const NAIVE: &str = "naive row";
 const GET_LOCK: &str = "GET_LOCK";
-const SHEDLOCK: &str = "ShedLock's way";
 
 /// How often this library's waiters ask when they are next, in microseconds.
 const OUR_POLL: f64 = 2_000.0;
@@ -48,11 +45,8 @@ All clients run in one process, with one connection for each session; of this li
 locks in parallel the others have a connection for each lock, as of a pool. MariaDB notifies nobody, so
 this library's waiters ask too: who is next every 2 ms.
 ",
-    round_trip: "round trip: SELECT 1",
-    stages: &[
-        "On a disk, with the server's own settings: a commit is answered when it is there.",
-        "In memory, where nothing waits for a disk.",
-    ],
+    round_trip: ROUND_TRIP,
+    stages: &STAGES,
     columns: &["statements", "writes of the log", "bytes of log"],
     aims: &AIMS,
 };
@@ -142,11 +136,6 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
             asked: AtomicU32::new(0),
         }),
     }
-}
-
-async fn open(url: String) -> Session {
-    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
-    connect_with(&url, options).await.unwrap()
 }
 
 struct Counted {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::LocalBoxFuture;
 use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member, MultiLock,
-    Session,
+    Session, SessionOptions, connect_with,
 };
 
 use super::loops::Contender;
@@ -26,6 +26,12 @@ pub(crate) type Open = fn(String) -> LocalBoxFuture<'static, Session>;
 pub(crate) fn ours(open: Open) -> Box<dyn Side> {
     let sessions = Vec::new();
     InProcess::boxed(OURS, Ours { open, sessions })
+}
+
+/// Opens a session on the store that the URL names.
+pub(crate) async fn open(url: String) -> Session {
+    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+    connect_with(&url, options).await.unwrap()
 }
 
 struct Ours {

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use futures::future::LocalBoxFuture;
-use lock_recipes::{Session, SessionOptions, connect_with};
 use recipes_testing::{Durability, PostgresServer};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
@@ -16,14 +15,12 @@ use super::facts::locked_version;
 use super::goal::Bound::{AtLeast, AtMost};
 use super::goals::{Aim, Measure};
 use super::options::Options;
-use super::ours::{SESSION_TIMEOUT, ours};
+use super::ours::{open, ours};
 use super::plan::{PACED, Quantity, SATURATED, UNCONTENDED};
-use super::sql::{Connection, side};
+use super::sql::{Connection, NAIVE, ROUND_TRIP, SHEDLOCK, STAGES, side};
 use super::store::{Page, Server, Stage, Store};
 
-const NAIVE: &str = "naive row";
 const ADVISORY: &str = "advisory lock";
-const SHEDLOCK: &str = "ShedLock's way";
 
 static PAGE: Page = Page {
     name: "postgres",
@@ -45,11 +42,8 @@ This library next to other locks on PostgreSQL. All run on one server, in one ru
 All clients run in one process, with one connection for each session; of this library, two. With 32
 locks in parallel the others have a connection for each lock, as of a pool.
 ",
-    round_trip: "round trip: SELECT 1",
-    stages: &[
-        "On a disk, with the server's own settings: a commit is answered when it is there.",
-        "In memory, where nothing waits for a disk.",
-    ],
+    round_trip: ROUND_TRIP,
+    stages: &STAGES,
     columns: &["statements", "commits", "bytes of log"],
     aims: &AIMS,
 };
@@ -136,11 +130,6 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
             from: String::new(),
         }),
     }
-}
-
-async fn open(url: String) -> Session {
-    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
-    connect_with(&url, options).await.unwrap()
 }
 
 struct Counted {
