@@ -3,6 +3,10 @@
 use recipes_core::{ConfigError, ConnectError, Session, SessionOptions};
 #[cfg(feature = "redis")]
 use recipes_redis::RedisBuilder;
+#[cfg(feature = "mysql")]
+use recipes_sql::MySqlBuilder;
+#[cfg(feature = "postgres")]
+use recipes_sql::PostgresBuilder;
 #[cfg(feature = "zookeeper")]
 use recipes_zookeeper::ZooKeeperBuilder;
 
@@ -16,6 +20,10 @@ const KNOWN: &[&str] = &[
     "rediss",
     #[cfg(feature = "redis")]
     "redis+sentinel",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "mysql")]
+    "mysql",
 ];
 
 /// Opens a session with default options on the store that the scheme of an address names.
@@ -25,6 +33,8 @@ const KNOWN: &[&str] = &[
 /// | `zk://host:port,host:port/chroot`, or without `zk://` | ZooKeeper (feature `zookeeper`) |
 /// | `redis://host:port/database`, `rediss://` over TLS | Redis (feature `redis`) |
 /// | `redis+sentinel://host:port,host:port/name/database` | Redis, the primary that Sentinel names |
+/// | `postgres://user:password@host:port/database`, or `postgresql://` | PostgreSQL (feature `postgres`) |
+/// | `mysql://user:password@host:port/database`, or `mariadb://` | MariaDB or MySQL (feature `mysql`) |
 ///
 /// The builder of a store, such as `ZooKeeper::builder()`, has options.
 ///
@@ -61,7 +71,7 @@ pub async fn connect(address: &str) -> Result<Session, ConnectError> {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use lock_recipes::SessionOptions;
 ///
-/// // zk://zk1:2181,zk2:2181/app or redis://cache:6379
+/// // zk://zk1:2181,zk2:2181/app, redis://cache:6379, postgres://db/shop or mysql://db/shop
 /// let address = std::env::var("LOCKS_URL")?;
 /// let options = SessionOptions::new().application("orders");
 /// let session = lock_recipes::connect_with(&address, options).await?;
@@ -75,6 +85,10 @@ pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Sess
         "zk" | "tcp" | "tcp+tls" => ZooKeeperBuilder::from(options).connect(address).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" => RedisBuilder::from(options).connect(address).await,
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => PostgresBuilder::from(options).connect(address).await,
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => MySqlBuilder::from(options).connect(address).await,
         scheme => {
             // A build without a store has no use for them.
             drop(options);

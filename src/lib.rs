@@ -32,6 +32,7 @@
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
+//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, MariaDB and MySQL.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
 //!   `zookeeper` on.
@@ -113,6 +114,10 @@ pub use recipes_testing as testing;
 
 #[cfg(feature = "redis")]
 pub use recipes_redis::{Redis, RedisBuilder, RedisRefusal};
+#[cfg(feature = "mysql")]
+pub use recipes_sql::{MySql, MySqlBuilder, MySqlRefusal};
+#[cfg(feature = "postgres")]
+pub use recipes_sql::{Postgres, PostgresBuilder, PostgresRefusal};
 #[cfg(feature = "sasl-digest-md5")]
 pub use recipes_zookeeper::DigestMd5SaslOptions;
 #[cfg(feature = "sasl-gssapi")]

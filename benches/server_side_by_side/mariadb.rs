@@ -5,6 +5,7 @@ mod ways;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::LocalBoxFuture;
+use lock_recipes::Session;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, Params, Result, params};
 use recipes_testing::{Durability, MariaDbServer};
@@ -15,7 +16,7 @@ use super::facts::locked_version;
 use super::goal::Bound::{AtLeast, AtMost};
 use super::goals::{Aim, Measure};
 use super::options::Options;
-use super::ours::{open, ours};
+use super::ours::{SESSION_TIMEOUT, ours};
 use super::plan::{PACED, Quantity, SATURATED, UNCONTENDED};
 use super::sql::{Connection, NAIVE, ROUND_TRIP, SHEDLOCK, STAGES, side};
 use super::store::{Page, Server, Stage, Store};
@@ -136,6 +137,12 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
             asked: AtomicU32::new(0),
         }),
     }
+}
+
+async fn open(url: String) -> Session {
+    let options = lock_recipes::MySql::builder().new_server();
+    let options = options.session_timeout(SESSION_TIMEOUT);
+    options.connect(&url).await.unwrap()
 }
 
 struct Counted {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::LocalBoxFuture;
 use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member, MultiLock,
-    Session, SessionOptions, connect_with,
+    Session,
 };
 
 use super::loops::Contender;
@@ -19,19 +19,14 @@ pub(crate) const OURS: &str = "ours";
 /// So heartbeats are so rare that hardly any is counted.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Opens a session on the server with this URL, with [`SESSION_TIMEOUT`].
+/// Opens a session with [`SESSION_TIMEOUT`] on the server with this URL, which is new: nothing was
+/// granted by a server before it.
 pub(crate) type Open = fn(String) -> LocalBoxFuture<'static, Session>;
 
 /// This library's locks, in sessions that are opened so.
 pub(crate) fn ours(open: Open) -> Box<dyn Side> {
     let sessions = Vec::new();
     InProcess::boxed(OURS, Ours { open, sessions })
-}
-
-/// Opens a session on the store that the URL names.
-pub(crate) async fn open(url: String) -> Session {
-    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
-    connect_with(&url, options).await.unwrap()
 }
 
 struct Ours {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use futures::future::LocalBoxFuture;
+use lock_recipes::Session;
 use recipes_testing::{Durability, PostgresServer};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
@@ -15,7 +16,7 @@ use super::facts::locked_version;
 use super::goal::Bound::{AtLeast, AtMost};
 use super::goals::{Aim, Measure};
 use super::options::Options;
-use super::ours::{open, ours};
+use super::ours::{SESSION_TIMEOUT, ours};
 use super::plan::{PACED, Quantity, SATURATED, UNCONTENDED};
 use super::sql::{Connection, NAIVE, ROUND_TRIP, SHEDLOCK, STAGES, side};
 use super::store::{Page, Server, Stage, Store};
@@ -130,6 +131,12 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
             from: String::new(),
         }),
     }
+}
+
+async fn open(url: String) -> Session {
+    let options = lock_recipes::Postgres::builder().new_server();
+    let options = options.session_timeout(SESSION_TIMEOUT);
+    options.connect(&url).await.unwrap()
 }
 
 struct Counted {

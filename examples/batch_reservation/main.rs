@@ -17,7 +17,15 @@
 //! Ctrl-Z for longer than its session lasts, reserve one of its seats elsewhere, and wake it up
 //! with `fg`: its write has stale tokens, and the database refuses it.
 //!
-//! `reservations` has the locks, `store` has the tokens.
+//! With PostgreSQL (`--features postgres`) the seats can be where the locks are, and need no tokens: the
+//! write checks the locks in its own transaction, by `guard.fence()`.
+//!
+//! ```text
+//! export LOCKS_URL=postgres://app@localhost/shop
+//! cargo run --features postgres --example batch_reservation -- reserve --db $LOCKS_URL --client alice --seats 7-11
+//! ```
+//!
+//! `reservations` has the locks, `sqlite` has the tokens, `postgres` the check in the transaction.
 //!
 //! Exit codes: 0 done, 2 seats not available, 3 refused as stale, 4 not locked in time,
 //! 5 the ensemble does not answer, 1 all else.
@@ -27,7 +35,10 @@
 mod demo;
 mod load;
 mod options;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod reservations;
+mod sqlite;
 mod store;
 
 use std::error::Error;
@@ -51,7 +62,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let store = Store::open(options.db.as_deref().ok_or("--db needs a file")?)?;
+    let store = Store::open(options.db.as_deref().ok_or("--db needs a file or postgres://...")?).await?;
     if options.command == Command::Show {
         show(&store).await?;
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,5 @@
 //! Command and options from the command line and the environment.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The commands.
@@ -22,8 +21,8 @@ pub(crate) struct Options {
     pub(crate) command: Command,
     /// Servers of the ensemble.
     pub(crate) connect: Option<String>,
-    /// File of the database.
-    pub(crate) db: Option<PathBuf>,
+    /// File of the database, or the URL of PostgreSQL.
+    pub(crate) db: Option<String>,
     /// The client that seats are booked for.
     pub(crate) client: String,
     pub(crate) seats: Vec<String>,
@@ -63,7 +62,7 @@ impl Options {
             let value = arguments.next().ok_or(format!("{name} needs a value"))?;
             match name.as_str() {
                 "--connect" => options.connect = Some(value),
-                "--db" => options.db = Some(value.into()),
+                "--db" => options.db = Some(value),
                 "--client" => options.client = value,
                 "--seats" => options.seats = value.split(',').map(str::to_owned).collect(),
                 "--root" => options.root = value,

@@ -130,7 +130,7 @@ impl Reservations {
             return Err(objection);
         }
         payment.await;
-        Ok(self.store.write(action, &self.client, seats).await?)
+        Ok(self.store.write(action, &self.client, seats, guard).await?)
     }
 }
 
@@ -181,8 +181,8 @@ impl From<AcquireError> for BatchError {
 impl From<StoreError> for BatchError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Stale { .. } => Self::Stale(error),
-            StoreError::Sql(error) => broken(error),
+            StoreError::Stale { .. } | StoreError::Fenced => Self::Stale(error),
+            error => broken(error),
         }
     }
 }

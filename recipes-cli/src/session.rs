@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use recipes_core::{ConfigError, ConnectError, Nodes, Session, SessionOptions, Store};
 use recipes_redis::RedisBuilder;
+use recipes_sql::{MySqlBuilder, PostgresBuilder};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
 use tokio::time::timeout;
 
@@ -22,6 +23,8 @@ pub(crate) struct NodeOptions {
 enum Place {
     ZooKeeper(Box<ZooKeeperBuilder>),
     Redis(Box<RedisBuilder>),
+    Postgres(Box<PostgresBuilder>),
+    MySql(Box<MySqlBuilder>),
 }
 
 impl Place {
@@ -36,26 +39,37 @@ impl Place {
             }
         }
         let acl = nodes.map_or(&[][..], |nodes| &nodes.acl);
-        if is_redis(servers(arguments)?) {
-            let used = [
-                (!acl.is_empty(), "--acl"),
-                (arguments.auth.is_some(), "--auth"),
-                (
-                    arguments.encrypts(),
-                    "--tls, --tls-ca, --tls-cert, --tls-key",
-                ),
-            ];
-            return match used.iter().find(|(is_used, _)| *is_used) {
-                Some((_, option)) => {
-                    let message = format!(
-                        "{option}: for ZooKeeper only; a URL of Redis has its user and password, \
-                         and rediss:// encrypts"
-                    );
-                    Err(Failure::new(code::USAGE, message))
-                }
-                None => Ok(Self::Redis(Box::new(options.into()))),
-            };
+        let other: fn(SessionOptions) -> Self = match scheme(servers(arguments)?) {
+            Some("redis" | "rediss" | "redis+sentinel") => |it| Self::Redis(Box::new(it.into())),
+            Some("postgres" | "postgresql") => |it| Self::Postgres(Box::new(it.into())),
+            Some("mysql" | "mariadb") => |it| Self::MySql(Box::new(it.into())),
+            _ => return Self::on_zookeeper(arguments, acl, options),
+        };
+        let used = [
+            (!acl.is_empty(), "--acl"),
+            (arguments.auth.is_some(), "--auth"),
+            (
+                arguments.encrypts(),
+                "--tls, --tls-ca, --tls-cert, --tls-key",
+            ),
+        ];
+        match used.iter().find(|(is_used, _)| *is_used) {
+            Some((_, option)) => {
+                let message = format!(
+                    "{option}: for ZooKeeper only; a URL of another store has its user, password and \
+                     encryption"
+                );
+                Err(Failure::new(code::USAGE, message))
+            }
+            None => Ok(other(options)),
         }
+    }
+
+    fn on_zookeeper(
+        arguments: &StoreArguments,
+        acl: &[Acl],
+        options: SessionOptions,
+    ) -> Result<Self, Failure> {
         let mut builder = ZooKeeperBuilder::from(options);
         if !acl.is_empty() {
             builder = builder.acl(Acls::new(acl));
@@ -73,6 +87,8 @@ impl Place {
         match self {
             Self::ZooKeeper(builder) => builder.connect(servers).await,
             Self::Redis(builder) => builder.connect(servers).await,
+            Self::Postgres(builder) => builder.connect(servers).await,
+            Self::MySql(builder) => builder.connect(servers).await,
         }
     }
 
@@ -80,14 +96,15 @@ impl Place {
         match self {
             Self::ZooKeeper(builder) => builder.store(servers),
             Self::Redis(builder) => builder.store(servers),
+            Self::Postgres(builder) => builder.store(servers),
+            Self::MySql(builder) => builder.store(servers),
         }
     }
 }
 
-/// Whether this is a URL of Redis.
-pub(crate) fn is_redis(servers: &str) -> bool {
-    let scheme = servers.split_once("://").map(|(scheme, _)| scheme);
-    matches!(scheme, Some("redis" | "rediss" | "redis+sentinel"))
+/// The scheme of a URL; ZooKeeper's servers have none.
+fn scheme(servers: &str) -> Option<&str> {
+    Some(servers.split_once("://")?.0)
 }
 
 /// Opens a session that creates no nodes.
@@ -126,7 +143,8 @@ pub(crate) fn store(arguments: &StoreArguments) -> Result<Arc<dyn Store>, Failur
 }
 
 fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
-    let message = "no servers: give --connect host:port or redis://host, or set LOCKCTL_CONNECT";
+    let message = "no servers: give --connect host:port, redis://host, postgres://host/database or \
+                   mysql://host/database, or set LOCKCTL_CONNECT";
     let servers = arguments.connect.as_deref();
     servers.ok_or_else(|| Failure::new(code::USAGE, message))
 }

@@ -1,237 +1,44 @@
-//! What the server's answers and errors mean for a lock.
+//! What the server's answers and errors are called elsewhere.
 
 use std::sync::Arc;
 
-use recipes_core::{Created, MultiError, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodesError};
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
-use thiserror::Error;
+use recipes_core::NodesError;
+use recipes_keeper::{CallError, Value};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::checks::RedisRefusal;
 
-/// What went wrong with a connection or a request.
-#[derive(Clone, Debug, Error)]
-pub(crate) enum Trouble {
-    #[error("the connection to Redis was lost")]
-    Lost,
-    #[error("Redis did not answer in time")]
-    Silent,
-    #[error("unexpected answer: {0}")]
-    Unexpected(String),
-    #[error("only {heard} of {asked} replicas have confirmed it in time")]
-    Replicas { heard: i64, asked: u32 },
-    #[error("the node has children")]
-    NotEmpty,
-    #[error("the parent goes with its session, and has no children")]
-    EphemeralParent,
-}
-
-impl From<Trouble> for NodesError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
-            _ => Self::Unknown(Arc::new(trouble)),
-        }
+/// An answer of a function. Its parts are moved.
+pub(crate) fn value(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Int(number) => Value::Number(number),
+        redis::Value::BulkString(bytes) => Value::Bytes(bytes),
+        redis::Value::Array(values) => Value::List(values.into_iter().map(self::value).collect()),
+        other => Value::Other(format!("{other:?}")),
     }
 }
 
 /// What an error says about the call that it answers.
-pub(crate) enum Failed {
-    /// The call did nothing, and may soon.
-    NotNow(RedisError),
-    /// Nobody knows, or this server no longer serves. The connection is given up.
-    Lost(RedisError),
-}
-
-pub(crate) fn failed(error: RedisError) -> Failed {
-    match (error.kind(), error.code()) {
-        (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
-        | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => Failed::NotNow(error),
-        // NOPERM, which may have come in the middle of a call. A function that is not there, MOVED, ASK,
-        // READONLY, MASTERDOWN, CLUSTERDOWN, a call that was killed, and whatever else a server may say.
-        _ => Failed::Lost(error),
-    }
-}
-
-/// Classifies an error of opening a session. Errors that a retry cannot fix are refusals.
-pub(crate) fn refusal_of_session(error: RedisError) -> NodesError {
+pub(crate) fn call_error(error: RedisError) -> CallError {
     let lacks = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
     let lacks_hello = error.detail().is_some_and(lacks);
-    if error.kind() == ErrorKind::RESP3NotSupported || lacks_hello {
-        return NodesError::Refused(Arc::new(RedisRefusal::Resp3));
-    }
-    let lasts = matches!(
-        error.kind(),
-        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
-    ) || matches!(
-        error.code(),
-        Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "NOPROTO")
-    );
-    match lasts {
-        true => NodesError::Refused(Arc::new(error)),
-        false => NodesError::Unknown(Arc::new(error)),
-    }
-}
-
-fn unexpected(value: &Value) -> NodesError {
-    Trouble::Unexpected(format!("{value:?}")).into()
-}
-
-/// The items of an answer, one after the other.
-pub(crate) struct Parts(std::vec::IntoIter<Value>);
-
-impl Parts {
-    pub(crate) fn of(value: Value) -> Result<Self, NodesError> {
-        match value {
-            Value::Array(parts) => Ok(Self(parts.into_iter())),
-            other => Err(unexpected(&other)),
+    match (error.kind(), error.code()) {
+        (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
+        | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => CallError::NotNow(Arc::new(error)),
+        (ErrorKind::RESP3NotSupported, _) => CallError::Refused(Arc::new(RedisRefusal::Resp3)),
+        _ if lacks_hello => CallError::Refused(Arc::new(RedisRefusal::Resp3)),
+        // NOPERM may come in the middle of a call.
+        (ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig, _)
+        | (_, Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "NOPROTO")) => {
+            CallError::Refused(Arc::new(error))
         }
-    }
-
-    /// The parts of a request that was carried out.
-    pub(crate) fn done(answer: Value) -> Result<Self, NodesError> {
-        let mut parts = Self::of(answer)?;
-        let reason = parts.text()?;
-        match reason.as_str() {
-            "" => Ok(parts),
-            _ => Err(refusal(&reason)),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.len() == 0
-    }
-
-    pub(crate) fn next(&mut self) -> Result<Value, NodesError> {
-        self.0.next().ok_or_else(|| unexpected(&Value::Nil))
-    }
-
-    pub(crate) fn number(&mut self) -> Result<i64, NodesError> {
-        match self.next()? {
-            Value::Int(number) => Ok(number),
-            Value::BulkString(text) => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                text.parse().map_err(|_| Trouble::Unexpected(text).into())
-            }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn small(&mut self) -> Result<i32, NodesError> {
-        let number = self.number()?;
-        i32::try_from(number).map_err(|_| unexpected(&Value::Int(number)))
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, NodesError> {
-        match self.next()? {
-            Value::BulkString(bytes) => Ok(bytes),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    pub(crate) fn text(&mut self) -> Result<String, NodesError> {
-        let bytes = self.bytes()?;
-        String::from_utf8(bytes).map_err(|error| unexpected(&Value::BulkString(error.into_bytes())))
-    }
-
-    pub(crate) fn texts(&mut self) -> Result<Vec<String>, NodesError> {
-        let mut parts = Self::of(self.next()?)?;
-        let mut texts = Vec::with_capacity(parts.0.len());
-        while !parts.is_empty() {
-            texts.push(parts.text()?);
-        }
-        Ok(texts)
-    }
-
-    pub(crate) fn stat(&mut self) -> Result<NodeStat, NodesError> {
-        let (czxid, mzxid) = (self.number()?, self.number()?);
-        let (version, owner) = (self.small()?, self.number()?);
-        // Numbers follow the clock, in microseconds.
-        let mut stat = NodeStat::new(czxid, mzxid, version, owner, czxid / 1000);
-        stat.children = self.small()?;
-        stat.cversion = self.small()?;
-        stat.pzxid = self.number()?;
-        Ok(stat)
-    }
-
-    fn created(&mut self) -> Result<Created, NodesError> {
-        Ok(Created {
-            path: self.text()?,
-            czxid: Some(self.number()?),
-        })
+        // A function that is not there, MOVED, ASK, READONLY, MASTERDOWN, CLUSTERDOWN, a call that was
+        // killed, and whatever else a server may say.
+        _ => CallError::Lost(Arc::new(error)),
     }
 }
 
-fn refusal(reason: &str) -> NodesError {
-    match reason {
-        "NoNode" => NodesError::NoNode,
-        "NodeExists" => NodesError::NodeExists,
-        "BadVersion" => NodesError::BadVersion,
-        "NotEmpty" => Trouble::NotEmpty.into(),
-        "EphemeralParent" => Trouble::EphemeralParent.into(),
-        _ => Trouble::Unexpected(reason.to_owned()).into(),
-    }
-}
-
-/// How many parts of the answer to a transaction are about this operation.
-pub(crate) fn parts_of(operation: &NodeOp) -> usize {
-    match operation {
-        NodeOp::Create(_) => 2,
-        NodeOp::Set { .. } => 7,
-        NodeOp::Delete { .. } | NodeOp::Check { .. } => 0,
-    }
-}
-
-/// The answer to a transaction of these operations.
-pub(crate) fn multi(
-    operations: &[NodeOp],
-    answer: Result<Value, NodesError>,
-) -> Result<Vec<NodeOpDone>, MultiError> {
-    let whole = |source| MultiError {
-        index: None,
-        source,
-    };
-    let mut parts = Parts::of(answer.map_err(whole)?).map_err(whole)?;
-    let reason = parts.text().map_err(whole)?;
-    if !reason.is_empty() {
-        let index = parts.number().map_err(whole)?;
-        return Err(MultiError {
-            index: usize::try_from(index).ok(),
-            source: refusal(&reason),
-        });
-    }
-    let mut done = |operation: &NodeOp| match operation {
-        NodeOp::Create(_) => parts.created().map(NodeOpDone::Created),
-        NodeOp::Delete { .. } => Ok(NodeOpDone::Deleted),
-        NodeOp::Set { .. } => parts.stat().map(NodeOpDone::Set),
-        NodeOp::Check { .. } => Ok(NodeOpDone::Checked),
-    };
-    operations
-        .iter()
-        .map(|operation| done(operation).map_err(whole))
-        .collect()
-}
-
-/// The absence of a node is an answer, too.
-pub(crate) fn present<T>(read: Result<T, NodesError>) -> Result<Option<T>, NodesError> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(NodesError::NoNode) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// News of a node, as the server publishes them: what happened, up to which watch, and where.
-pub(crate) fn news(payload: &[u8]) -> Option<(NodeEvent, u64, &str)> {
-    let mut words = std::str::from_utf8(payload).ok()?.splitn(3, ' ');
-    let event = event(words.next()?)?;
-    Some((event, words.next()?.parse().ok()?, words.next()?))
-}
-
-/// What happened to a node.
-pub(crate) fn event(word: &str) -> Option<NodeEvent> {
-    match word {
-        "D" => Some(NodeEvent::Deleted),
-        "C" => Some(NodeEvent::Changed),
-        _ => None,
-    }
+/// Classifies an error of connecting. Errors that a retry cannot fix are refusals.
+pub(crate) fn refusal(error: RedisError) -> NodesError {
+    call_error(error).into()
 }

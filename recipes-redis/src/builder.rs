@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_keeper::Terms;
 
 use crate::address::{Address, Credentials};
 use crate::checks::Allowed;
-use crate::kept::Terms;
 use crate::server::{Redis, TRAITS};
 use crate::wire::Route;
 
@@ -206,8 +206,8 @@ impl RedisBuilder {
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
     pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
-        let (terms, shown) = self.terms(url)?;
-        self.options.open(Arc::new(Redis::new(terms)), &shown).await
+        let (redis, shown) = self.redis(url)?;
+        self.options.open(Arc::new(redis), &shown).await
     }
 
     /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
@@ -216,11 +216,11 @@ impl RedisBuilder {
     /// For options that cannot be used.
     #[doc(hidden)]
     pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
-        Ok(Arc::new(Redis::new(self.terms(url)?.0)))
+        Ok(Arc::new(self.redis(url)?.0))
     }
 
-    /// The terms of the session, and the URL to show.
-    fn terms(&self, url: &str) -> Result<(Terms, String), ConfigError> {
+    /// The store, and the URL to show.
+    fn redis(&self, url: &str) -> Result<(Redis, String), ConfigError> {
         self.options.check(&TRAITS)?;
         let address = Address::parse(url, &self.credentials)?;
         let invalid = |reason: String| ConfigError::InvalidAddress {
@@ -245,18 +245,20 @@ impl RedisBuilder {
             servers: address.servers.clone(),
             prefix: format!("{{{prefix}}}"),
             allowed: self.allowed,
+            replicas: self.replicas,
+            replicas_timeout: session_timeout / 6,
+        };
+        let may_move = route.servers.may_move();
+        let terms = Terms {
+            server: Arc::new(route),
             // A try that hangs must leave time for another before the session expires.
             connect_timeout: (session_timeout / 4)
                 .max(CONNECT_TIMEOUT_MIN)
                 .min(self.options.patience()),
-        };
-        let terms = Terms {
-            route,
             session_timeout,
-            replicas: self.replicas,
             is_new: self.is_new,
             container_rest: self.container_rest,
         };
-        Ok((terms, address.shown))
+        Ok((Redis::new(terms, may_move), address.shown))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use recipes_core::Guarantee;
+use recipes_keeper::Facts;
 use thiserror::Error;
 
 /// Why a session is not opened on a server that answers.
@@ -53,17 +54,6 @@ pub enum RedisRefusal {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowed {
     pub(crate) eviction: bool,
-}
-
-/// What a server has said about itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    /// Differs after each start and each promotion of a server, and between servers.
-    pub(crate) run: String,
-    pub(crate) uptime_s: u64,
-    /// It followed another server before.
-    pub(crate) was_replica: bool,
-    pub(crate) guarantee: Guarantee,
 }
 
 /// Reads the fields of an `INFO`.

@@ -10,37 +10,17 @@
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `library` | what runs inside the server; the keys are listed in `library/store.lua` |
 //! | `wire` | one connection |
-//! | `kept` | a session, as its requests and its keeper see it |
-//! | `keeper` | keeps a session alive, over as many connections as it takes |
-//! | `resume` | takes a session up again over a new connection |
-//! | `flight` | requests that are on their way, in one call |
-//! | `owned` | the nodes that a session has, as far as it was told |
-//! | `asked` | what is asked of the library, and in which words |
-//! | `queue` | requests that wait for the connection |
-//! | `watches` | who waits for news of which node |
-//! | `client` | the requests of one session |
-//! | `answers` | what the server's answers and errors mean for a lock |
+//! | `answers` | what the server's answers and errors are called elsewhere |
+//!
+//! Sessions, requests and watches are kept by `recipes-keeper`.
 
 mod address;
 mod answers;
-mod asked;
 mod builder;
 mod checks;
-mod client;
-mod flight;
-mod keeper;
-mod kept;
 mod library;
-mod moment;
-mod owned;
-mod queue;
-mod resume;
 mod server;
-mod watches;
 mod wire;
-
-/// Target of log events about a store.
-const STORE: &str = recipes_core::internal::log::STORE;
 
 #[doc(hidden)]
 pub use address::without_password;

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use recipes_keeper::{Function, Words};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value, cmd};
 
@@ -17,34 +18,34 @@ const SOURCE: &str = concat!(
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| Library::of(SOURCE));
 
-/// One of the functions that are called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Function {
-    Open,
-    Resume,
-    Requests,
-    Close,
+/// The functions that are called.
+const CALLED: [Function; 4] = [
+    Function::Open,
+    Function::Resume,
+    Function::Requests,
+    Function::Close,
+];
+
+/// The name of a function in the source. Beats are requests among others.
+fn name(function: Function) -> &'static str {
+    match function {
+        Function::Open => "open",
+        Function::Resume => "resume",
+        Function::Requests | Function::Undo | Function::Beat => "requests",
+        Function::Close => "close",
+    }
 }
 
-impl Function {
-    const ALL: [Self; 4] = [Self::Open, Self::Resume, Self::Requests, Self::Close];
-
-    /// Its name in the source.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Resume => "resume",
-            Self::Requests => "requests",
-            Self::Close => "close",
-        }
+/// A call of a function.
+pub(crate) fn call(function: Function, prefix: &str, words: &Words) -> Cmd {
+    let called = LIBRARY.called(function);
+    let bytes = "FCALL1".len() + called.len() + prefix.len() + words.bytes();
+    let mut call = Cmd::with_capacity(words.len() + 4, bytes);
+    call.arg("FCALL").arg(called).arg(1).arg(prefix);
+    for word in words.iter() {
+        call.arg(word);
     }
-
-    /// Begins a call; its arguments come next.
-    pub(crate) fn call(self, prefix: &str) -> Cmd {
-        let mut call = cmd("FCALL");
-        call.arg(LIBRARY.called(self)).arg(1).arg(prefix);
-        call
-    }
+    call
 }
 
 /// The source with its name. A library keeps its name as long as it is the same, so those of two
@@ -59,15 +60,15 @@ struct Library {
 impl Library {
     fn of(source: &str) -> Self {
         let name = format!("lock_recipes_{:016x}", hash(source));
-        let functions = Function::ALL.map(|it| format!("{name}_{}", it.name()));
+        let functions = CALLED.map(|it| format!("{name}_{}", self::name(it)));
         let mut text = format!("#!lua name={name}\n{source}");
-        for (function, called) in Function::ALL.into_iter().zip(&functions) {
+        for (function, called) in CALLED.into_iter().zip(&functions) {
             // A server that is full refuses writes of others, but a lock must still be released and a
             // session must still expire. What the locks store is small.
             text += &format!(
                 "redis.register_function{{function_name = '{called}', callback = {}, \
                  flags = {{'allow-oom'}}}}\n",
-                function.name()
+                self::name(function)
             );
         }
         Self {
@@ -82,7 +83,7 @@ impl Library {
         match function {
             Function::Open => open,
             Function::Resume => resume,
-            Function::Requests => requests,
+            Function::Requests | Function::Undo | Function::Beat => requests,
             Function::Close => close,
         }
     }

@@ -1,23 +1,16 @@
 //! The server, or the Sentinels that name it, and where sessions come from.
 
 use std::error::Error as StdError;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
+use recipes_keeper::{Sessions, Terms};
 
 use crate::builder::RedisBuilder;
 use crate::checks::RedisRefusal;
-use crate::client::RedisNodes;
-use crate::keeper::Keeper;
-use crate::kept::Terms;
-use crate::wire::Wire;
-
-/// How long it may take to find out why there is no session.
-const DIAGNOSIS_MAX: Duration = Duration::from_secs(3);
 
 /// What the session has to know about Redis.
 #[doc(hidden)]
@@ -51,11 +44,9 @@ pub const TRAITS: Traits = Traits {
 /// ```
 #[derive(Debug)]
 pub struct Redis {
-    terms: Terms,
-    /// Why no session was opened.
-    failed: Mutex<Option<NodesError>>,
-    /// There was a session, so the server is not new.
-    was_opened: AtomicBool,
+    sessions: Sessions,
+    /// The primary may be another in a moment.
+    may_move: bool,
 }
 
 impl Redis {
@@ -73,16 +64,11 @@ impl Redis {
         RedisBuilder::default()
     }
 
-    pub(crate) fn new(terms: Terms) -> Self {
+    pub(crate) fn new(terms: Terms, may_move: bool) -> Self {
         Self {
-            terms,
-            failed: Mutex::default(),
-            was_opened: AtomicBool::default(),
+            sessions: Sessions::new(terms),
+            may_move,
         }
-    }
-
-    fn failed(&self) -> MutexGuard<'_, Option<NodesError>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,42 +91,13 @@ impl Store for Redis {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let opened = async {
             let secret = self.new_uuid().simple().to_string();
-            let is_first = !self.was_opened.load(Ordering::Relaxed);
-            match Keeper::open(self.terms.clone(), is_first, &secret).await {
-                Ok((kept, used)) => {
-                    self.was_opened.store(true, Ordering::Relaxed);
-                    Ok(Arc::new(RedisNodes::new(kept, used)) as Arc<dyn Nodes>)
-                }
-                Err(error) => {
-                    *self.failed() = Some(error.clone());
-                    let is_again = self.was_opened.load(Ordering::Relaxed);
-                    Err(lasting(
-                        error,
-                        is_again || self.terms.route.servers.may_move(),
-                    ))
-                }
-            }
+            let opened = self.sessions.open(&secret).await;
+            opened.map_err(|error| lasting(error, self.may_move || self.sessions.was_opened()))
         };
         opened.boxed()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        let diagnosed = async {
-            let failed = self.failed().take();
-            let error = match failed {
-                Some(error) => error,
-                // Nobody has tried yet.
-                None => {
-                    let mut route = self.terms.route.clone();
-                    route.connect_timeout = DIAGNOSIS_MAX.min(route.connect_timeout);
-                    Wire::open(&route, &Arc::default(), 1).await.err()?
-                }
-            };
-            Some(match error {
-                NodesError::Unknown(source) => source,
-                error => Arc::new(error) as Arc<dyn StdError + Send + Sync>,
-            })
-        };
-        diagnosed.boxed()
+        self.sessions.diagnose().boxed()
     }
 }

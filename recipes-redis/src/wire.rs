@@ -1,39 +1,45 @@
 //! One connection.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt, join};
 use recipes_core::NodesError;
+use recipes_keeper::{CallError, Facts, Function, Loss, Server, Shared, Value, Wire, Words, news};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, Value,
-    cmd,
+    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, cmd,
 };
 use tokio::sync::watch;
 
 use crate::address::Servers;
-use crate::answers::{news, refusal_of_session};
-use crate::checks::{self, Allowed, Facts, RedisRefusal};
-use crate::library::{self, Function};
-use crate::watches::Watches;
+use crate::answers::{call_error, refusal, value};
+use crate::checks::{self, Allowed, RedisRefusal};
+use crate::library;
 
 /// Requests that may be on their way. More wait in the queue of the session.
-pub(crate) const IN_FLIGHT_MAX: usize = 1024;
+const IN_FLIGHT_MAX: usize = 1024;
+/// A server gives up on a connection with a subscription when 32 MiB of answers wait for it, or 8 MiB for
+/// a minute, and a name has some 65 bytes.
+const NAMES_MAX: usize = 20_000;
 
 /// A connection to the primary, which has the library.
-pub(crate) struct Wire {
+struct RedisWire {
     connection: MultiplexedConnection,
     prefix: String,
-    /// The first of a session is 1.
-    pub(crate) number: u64,
+    number: u64,
     /// Becomes true.
     lost: watch::Receiver<bool>,
-    pub(crate) facts: Facts,
+    facts: Facts,
+    /// Replicas that must have what counts as done, and how long they have for it.
+    replicas: u32,
+    replicas_timeout: Duration,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for RedisWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").field("facts", &self.facts).finish()
     }
@@ -45,38 +51,38 @@ pub(crate) struct Route {
     pub(crate) servers: Servers,
     pub(crate) prefix: String,
     pub(crate) allowed: Allowed,
-    pub(crate) connect_timeout: Duration,
+    /// Replicas that must have what counts as done.
+    pub(crate) replicas: u32,
+    /// How long they have for it.
+    pub(crate) replicas_timeout: Duration,
 }
 
-impl Wire {
-    /// Connects, looks at the server, and hands over the library. News go to `watches`, as those of
-    /// connection `number`.
-    pub(crate) async fn open(
-        route: &Route,
-        watches: &Arc<Watches>,
+impl Server for Route {
+    fn open<'a>(
+        &'a self,
+        shared: &'a Arc<Shared>,
         number: u64,
-    ) -> Result<Self, NodesError> {
-        let opened = Self::open_in_time(route, watches, number);
-        match tokio::time::timeout(route.connect_timeout, opened).await {
-            Ok(opened) => opened,
-            Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
-        }
+    ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+        let opened = RedisWire::open(self, shared, number);
+        opened
+            .map(|opened| opened.map(|wire| Box::new(wire) as Box<dyn Wire>))
+            .boxed()
     }
+}
 
-    async fn open_in_time(
-        route: &Route,
-        watches: &Arc<Watches>,
-        number: u64,
-    ) -> Result<Self, NodesError> {
+impl RedisWire {
+    /// Connects, looks at the server, and hands over the library. News go to the watches, as those of
+    /// connection `number`.
+    async fn open(route: &Route, shared: &Arc<Shared>, number: u64) -> Result<Self, NodesError> {
         let (is_lost, lost) = watch::channel(false);
-        let watches = Arc::clone(watches);
+        let shared = Arc::clone(shared);
         // Called by the task that reads the connection, before it hands out any later answer. So
         // whoever gets an answer has been told of all that happened before it.
-        let push = move |push: PushInfo| -> Result<(), std::convert::Infallible> {
+        let push = move |push: PushInfo| -> Result<(), Infallible> {
             match (push.kind, push.data.as_slice()) {
-                (PushKind::Message, [_, Value::BulkString(payload)]) => {
+                (PushKind::Message, [_, redis::Value::BulkString(payload)]) => {
                     if let Some((event, up_to, path)) = news(payload) {
-                        watches.fire(number, path, up_to, event);
+                        shared.watches.fire(number, path, up_to, event);
                     }
                 }
                 (PushKind::Disconnection, _) => {
@@ -98,60 +104,110 @@ impl Wire {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
         };
-        let mut connection = connected.await.map_err(refusal_of_session)?;
+        let mut connection = connected.await.map_err(refusal)?;
         let facts = look(&mut connection, route).await?;
         let loaded = library::load(&mut connection).await;
-        loaded.map_err(refusal_of_session)?;
+        loaded.map_err(refusal)?;
         Ok(Self {
             connection,
             prefix: route.prefix.clone(),
             number,
             lost,
             facts,
+            replicas: route.replicas,
+            replicas_timeout: route.replicas_timeout,
         })
     }
 
-    /// Completes when the connection is lost.
-    pub(crate) async fn lost(&self) {
-        let mut lost = self.lost.clone();
-        // An error means that the task which reads the connection is gone.
-        drop(lost.wait_for(|is_lost| *is_lost).await);
-    }
-
-    /// Begins a call of a function.
-    pub(crate) fn call(&self, function: Function) -> Cmd {
-        function.call(&self.prefix)
-    }
-
     /// Sends a command at the first poll; the answer comes later.
-    pub(crate) fn send(
+    fn send(
         &self,
         command: Cmd,
-    ) -> impl Future<Output = RedisResult<Value>> + Send + 'static {
+    ) -> impl Future<Output = Result<redis::Value, CallError>> + Send + 'static {
         let mut connection = self.connection.clone();
         async move {
-            match connection.send_packed_command(&command).await? {
-                Value::ServerError(error) => Err(error.into()),
-                value => Ok(value),
+            match connection.send_packed_command(&command).await {
+                Ok(redis::Value::ServerError(error)) => Err(call_error(error.into())),
+                Ok(value) => Ok(value),
+                Err(error) => Err(call_error(error)),
             }
         }
     }
+}
 
-    /// Has the server send the news for a session over this connection.
-    pub(crate) async fn subscribe(&self, id: &str) -> Result<(), NodesError> {
+impl Wire for RedisWire {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn in_flight_max(&self) -> usize {
+        // The replicas confirm one call after the other.
+        match self.replicas {
+            0 => IN_FLIGHT_MAX,
+            _ => 1,
+        }
+    }
+
+    fn names_max(&self) -> usize {
+        NAMES_MAX
+    }
+
+    fn call(
+        &self,
+        function: Function,
+        words: Words,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        let answer = self.send(library::call(function, &self.prefix, &words));
+        let asked = self.replicas;
+        if asked == 0 || function != Function::Requests {
+            return async move { Ok(value(answer.await?)) }.boxed();
+        }
+        let mut wait = cmd("WAIT");
+        let patience = self.replicas_timeout.as_millis();
+        wait.arg(asked).arg(patience.to_string());
+        // Right behind the call, on its connection: elsewhere it would wait for nothing.
+        let both = join(answer, self.send(wait));
+        both.map(move |(answer, confirmed)| {
+            let answer = answer?;
+            match confirmed? {
+                redis::Value::Int(heard) if heard < i64::from(asked) => {
+                    Err(CallError::Unconfirmed { heard, asked })
+                }
+                _ => Ok(value(answer)),
+            }
+        })
+        .boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        let mut lost = self.lost.clone();
+        async move {
+            // An error means that the task which reads the connection is gone.
+            drop(lost.wait_for(|is_lost| *is_lost).await);
+            Loss::Connection
+        }
+        .boxed()
+    }
+
+    fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
         let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(format!("{}:e:{id}", self.prefix));
-        let subscribed = self.send(subscribe).await;
-        subscribed.map(drop).map_err(refusal_of_session)
+        let subscribed = self.send(subscribe);
+        async move { Ok(subscribed.await.map(drop)?) }.boxed()
     }
 }
 
 /// Judges the server, and whether the keys of the prefix are on it.
 async fn look(connection: &mut MultiplexedConnection, route: &Route) -> Result<Facts, NodesError> {
-    let refused = |refusal: RedisRefusal| NodesError::Refused(Arc::new(refusal));
-    let info: RedisResult<Value> = cmd("INFO").arg("everything").query_async(connection).await;
+    let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
+    let info: RedisResult<redis::Value> =
+        cmd("INFO").arg("everything").query_async(connection).await;
     let info = info.and_then(|info| Ok(String::from_redis_value(info)?));
-    let info = info.map_err(refusal_of_session)?;
+    let info = info.map_err(refusal)?;
     let mut asked = cmd("CONFIG");
     asked
         .arg("GET")
@@ -170,7 +226,7 @@ async fn look(connection: &mut MultiplexedConnection, route: &Route) -> Result<F
     match probed {
         Ok(_) => Ok(facts),
         Err(error) if error.redirect_node().is_some() => Err(refused(elsewhere(route, &error))),
-        Err(error) => Err(refusal_of_session(error)),
+        Err(error) => Err(refusal(error)),
     }
 }
 

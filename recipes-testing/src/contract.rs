@@ -314,23 +314,12 @@ macro_rules! lock_contract {
         mod $name {
             use super::*;
 
-            #[tokio::test(start_paused = true)]
-            async fn in_memory() {
-                let ensemble = $crate::TestEnsemble::in_memory();
+            async fn behaviour(ensemble: $crate::TestEnsemble) {
                 $crate::contract::$name(ensemble, $lock).await;
             }
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_a_real_server() {
-                let ensemble = $crate::TestEnsemble::on_a_real_server().await;
-                $crate::contract::$name(ensemble, $lock).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_redis() {
-                let ensemble = $crate::TestEnsemble::on_redis().await;
-                $crate::contract::$name(ensemble, $lock).await;
-            }
+            $crate::on_every_ensemble!(@tests behaviour
+                [on_a_real_server on_redis on_postgres on_mariadb]);
         }
     )+};
 }

@@ -1,4 +1,4 @@
-//! A proxy that breaks connections between clients and servers of ZooKeeper or Redis at chosen frames.
+//! A proxy that breaks connections between clients and servers at chosen frames.
 //!
 //! | file | noun |
 //! |---|---|
@@ -6,22 +6,28 @@
 //! | `frame`, `journal` | what a frame is, and the log of all that passed |
 //! | `connection`, `pump` | two sockets, and one direction between them |
 //! | `splitter` | from bytes to frames; pure |
-//! | `protocol` | what the two stores have in common; the rest knows neither |
+//! | `protocol` | what the stores have in common; the rest knows none of them |
 //! | `message` | the meaning of ZooKeeper's frames; pure |
 //! | `resp`, `redis` | the parts and the meaning of Redis' messages; pure |
+//! | `postgres`, `mysql`, `statement` | the same of databases, and what a statement is called; pure |
 //! | `shared` | what the connections have in common |
 
 mod connection;
 mod frame;
 mod journal;
 mod message;
+mod mysql;
+mod postgres;
 mod protocol;
 mod pump;
+#[cfg(test)]
+mod recorded;
 mod redis;
 mod resp;
 mod rule;
 mod shared;
 mod splitter;
+mod statement;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -44,9 +50,9 @@ use crate::server::ports::{self, Port};
 /// Ports that are tried before giving up.
 const STARTS_MAX: usize = 10;
 
-/// A TCP proxy on loopback, in front of one server of ZooKeeper or Redis. It understands the frames
-/// that it forwards, and injects faults at those that a test names. A frame is a message of either:
-/// a request, an answer, or news.
+/// A TCP proxy on loopback, in front of one server of ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB.
+/// It understands the frames that it forwards, and injects faults at those that a test names. A frame
+/// is a message: a request, an answer, or news.
 ///
 /// It changes nothing until a test sets a rule. It forwards unchanged what it does not understand,
 /// such as four-letter words, TLS, and what is malformed. One proxy for each client keeps faults apart.
@@ -133,6 +139,26 @@ impl FaultProxy {
     /// ```
     pub async fn start_for_redis(upstream: &str) -> io::Result<Self> {
         Self::start_with(Protocol::Redis, upstream).await
+    }
+
+    /// Starts a proxy in front of a PostgreSQL server, `host:port`, on a free port of loopback.
+    ///
+    /// Frames have [names](Frame::names) of their statement and of PostgreSQL's message. What is
+    /// encrypted is forwarded, and is no frame: tests do without TLS.
+    ///
+    /// # Errors
+    /// If the operating system gives no port.
+    pub async fn start_for_postgres(upstream: &str) -> io::Result<Self> {
+        Self::start_with(Protocol::Postgres, upstream).await
+    }
+
+    /// The same in front of a server of MySQL or MariaDB. A message of 16 MB or more is one frame,
+    /// whatever packets it has. Clients must not compress.
+    ///
+    /// # Errors
+    /// If the operating system gives no port.
+    pub async fn start_for_mysql(upstream: &str) -> io::Result<Self> {
+        Self::start_with(Protocol::MySql, upstream).await
     }
 
     async fn start_with(protocol: Protocol, upstream: &str) -> io::Result<Self> {

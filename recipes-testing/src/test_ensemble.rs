@@ -1,16 +1,18 @@
 //! The ensembles on which a behaviour is tested, in memory and real.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{NodeStat, Session};
+use recipes_core::{NodeStat, Session, SessionOptions, Store};
 use recipes_zookeeper::{Acls, ZooKeeper, ZooKeeperBuilder};
 use zookeeper_client::{CreateMode, Error};
 
 use crate::memory::MemoryEnsemble;
-use crate::server::{RedisServer, ZooKeeperServer};
+use crate::server::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use served::Served;
 
+mod on_databases;
 mod on_redis;
 mod served;
 
@@ -39,6 +41,10 @@ pub enum TestEnsemble {
     Real(ZooKeeperServer),
     /// Runs on the machine's clock.
     Redis(RedisServer),
+    /// Runs on the machine's clock.
+    Postgres(PostgresServer),
+    /// Runs on the machine's clock.
+    MariaDb(MariaDbServer),
 }
 
 /// Sessions under test, and faults for them.
@@ -68,11 +74,29 @@ impl TestEnsemble {
         Self::Redis(must("start a server", RedisServer::start().await))
     }
 
+    /// As [`on_redis`](Self::on_redis), on PostgreSQL.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn on_postgres() -> Self {
+        Self::Postgres(must("start a server", PostgresServer::start().await))
+    }
+
+    /// As [`on_redis`](Self::on_redis), on MariaDB.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn on_mariadb() -> Self {
+        Self::MariaDb(must("start a server", MariaDbServer::start().await))
+    }
+
     /// The server, unless it is one of ZooKeeper.
     fn served(&self) -> &dyn Served {
         match self {
             Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
             Self::Redis(server) => server,
+            Self::Postgres(server) => server,
+            Self::MariaDb(server) => server,
         }
     }
 
@@ -83,13 +107,13 @@ impl TestEnsemble {
     pub async fn session(&self) -> Session {
         let timeout = match self {
             Self::Memory(_) | Self::Real(_) => SESSION_TIMEOUT,
-            Self::Redis(_) => served::SESSION_TIMEOUT,
+            _ => served::SESSION_TIMEOUT,
         };
         let options = ZooKeeper::builder().session_timeout(timeout);
         self.session_with(options).await
     }
 
-    /// Opens a session under test with options. In memory and on Redis, credentials have no effect;
+    /// Opens a session under test with options. Credentials have an effect on ZooKeeper only;
     /// in memory, timeouts of the connection have none either.
     ///
     /// # Panics
@@ -142,11 +166,68 @@ impl TestEnsemble {
                 self.until("the end of a session", is_over).await;
             }
             other => {
-                served::expire(other.served(), id).await;
+                let was_alive = served::expire(other.served(), id).await;
+                assert!(was_alive, "session has ended already");
                 let is_over = async || (session.session_id() != Some(id)).then_some(());
                 self.until("the end of a session", is_over).await;
             }
         }
+    }
+
+    /// As [`expire`](Self::expire), for the session with this id, on a server of a store that is no
+    /// ZooKeeper. It does not wait.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    #[doc(hidden)]
+    pub async fn end_session(&self, id: i64) {
+        served::expire(self.served(), id).await;
+    }
+
+    /// The URL of a server that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.url(),
+            Self::Postgres(server) => server.url(),
+            Self::MariaDb(server) => server.url(),
+        }
+    }
+
+    /// Where clients of a server connect that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Redis(server) => server.port(),
+            Self::Postgres(server) => server.port(),
+            Self::MariaDb(server) => server.port(),
+        }
+    }
+
+    /// The store, at this host and port or its own, on a server of a store that is no ZooKeeper.
+    ///
+    /// # Panics
+    /// If the options are refused.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn store_at(
+        &self,
+        address: Option<&str>,
+        options: SessionOptions,
+        container_rest: Duration,
+    ) -> Arc<dyn Store> {
+        let own = self.served().address();
+        self.served().store(address.unwrap_or(&own), options, container_rest)
     }
 
     /// Stops the ensemble, which keeps its data.
@@ -349,12 +430,13 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
     }
 }
 
-/// Tests behaviours in memory, on a paused clock, on a real ZooKeeper server, and on Redis.
+/// Tests behaviours in memory, on a paused clock, and on a real server of each store.
 ///
 /// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`] of its own. The macro
-/// registers it: the tests are `behaviour::in_memory`, `behaviour::on_a_real_server` and
-/// `behaviour::on_redis`. Behaviours of ZooKeeper alone come after `zookeeper:`. One that is
-/// not registered is dead code, of which the compiler warns.
+/// registers it: the tests are `behaviour::in_memory`, `behaviour::on_a_real_server`,
+/// `behaviour::on_redis`, `behaviour::on_postgres` and `behaviour::on_mariadb`. Behaviours of ZooKeeper
+/// alone come after `zookeeper:`. Those that count watches on the server come after `watches:`: sessions
+/// on MariaDB only look. One that is not registered is dead code, of which the compiler warns.
 ///
 /// ```ignore
 /// on_every_ensemble!(holder_excludes_others, waiter_is_next);
@@ -366,35 +448,38 @@ fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
 /// ```
 #[macro_export]
 macro_rules! on_every_ensemble {
-    (zookeeper: $($behaviour:ident),+ $(,)?) => {$(
+    (zookeeper: $($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(@each [$($behaviour)+] [on_a_real_server]);
+    };
+    (watches: $($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(@each [$($behaviour)+] [on_a_real_server on_redis on_postgres]);
+    };
+    (@each [$($behaviour:ident)+] $servers:tt) => {
+        $($crate::on_every_ensemble!(@one $behaviour $servers);)+
+    };
+    (@one $behaviour:ident $servers:tt) => {
         mod $behaviour {
-            #[tokio::test(start_paused = true)]
-            async fn in_memory() {
-                super::$behaviour($crate::TestEnsemble::in_memory()).await;
-            }
+            use super::$behaviour;
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_a_real_server() {
-                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
-            }
+            $crate::on_every_ensemble!(@tests $behaviour $servers);
         }
-    )+};
-    ($($behaviour:ident),+ $(,)?) => {$(
-        mod $behaviour {
-            #[tokio::test(start_paused = true)]
-            async fn in_memory() {
-                super::$behaviour($crate::TestEnsemble::in_memory()).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_a_real_server() {
-                super::$behaviour($crate::TestEnsemble::on_a_real_server().await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_redis() {
-                super::$behaviour($crate::TestEnsemble::on_redis().await).await;
-            }
+    };
+    (@tests $behaviour:ident [$($server:ident)+]) => {
+        #[tokio::test(start_paused = true)]
+        async fn in_memory() {
+            $behaviour($crate::TestEnsemble::in_memory()).await;
         }
-    )+};
+
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $server() {
+                $behaviour($crate::TestEnsemble::$server().await).await;
+            }
+        )+
+    };
+    ($($behaviour:ident),+ $(,)?) => {
+        $crate::on_every_ensemble!(
+            @each [$($behaviour)+] [on_a_real_server on_redis on_postgres on_mariadb]
+        );
+    };
 }

@@ -228,3 +228,30 @@ async fn demo_needs_nothing_and_ends_well() {
         assert!(story.contains(line), "no {line:?} in\n{story}");
     }
 }
+
+/// The seats are where the locks are, so there are no tokens to compare.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn sleeper_is_refused_by_the_database_that_has_the_locks() {
+    let ensemble = TestEnsemble::on_postgres().await;
+    // It says that nobody held a lock before.
+    ensemble.session().await.close().await;
+    let url = ensemble.url();
+    let on = |words: &str| Process::on(&url, std::path::Path::new(&url), words);
+    let reserve = |words: &str| on(&format!("reserve --pause-at payment {words}"));
+    let mut alice = reserve("--client alice --seats 7-11,7-12 --session-timeout-ms 1000");
+    alice.is_holding().await;
+    alice.signal(Signal::STOP);
+    let mut bob = reserve(
+        "--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000",
+    );
+    bob.is_holding().await;
+    let alice = wake_up(alice).await;
+    assert_eq!(alice.code, STALE, "{alice:?}");
+    let bob = bob.go_on().await;
+    assert_eq!(bob.lines, ["bob: book 7-13,7-12: done, batch 1"]);
+    let shown = on("show").answer().await.lines;
+    let seats: Vec<_> = shown.iter().map(|line| line.trim()).take(2).collect();
+    assert_eq!(seats, ["7-12: bob", "7-13: bob"], "{shown:?}");
+    assert_eq!(shown.len(), 4, "{shown:?}");
+}

@@ -36,9 +36,24 @@ async fn every_code_is_handed_out_once_and_in_order_by_three_processes() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_redis() {
-    let server = recipes_testing::RedisServer::start().await.unwrap();
-    let address = server.url();
-    let ensemble = TestEnsemble::Redis(server);
+    on_a_server(TestEnsemble::on_redis().await).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_postgres() {
+    on_a_server(TestEnsemble::on_postgres().await).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_mariadb() {
+    on_a_server(TestEnsemble::on_mariadb().await).await;
+}
+
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+async fn on_a_server(ensemble: TestEnsemble) {
+    let address = ensemble.url();
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     every_code_is_handed_out_once_and_in_order(ensemble, &address).await;
@@ -65,16 +80,45 @@ async fn every_code_is_handed_out_once_and_in_order(ensemble: TestEnsemble, addr
 #[tokio::test]
 async fn survivors_go_on_after_the_holder_was_killed() {
     let server = ZooKeeperServer::start().await.unwrap();
-    let timeouts = [&SHORT_SESSION[..], &LONG_SESSION[..], &LONG_SESSION[..]];
-    let mut services = Service::start_on(&server.connect_string(), timeouts).await;
-    let mut victim = services.remove(0);
-    let ensemble = TestEnsemble::Real(server);
+    let address = server.connect_string();
+    survivors_go_on(TestEnsemble::Real(server), &address).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn survivors_go_on_after_the_holder_was_killed_on_redis() {
+    let ensemble = TestEnsemble::on_redis().await;
+    let address = ensemble.url();
+    survivors_go_on(ensemble, &address).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn survivors_go_on_after_the_holder_was_killed_on_postgres() {
+    let ensemble = TestEnsemble::on_postgres().await;
+    let address = ensemble.url();
+    survivors_go_on(ensemble, &address).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn survivors_go_on_after_the_holder_was_killed_on_mariadb() {
+    let ensemble = TestEnsemble::on_mariadb().await;
+    let address = ensemble.url();
+    survivors_go_on(ensemble, &address).await;
+}
+
+async fn survivors_go_on(ensemble: TestEnsemble, address: &str) {
+    // It says that nobody held a lock before.
     let session = ensemble.session().await;
+    let timeouts = [&SHORT_SESSION[..], &LONG_SESSION[..], &LONG_SESSION[..]];
+    let mut services = Service::start_on(address, timeouts).await;
+    let mut victim = services.remove(0);
     let lock = InterProcessMutex::new(&session, LOCK).unwrap();
 
-    let load = Load::new(std::iter::once(&victim).chain(&services), 300);
+    let load = Load::new(std::iter::once(&victim).chain(&services), 3_000);
     let clients = load.start(12);
-    load.has_handed_out(100).await;
+    load.has_handed_out(1_000).await;
     let pid = victim.process.id();
     // Paused while it is inspected, so that the process that holds the lock still holds it when it
     // is killed.
@@ -97,7 +141,7 @@ async fn survivors_go_on_after_the_holder_was_killed() {
     victim.process.wait().await.unwrap();
 
     let codes = load.checked();
-    assert_eq!(codes.len(), 300);
+    assert_eq!(codes.len(), 3_000);
     let died = *load.died.lock().unwrap();
     assert!(died > 0, "the victim was answering nobody");
     let gaps = codes.last().unwrap() - codes.len();

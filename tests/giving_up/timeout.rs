@@ -32,13 +32,16 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
 }
 
 on_every_ensemble!(
-    acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing,
     acquire_times_out_in_time_while_the_server_is_down,
     try_ends_in_its_time_while_the_server_is_down,
     the_longest_timeout_waits,
     no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held,
     try_of_a_held_lock_writes_nothing,
     of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing
+);
+on_every_ensemble!(
+    watches:
+    acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing
 );
 
 async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: TestEnsemble) {

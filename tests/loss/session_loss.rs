@@ -31,11 +31,14 @@ fn assert_expired(reason: LostReason) {
 on_every_ensemble!(
     waiter_whose_session_expires_joins_again_and_gets_the_lock,
     holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock,
-    holders_node_deleted_by_an_operator_is_a_lost_lock,
-    holders_node_written_into_and_then_deleted_is_a_lost_lock,
     waiters_node_deleted_by_an_operator_is_made_again_at_the_tail,
     holder_keeps_the_lock_over_a_restart_of_the_server,
     closing_the_session_ends_waiters_and_loses_guards
+);
+on_every_ensemble!(
+    watches:
+    holders_node_deleted_by_an_operator_is_a_lost_lock,
+    holders_node_written_into_and_then_deleted_is_a_lost_lock
 );
 
 async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: TestEnsemble) {

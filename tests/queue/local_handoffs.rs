@@ -66,12 +66,15 @@ on_every_ensemble!(
     who_gives_up_leaves_its_place_in_the_queue_to_the_next,
     turn_that_is_dropped_on_its_way_goes_to_the_next,
     waiters_do_not_wait_for_the_guards_of_a_lost_lock,
-    whoever_has_the_node_is_told_that_it_was_removed,
     session_that_is_closed_ends_all_waiters,
     session_that_is_closed_ends_who_waits_behind_one_that_nobody_polls,
     downgraded_write_lock_is_not_handed_on,
     write_lock_is_handed_on_though_readers_wait,
     owner_re_enters_what_was_handed_on_to_it
+);
+on_every_ensemble!(
+    watches:
+    whoever_has_the_node_is_told_that_it_was_removed
 );
 
 async fn waiters_of_a_process_share_a_node_and_are_served_in_order(ensemble: TestEnsemble) {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `run` | does a command run only under the lock, and does its end, or the lock's, reach the other? |
 //! | `show` | are `ls`, `inspect`, `deadlocks`, `revoke` and `break` right, and safe to read? |
-//! | `redis` | does every command work on a URL of Redis? |
+//! | `stores` | does every command work on a URL of another store? |
 //! | `serve` | does the page show what is, and does it cost the servers little? |
 //! | `pages` | are manual pages and completions written? |
 //! | `tls` | are servers that encrypt reached, and only those that are trusted? |
@@ -19,10 +19,10 @@
 
 mod lockctl;
 mod pages;
-mod redis;
 #[cfg(target_os = "linux")]
 mod run;
 mod serve;
 mod show;
+mod stores;
 #[cfg(feature = "tls")]
 mod tls;

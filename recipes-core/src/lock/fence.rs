@@ -10,8 +10,8 @@ use crate::lock::lease::Lease;
 /// [`LockGuard::fence`](crate::LockGuard::fence).
 ///
 /// It is for stores that are a database, in which the service has its data too. Run it in the
-/// transaction that writes the data, before the commit. It fails, and the database refuses to commit,
-/// if the lock is held no more. If it succeeds, nobody else is granted the lock before that transaction
+/// transaction that writes the data, before the commit. It fails if the lock is held no more; then
+/// roll back. If it succeeds, nobody else is granted the lock before that transaction
 /// is over, whatever happens to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {

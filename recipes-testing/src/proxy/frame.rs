@@ -49,12 +49,15 @@ pub enum Opcode {
     Ping,
     /// Close the session.
     CloseSession,
-    /// A watch has fired, or Redis has sent news; from the server only.
+    /// A watch has fired, or Redis or a database has sent what nobody asked for; from the server
+    /// only.
     Notification,
     /// Another request, by its number in ZooKeeper's `ZooDefs.OpCode`.
     Other(i32),
     /// A request to Redis. Its [names](Frame::names) say which.
     Redis,
+    /// A message to PostgreSQL or MySQL, or an answer. Its [names](Frame::names) say which.
+    Sql,
     /// Not understood, such as a reply that belongs to no request.
     Unknown,
 }
@@ -87,19 +90,24 @@ pub struct Frame {
     ///   `resume` or `close`, or all requests that are in it, each kind once: `look`, `list`, `read`,
     ///   `stat`, `watch`, `unwatch`, `beat`, `multi create`, `multi delete`, `multi set`,
     ///   `multi check`. News are what Redis calls them, as `message`.
+    /// - Databases: the statement with the message, as `requests Bind` or `COMMIT Query`; then each
+    ///   by itself. A statement is the function or procedure that it calls, or its first word.
+    ///   Answers have the statement, and a message of their own, as `requests DataRow`. What belongs
+    ///   to no statement is only the message. An error also has its SQLSTATE, as `40001`.
     pub names: Vec<String>,
     /// Nodes that it names, all in order for a transaction. A reply has those of its request. Paths
     /// are as sent: below the client's chroot, and without the sequence of a create.
     pub paths: Vec<String>,
     /// Whether it sets a watch, or answers such a request.
     pub watch: bool,
-    /// The client's number of the request, `None` for [`Opcode::Connect`]. Redis has none; there
-    /// requests are counted from 1 on each connection.
+    /// The client's number of the request, `None` for [`Opcode::Connect`]. Redis and
+    /// PostgreSQL have none, and MySQL counts anew; there requests are counted from 1 on each
+    /// connection.
     pub xid: Option<i32>,
     /// The last transaction that the server had seen. Only in replies and notifications.
     pub zxid: Option<i64>,
-    /// ZooKeeper's error code, 0 for none. Only in replies. Redis has no codes; there every error is
-    /// -1.
+    /// ZooKeeper's or MySQL's error code, 0 for none. Only in replies. Redis and PostgreSQL have no
+    /// numbers; there every error is -1.
     pub error: Option<i32>,
     /// Its length, all included.
     pub bytes: usize,

@@ -2,14 +2,16 @@
 
 use super::frame::Direction;
 use super::message::{self, Message};
-use super::redis;
 use super::splitter::body;
+use super::{mysql, postgres, redis};
 
 /// What the clients and the server of a proxy speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     ZooKeeper,
     Redis,
+    Postgres,
+    MySql,
 }
 
 /// The state of one connection that is needed to decode later frames.
@@ -17,6 +19,8 @@ pub(super) enum Protocol {
 pub(super) enum Conversation {
     ZooKeeper(message::Conversation),
     Redis(redis::Conversation),
+    Postgres(postgres::Conversation),
+    MySql(mysql::Conversation),
 }
 
 impl Protocol {
@@ -24,6 +28,8 @@ impl Protocol {
         match self {
             Self::ZooKeeper => Conversation::ZooKeeper(message::Conversation::default()),
             Self::Redis => Conversation::Redis(redis::Conversation::default()),
+            Self::Postgres => Conversation::Postgres(postgres::Conversation::default()),
+            Self::MySql => Conversation::MySql(mysql::Conversation::default()),
         }
     }
 
@@ -37,6 +43,8 @@ impl Protocol {
                 Some([&length, header, &code.to_be_bytes()].concat())
             }
             Self::Redis => Some(format!("-ERR refused with code {code}\r\n").into_bytes()),
+            Self::Postgres => postgres::refusal(code),
+            Self::MySql => mysql::refusal(reply, code),
         }
     }
 }
@@ -46,6 +54,8 @@ impl Conversation {
         match self {
             Self::ZooKeeper(conversation) => conversation.message(direction, body(frame)),
             Self::Redis(conversation) => conversation.message(direction, frame),
+            Self::Postgres(conversation) => conversation.message(direction, frame),
+            Self::MySql(conversation) => conversation.message(direction, frame),
         }
     }
 }

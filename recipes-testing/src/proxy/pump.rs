@@ -136,6 +136,11 @@ impl<'a> Pump<'a> {
             tokio::time::sleep(delay).await;
         }
         self.swallows |= fault == Some(Fault::BlackHole);
+        let refusal = match fault {
+            Some(Fault::Refuse(code)) => self.shared.protocol.refusal(bytes, code),
+            _ => None,
+        };
+        let bytes = refusal.as_deref().unwrap_or(bytes);
         let (end, cut) = match fault {
             _ if !self.may_pass().await? => (0, None),
             Some(Fault::Drop) => (0, None),
@@ -144,11 +149,6 @@ impl<'a> Pump<'a> {
             Some(Fault::CutAfter(cut)) => (bytes.len(), Some(cut)),
             _ => (bytes.len(), None),
         };
-        let refusal = match fault {
-            Some(Fault::Refuse(code)) => self.shared.protocol.refusal(bytes, code),
-            _ => None,
-        };
-        let bytes = refusal.as_deref().unwrap_or(bytes);
         let part = bytes.get(..end).unwrap_or(bytes);
         match fault {
             Some(Fault::Split { bytes, pause }) => {

@@ -31,10 +31,12 @@ pub enum Fault {
     /// Nothing of this direction of the connection arrives any more, not even its end. The other
     /// direction goes on. The sender notices nothing, because its bytes are read.
     BlackHole,
-    /// The frame disappears; those that follow do not. If it is a request to Redis, whose answers
-    /// have no numbers, all later answers seem to be for the request before.
+    /// The frame disappears; those that follow do not. If it is a request to Redis or a database,
+    /// whose answers have no numbers, all later answers seem to be for the request before.
     Drop,
-    /// A reply becomes a refusal with this error code, which Redis only quotes. The server has carried the request out.
+    /// A reply becomes a refusal with this error code, which Redis only quotes, and which is the
+    /// SQLSTATE of PostgreSQL. The server has carried the request out. If an answer has several
+    /// messages, only the last that is of the statement can be refused: `CommandComplete`, `OK`.
     Refuse(i32),
     /// The frame is late, and so are those that follow.
     Delay(Duration),

@@ -2,7 +2,7 @@
 
 use super::frame::Direction;
 use super::protocol::Protocol;
-use super::resp;
+use super::{mysql, postgres, resp};
 
 /// Far above any `jute.maxbuffer` in use, and far below what text or TLS give when they are read as
 /// a length.
@@ -24,24 +24,36 @@ pub(super) enum Piece {
 /// |---|---|
 /// | framed | ZooKeeper: a length is negative or above [`FRAME_BYTES_MAX`]: four-letter words, TLS, noise |
 /// | | Redis: a value is of no known kind or has no length: TLS, noise |
+/// | | databases: a message is of no known kind or not in its place: TLS, noise |
 /// | raw | never |
 #[derive(Debug)]
 pub(super) struct Splitter {
-    protocol: Protocol,
     direction: Direction,
-    /// How much was seen of a message of Redis.
-    scan: resp::Scan,
+    scan: Scan,
     /// It grows with the bytes that have arrived, never with the length that they announce.
     buffer: Vec<u8>,
     is_raw: bool,
 }
 
+/// What was seen of the stream so far.
+#[derive(Debug)]
+enum Scan {
+    ZooKeeper,
+    Redis(resp::Scan),
+    Postgres(postgres::Scan),
+    MySql(mysql::Scan),
+}
+
 impl Splitter {
     pub(super) fn new(protocol: Protocol, direction: Direction) -> Self {
         Self {
-            protocol,
             direction,
-            scan: resp::Scan::default(),
+            scan: match protocol {
+                Protocol::ZooKeeper => Scan::ZooKeeper,
+                Protocol::Redis => Scan::Redis(resp::Scan::default()),
+                Protocol::Postgres => Scan::Postgres(postgres::Scan::default()),
+                Protocol::MySql => Scan::MySql(mysql::Scan::default()),
+            },
             buffer: Vec::new(),
             is_raw: false,
         }
@@ -54,9 +66,12 @@ impl Splitter {
     /// Returns the next complete piece.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         if !self.is_raw {
-            let end = match self.protocol {
-                Protocol::ZooKeeper => jute_end(&self.buffer),
-                Protocol::Redis => self.scan.end(&self.buffer, self.direction).ok(),
+            let (buffer, direction) = (&self.buffer, self.direction);
+            let end = match &mut self.scan {
+                Scan::ZooKeeper => jute_end(buffer),
+                Scan::Redis(scan) => scan.end(buffer, direction).ok(),
+                Scan::Postgres(scan) => scan.end(buffer, direction).ok(),
+                Scan::MySql(scan) => scan.end(buffer, direction).ok(),
             };
             match end {
                 Some(end) => return Some(Piece::Frame(self.buffer.drain(..end?).collect())),

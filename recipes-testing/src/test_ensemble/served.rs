@@ -22,14 +22,19 @@ pub(super) const CONTAINER_REST: Duration = Duration::from_millis(200);
 /// A server that runs our functions, and the store on it. The methods panic as those of
 /// [`TestEnsemble`](super::TestEnsemble) do.
 pub(super) trait Served: fmt::Debug + Sync {
-    /// The store, whose locks nobody held before the server was started.
-    fn store(&self, options: SessionOptions) -> Arc<dyn Store>;
+    /// Its host and port.
+    fn address(&self) -> String;
+
+    /// The store, reached at this host and port, whose locks nobody held before the server was started
+    /// and whose containers may be empty for so long.
+    fn store(&self, address: &str, options: SessionOptions, rest: Duration) -> Arc<dyn Store>;
 
     /// Opens a session under test.
     fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, ConnectError>>;
 
-    /// Makes a session one that was silent for too long, so that the next call ends it.
-    fn silence(&self, session: i64) -> BoxFuture<'_, ()>;
+    /// Makes a session one that was silent for too long, so that the next call ends it. False if it has
+    /// ended already.
+    fn silence(&self, session: i64) -> BoxFuture<'_, bool>;
 
     /// Number of watches of all sessions.
     fn watch_count(&self) -> BoxFuture<'_, usize>;
@@ -47,12 +52,20 @@ pub(super) trait Served: fmt::Debug + Sync {
 /// A session of the operator's own.
 async fn operator(server: &dyn Served) -> Arc<dyn Nodes> {
     let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
-    must("connect", server.store(options).connect().await)
+    let store = server.store(&server.address(), options, CONTAINER_REST);
+    must("connect", store.connect().await)
 }
 
-pub(super) async fn expire(server: &dyn Served, session: i64) {
-    server.silence(session).await;
-    reap(server).await;
+/// Ends a session. False if it has ended already.
+pub(super) async fn expire(server: &dyn Served, session: i64) -> bool {
+    let mut was_alive = false;
+    // A beat of the session may come in between, or a call end others first. So this is repeated until
+    // the session is gone.
+    while server.silence(session).await {
+        was_alive = true;
+        reap(server).await;
+    }
+    was_alive
 }
 
 pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {

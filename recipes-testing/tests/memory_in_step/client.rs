@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use recipes_core::{Connection, EndReason, NodeWatch, Nodes};
@@ -235,8 +235,10 @@ impl Client {
     /// Waits for everything that the server had sent to this session.
     pub(crate) async fn hear_out(&self, directory: &str) {
         if let Some(nodes) = self.nodes.as_ref().filter(|_| self.is_live() && !self.cut) {
-            // Notifications and replies come on one connection, in order. A missing one shows up.
-            timeout(PATIENCE, nodes.read(directory)).await.ok();
+            // Notifications and replies come on one connection, in order. A missing one shows up. A
+            // session on a database looks for news before it answers a sync.
+            let asked = join(nodes.read(directory), nodes.sync(directory));
+            timeout(PATIENCE, asked).await.ok();
         }
     }
 

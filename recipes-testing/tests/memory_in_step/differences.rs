@@ -1,5 +1,5 @@
 //! All accepted differences between the double and a ZooKeeper server, and why. That comparison
-//! ignores nothing else. `differences_on_redis` has those of the other store.
+//! ignores nothing else. `differences_served` has those of the other store.
 //!
 //! | | difference | reason |
 //! |---|---|---|

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::differences;
-use crate::differences_on_redis;
+use crate::differences_served;
 use crate::renaming::Renaming;
 use crate::script::{Script, Step};
 use crate::seen::{Leaf, Seen};
@@ -55,7 +55,10 @@ pub(crate) async fn run(
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
     let mut memory = Stage::set(world.double(), &top).await;
     let mut real = Stage::set(world.clone(), &top).await;
-    let mut renaming = Renaming::default();
+    let mut renaming = Renaming {
+        ignores_pzxid: world.is_database(),
+        ..Renaming::default()
+    };
     for (number, step) in script.steps.iter().enumerate() {
         let in_memory = memory.take(script, step).await;
         let on_server = real.take(script, step).await;
@@ -96,7 +99,7 @@ fn compare(
 
 fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, Seen) {
     match world {
-        World::Redis(_) => differences_on_redis::without(step, memory, real),
+        World::Served(_) => differences_served::without(step, memory, real),
         World::Memory(_) | World::Real(_) => (
             differences::without(step, memory),
             differences::without(step, real),

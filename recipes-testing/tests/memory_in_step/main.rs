@@ -1,17 +1,17 @@
 //! The double and a real server, in step: random scripts run on both, and the test compares what a
-//! client sees. It does so for ZooKeeper and for Redis.
+//! client sees. It does so for each store.
 //!
 //! A script is a list of steps of up to four sessions: create, delete, list, read, watch, sync,
 //! transactions, several requests sent together, and sessions that are opened, closed, expired, cut
 //! off and reconnected. After each step the replies, the refusals, the stats and the order of each
 //! session's events must be the same in both worlds. In the end the nodes must be the same. Only
-//! `differences` lists what may differ, and `differences_on_redis` what may differ there.
+//! `differences` lists what may differ, and `differences_served` what may differ there.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `script`, `generator`, `guess`, `random` | what is done, from a seed |
-//! | `client`, `gate`, `stage`, `world`, `on_redis` | who does it, and where |
-//! | `seen`, `renaming`, `differences`, `differences_on_redis` | what is seen, and when it is the same |
+//! | `client`, `gate`, `stage`, `world`, `served` | who does it, and where |
+//! | `seen`, `renaming`, `differences`, `differences_served` | what is seen, and when it is the same |
 //! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
 //!
 //! ```sh
@@ -30,16 +30,16 @@
 
 mod client;
 mod differences;
-mod differences_on_redis;
+mod differences_served;
 mod gate;
 mod generator;
 mod guess;
 mod in_step;
-mod on_redis;
 mod random;
 mod renaming;
 mod script;
 mod seen;
+mod served;
 mod shrink;
 mod stage;
 mod tally;
@@ -50,10 +50,12 @@ use std::ops::Range;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use recipes_testing::ZooKeeperServer;
+use recipes_testing::{
+    MariaDbServer, PostgresServer, RedisServer, TestEnsemble, ZooKeeperServer,
+};
 
 use crate::in_step::{Difference, run};
-use crate::on_redis::OnRedis;
+use crate::served::Served;
 use crate::script::Script;
 use crate::tally::Tally;
 use crate::world::{RealServer, SUPER_USER, World};
@@ -159,13 +161,42 @@ async fn random_scripts_show_the_same_on_zookeeper() {
     compare(compared).await;
 }
 
+fn on(start: fn() -> BoxFuture<'static, World>, test: &'static str) -> Compared {
+    Compared {
+        start,
+        script: differences_served::script,
+        never: differences_served::never_seen,
+        test,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_scripts_show_the_same_on_redis() {
-    let compared = Compared {
-        start: || async { World::Redis(OnRedis::start().await) }.boxed(),
-        script: differences_on_redis::script,
-        never: differences_on_redis::never_seen,
-        test: "on_redis",
+    let start = || {
+        // No script restarts the server, so nothing has to be kept.
+        let server = RedisServer::builder().setting("appendonly", "no");
+        let world = async { Served::on(TestEnsemble::Redis(server.start().await.unwrap())).await };
+        world.map(World::Served).boxed()
     };
-    compare(compared).await;
+    compare(on(start, "on_redis")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_scripts_show_the_same_on_postgres() {
+    let start = || {
+        let server = PostgresServer::builder().max_connections(1_000);
+        let world = async { Served::on(TestEnsemble::Postgres(server.start().await.unwrap())).await };
+        world.map(World::Served).boxed()
+    };
+    compare(on(start, "on_postgres")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_scripts_show_the_same_on_mariadb() {
+    let start = || {
+        let server = MariaDbServer::builder().max_connections(1_000);
+        let world = async { Served::on(TestEnsemble::MariaDb(server.start().await.unwrap())).await };
+        world.map(World::Served).boxed()
+    };
+    compare(on(start, "on_mariadb")).await;
 }

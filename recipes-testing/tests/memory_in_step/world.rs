@@ -1,4 +1,4 @@
-//! The world of a script: in memory, or on a real server of ZooKeeper or Redis.
+//! The world of a script: in memory, or on a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::client;
 use crate::gate::Gate;
-use crate::on_redis::OnRedis;
+use crate::served::Served;
 use crate::seen::Leaf;
 
 pub(crate) const CREDENTIALS: &str = "user:secret";
@@ -55,14 +55,19 @@ impl RealServer {
 pub(crate) enum World {
     Memory(MemoryEnsemble),
     Real(RealServer),
-    Redis(OnRedis),
+    Served(Served),
 }
 
 impl World {
+    /// Whether it is a database.
+    pub(crate) fn is_database(&self) -> bool {
+        matches!(self, Self::Served(served) if served.is_database())
+    }
+
     /// The double that is compared with this world.
     pub(crate) fn double(&self) -> Self {
-        // As newer ZooKeeper servers and Redis do; the oldest server does not.
-        let tells = matches!(self, Self::Redis(_));
+        // As newer ZooKeeper servers and ours do; the oldest server does not.
+        let tells = matches!(self, Self::Served(_));
         let double = MemoryEnsemble::builder().stats_in_transactions(tells);
         Self::Memory(double.build())
     }
@@ -74,7 +79,7 @@ impl World {
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 operator.create(directory, b"", &options).await.unwrap();
             }
-            Self::Redis(redis) => redis.create(directory).await,
+            Self::Served(served) => served.create(directory).await,
         }
     }
 
@@ -103,7 +108,7 @@ impl World {
                 let store = options.store(&address).unwrap();
                 client::Client::new(store.connect().await.unwrap(), lists, gate)
             }
-            Self::Redis(redis) => redis.open(cut_off).await,
+            Self::Served(served) => served.open(cut_off).await,
         }
     }
 
@@ -111,21 +116,21 @@ impl World {
         match self {
             Self::Memory(ensemble) => drop(ensemble.expire(session)),
             Self::Real(RealServer { server, .. }) => server.expire(session).await.unwrap(),
-            Self::Redis(redis) => redis.expire(session).await,
+            Self::Served(served) => served.expire(session).await,
         }
     }
 
     pub(crate) fn cut(&self, client: &client::Client) {
         match self {
             Self::Memory(ensemble) => drop(ensemble.disconnect(client.id)),
-            Self::Real(_) | Self::Redis(_) => client.gate.iter().for_each(Gate::shut),
+            Self::Real(_) | Self::Served(_) => client.gate.iter().for_each(Gate::shut),
         }
     }
 
     pub(crate) fn mend(&self, client: &client::Client) {
         match self {
             Self::Memory(ensemble) => drop(ensemble.reconnect(client.id)),
-            Self::Real(_) | Self::Redis(_) => client.gate.iter().for_each(Gate::open),
+            Self::Real(_) | Self::Served(_) => client.gate.iter().for_each(Gate::open),
         }
     }
 
@@ -141,7 +146,7 @@ impl World {
             Self::Real(RealServer { operator, .. }) => {
                 real_tree(operator, directory.to_owned()).await
             }
-            Self::Redis(redis) => redis.tree(directory).await,
+            Self::Served(served) => served.tree(directory).await,
         }
     }
 }

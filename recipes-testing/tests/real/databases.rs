@@ -70,7 +70,7 @@ fn refusal<T>(answer: Result<T, ServerError>) -> String {
 }
 
 /// A certificate that nobody else knows, and its key.
-fn certificate(folder: &Path) -> Result<[PathBuf; 2], Box<dyn Error>> {
+pub(crate) fn certificate(folder: &Path) -> Result<[PathBuf; 2], Box<dyn Error>> {
     let [certificate, key] = ["a.crt", "a.key"].map(|it| folder.join(it));
     let made = Command::new("openssl")
         .args([

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, EventType};
 
+mod databases;
 mod links;
 mod redis;
 

@@ -1,5 +1,5 @@
 //! The nodes that the client of a session on Redis knows as its own, as far as it was answered: what
-//! `recipes-redis/src/owned.rs` keeps.
+//! `recipes-keeper/src/owned.rs` keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 

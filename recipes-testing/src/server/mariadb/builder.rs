@@ -75,8 +75,8 @@ impl MariaDbServerBuilder {
             .setting("innodb_flush_log_at_timeout", seconds)
     }
 
-    /// Sets how many clients may be connected. One more is kept for `root`, as whom
-    /// [`MariaDbServer::sql`] connects.
+    /// Sets how many clients may be connected; MariaDB takes 10 for less. One more is kept for
+    /// `root`, as whom [`MariaDbServer::sql`] connects.
     pub fn max_connections(self, count: u16) -> Self {
         self.setting("max_connections", &count.to_string())
     }

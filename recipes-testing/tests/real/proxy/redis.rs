@@ -186,3 +186,16 @@ async fn message_that_comes_byte_by_byte_is_noticed_by_nobody() -> Outcome {
     assert_eq!(proxy.connections(), 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn refusal_is_whole_even_if_it_is_longer_than_the_answer() -> Outcome {
+    let Stage { proxy, .. } = &Stage::set().await?;
+    let answer = proxy.on(Direction::FromServer).named("PING");
+    answer.then(Fault::Refuse(7));
+    let mut stream = TcpStream::connect(proxy.connect_string()).await?;
+    stream.write_all(b"PING\r\nQUIT\r\n").await?;
+    let mut answers = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answers)).await??;
+    assert_eq!(answers, "-ERR refused with code 7\r\n+OK\r\n");
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! [`Nodes`] of one session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{self, FutureExt, join_all};
+use futures::stream::{self, BoxStream, StreamExt};
+use recipes_core::{
+    Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone,
+    NodeStat, NodeWatch, Nodes, NodesError, Reply,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::answers::{Parts, Trouble, multi, present};
+use crate::asked::Asked;
+use crate::kept::Kept;
+use crate::queue::Answer;
+use crate::shared::Shared;
+use crate::watches::Seen;
+use crate::wire::Value;
+
+/// The operations of one session.
+#[derive(Debug)]
+pub(crate) struct KeptNodes {
+    kept: Arc<Kept>,
+    /// Its keeper closes the session when this is dropped.
+    _used: oneshot::Sender<()>,
+}
+
+impl KeptNodes {
+    pub(crate) fn new(kept: Arc<Kept>, used: oneshot::Sender<()>) -> Self {
+        Self { kept, _used: used }
+    }
+
+    /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
+    /// has those watches with it. Its node is `own`, or the one that this call has created there.
+    fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        let shared = &self.kept.shared;
+        let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
+            let anywhere = shared.watches.enter_anywhere(3);
+            let look = Asked::Look {
+                directory: path.to_owned(),
+                own: own.to_owned(),
+                watches: anywhere.numbers().collect(),
+            };
+            (anywhere, waiting.ask(look))
+        });
+        let path = path.to_owned();
+        async move {
+            let mut parts = done(answer).await?;
+            let names = parts.texts()?;
+            while !parts.is_empty() {
+                let (number, name) = (parts.number()?, parts.text()?);
+                let (data, stat) = (parts.bytes()?, parts.stat()?);
+                let number = u64::try_from(number).unwrap_or_default();
+                shared.saw_node(&stat);
+                anywhere.bind(number, &format!("{path}/{name}"), data, stat);
+            }
+            Ok(names)
+        }
+        .boxed()
+    }
+
+    fn transact(&self, operations: impl Into<Arc<[NodeOp]>>) -> (Arc<[NodeOp]>, Answer) {
+        let operations = operations.into();
+        let answer = self.ask(Asked::Multi(Arc::clone(&operations)));
+        (operations, answer)
+    }
+
+    fn ask(&self, asked: Asked) -> Answer {
+        self.kept.queue.ask(asked)
+    }
+}
+
+async fn answered(answer: Answer) -> Result<Value, NodesError> {
+    match answer.await {
+        Ok(answer) => answer,
+        // It went with its connection.
+        Err(_) => Err(Trouble::Lost.into()),
+    }
+}
+
+/// What was done by these operations.
+async fn transacted(
+    shared: &Shared,
+    operations: &[NodeOp],
+    answer: Answer,
+) -> Result<Vec<NodeOpDone>, MultiError> {
+    let done = multi(operations, answered(answer).await)?;
+    for done in &done {
+        match done {
+            NodeOpDone::Created(created) => shared.saw(created.czxid.unwrap_or_default()),
+            NodeOpDone::Set(stat) => shared.saw_node(stat),
+            _ => {}
+        }
+    }
+    Ok(done)
+}
+
+async fn done(answer: Answer) -> Result<Parts, NodesError> {
+    Parts::done(answered(answer).await?)
+}
+
+/// A watch that somebody wants. Dropping it removes the watch, on the server too.
+struct Wanted {
+    kept: Arc<Kept>,
+    path: String,
+    number: u64,
+}
+
+impl Wanted {
+    fn event(self, news: oneshot::Receiver<NodeEvent>) -> NodeWatch {
+        let event = async move {
+            let event = news.await.unwrap_or(NodeEvent::SessionEnded);
+            // A holder may keep its guard, and then nobody deletes the node: it is gone.
+            if event == NodeEvent::Deleted {
+                self.kept.owned().all_gone(&self.path);
+            }
+            drop(self);
+            event
+        };
+        event.boxed()
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let Self { kept, path, number } = self;
+        // In one step: a watch that somebody sets meanwhile is asked for after this.
+        kept.queue.with(|waiting| {
+            if kept.shared.watches.remove(path, *number) {
+                // Nobody waits for the answer.
+                drop(waiting.ask(Asked::Unwatch(path.clone())));
+            }
+        });
+    }
+}
+
+impl Nodes for KeptNodes {
+    fn session(&self) -> i64 {
+        self.kept.id
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        Some(self.kept.terms.session_timeout)
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        self.kept.guarantee()
+    }
+
+    fn grants_from(&self) -> Option<Instant> {
+        self.kept.grants_from()
+    }
+
+    fn gone(&self, path: &str) {
+        self.kept.owned().all_gone(path);
+    }
+
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        self.kept.terms.server.fence(held)
+    }
+
+    fn connection(&self) -> BoxStream<'static, Connection> {
+        let mut link = self.kept.link.subscribe();
+        let first = *link.borrow_and_update();
+        let is_over = |it: Connection| matches!(it, Connection::Ended(_));
+        let rest = (!is_over(first)).then_some(link);
+        let changes = stream::unfold(rest, move |link| async move {
+            let mut link = link?;
+            // The sender lives in `Kept`, whose keeper ends it before it goes.
+            link.changed().await.ok()?;
+            let connection = *link.borrow_and_update();
+            Some((connection, (!is_over(connection)).then_some(link)))
+        });
+        let first = Some(first).filter(|it| *it != Connection::Connected);
+        stream::iter(first).chain(changes).boxed()
+    }
+
+    fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
+        let (operations, answer) = self.transact([NodeOp::Create(node.clone())]);
+        async move {
+            let done = transacted(&self.kept.shared, &operations, answer).await;
+            let done = done.map_err(|error| error.source)?;
+            match done.into_iter().next() {
+                Some(NodeOpDone::Created(created)) => Ok(created),
+                _ => Err(Trouble::Unexpected("no node".to_owned()).into()),
+            }
+        }
+        .boxed()
+    }
+
+    fn delete(&self, path: &str) -> Reply<'static, ()> {
+        let (operations, answer) = self.transact([NodeOp::Delete {
+            path: path.to_owned(),
+            version: None,
+        }]);
+        async move {
+            multi(&operations, answered(answer).await)
+                .map(drop)
+                .map_err(|error| error.source)
+        }
+        .boxed()
+    }
+
+    fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
+        let answer = self.ask(Asked::List(path.to_owned()));
+        async move { done(answer).await?.texts() }.boxed()
+    }
+
+    fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
+        let answer = self.ask(Asked::Read(path.to_owned()));
+        let read = async move {
+            let mut parts = done(answer).await?;
+            let (data, stat) = (parts.bytes()?, parts.stat()?);
+            self.kept.shared.saw_node(&stat);
+            Ok((data, stat))
+        };
+        read.map(present).boxed()
+    }
+
+    fn stat(&self, path: &str) -> Reply<'_, Option<NodeStat>> {
+        let answer = self.ask(Asked::Stat(path.to_owned()));
+        let read = async move {
+            let stat = done(answer).await?.stat()?;
+            self.kept.shared.saw_node(&stat);
+            Ok(stat)
+        };
+        read.map(present).boxed()
+    }
+
+    fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>> {
+        let wanted = |number| Wanted {
+            kept: Arc::clone(&self.kept),
+            path: path.to_owned(),
+            number,
+        };
+        if let Some(spare) = self.kept.shared.watches.take_spare(path) {
+            let event = wanted(spare.number).event(spare.news);
+            return future::ready(Ok(Some((spare.data, spare.stat, event)))).boxed();
+        }
+        let (number, news, answer) = self.kept.queue.with(|waiting| {
+            let (number, news) = self.kept.shared.watches.enter(path);
+            let watch = Asked::Watch(path.to_owned(), number);
+            (number, news, waiting.ask(watch))
+        });
+        let wanted = wanted(number);
+        let watched = async move {
+            let mut parts = done(answer).await?;
+            let (data, stat) = (parts.bytes()?, parts.stat()?);
+            let shared = &wanted.kept.shared;
+            shared.saw_node(&stat);
+            shared
+                .watches
+                .confirm(&wanted.path, number, Seen::from(&stat));
+            Ok((data, stat, wanted.event(news)))
+        };
+        watched.map(present).boxed()
+    }
+
+    fn list_entered(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
+        let asked: Vec<_> = paths.iter().map(|path| self.look(path, "")).collect();
+        async move { Ok(join_all(asked).await) }.boxed()
+    }
+
+    fn list_again(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+        self.look(path, own)
+    }
+
+    fn together(&self) -> Box<dyn Send + '_> {
+        Box::new(self.kept.queue.together())
+    }
+
+    fn sync(&self, _path: &str) -> Reply<'_, ()> {
+        // There is one server that answers, and its answers are of the moment.
+        let answer = self.kept.beats().ask(Asked::Beat);
+        async move { done(answer).await.map(drop) }.boxed()
+    }
+
+    fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
+        if operations.is_empty() {
+            // As a client of ZooKeeper: there is nothing to ask, even when the session has ended.
+            return future::ready(Ok(Vec::new())).boxed();
+        }
+        let (operations, answer) = self.transact(operations);
+        async move { transacted(&self.kept.shared, &operations, answer).await }.boxed()
+    }
+}

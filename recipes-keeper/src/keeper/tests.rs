@@ -1,0 +1,354 @@
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use recipes_core::{Guarantee, NewNode, NodeMode, Nodes};
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+
+use super::*;
+use crate::sessions::Sessions;
+use crate::wire::{CallError, Facts, Server, Started, Value};
+
+const TIMEOUT: Duration = Duration::from_secs(12);
+
+/// What a connection was asked.
+#[derive(Debug)]
+enum Heard {
+    Call(Call),
+    Started(u64, Started),
+}
+
+#[derive(Debug)]
+struct Call {
+    function: Function,
+    words: Vec<String>,
+    answer: oneshot::Sender<Result<Value, CallError>>,
+}
+
+impl Call {
+    fn answer(self, parts: impl IntoIterator<Item = Value>) {
+        drop(self.answer.send(Ok(list(parts))));
+    }
+}
+
+/// A server whose test answers for it.
+#[derive(Debug)]
+struct Scripted {
+    heard: mpsc::UnboundedSender<Heard>,
+    shared: watch::Sender<Option<Arc<Shared>>>,
+    loss: watch::Sender<Option<(u64, Loss)>>,
+    beats_apart: bool,
+}
+
+#[derive(Debug)]
+struct ScriptedWire {
+    heard: mpsc::UnboundedSender<Heard>,
+    loss: watch::Receiver<Option<(u64, Loss)>>,
+    facts: Facts,
+    number: u64,
+    beats_apart: bool,
+}
+
+impl Server for Scripted {
+    fn open<'a>(
+        &'a self,
+        shared: &'a Arc<Shared>,
+        number: u64,
+    ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+        self.shared.send_replace(Some(Arc::clone(shared)));
+        let facts = Facts {
+            run: "run".to_owned(),
+            uptime_s: 0,
+            was_replica: false,
+            guarantee: Guarantee::OneCopy,
+        };
+        let wire = ScriptedWire {
+            heard: self.heard.clone(),
+            loss: self.loss.subscribe(),
+            facts,
+            number,
+            beats_apart: self.beats_apart,
+        };
+        async move { Ok(Box::new(wire) as Box<dyn Wire>) }.boxed()
+    }
+}
+
+impl Wire for ScriptedWire {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn in_flight_max(&self) -> usize {
+        1
+    }
+
+    fn beats_apart(&self) -> bool {
+        self.beats_apart
+    }
+
+    fn call(
+        &self,
+        function: Function,
+        words: Words,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        let heard = self.heard.clone();
+        async move {
+            let words = words
+                .iter()
+                .map(|it| String::from_utf8_lossy(it).into_owned());
+            let (answer, answered) = oneshot::channel();
+            let words = words.collect();
+            let call = Call {
+                function,
+                words,
+                answer,
+            };
+            heard.send(Heard::Call(call)).expect("the test listens");
+            let lost = |error| CallError::Lost(Arc::new(error));
+            answered.await.map_err(lost)?
+        }
+        .boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        let mut loss = self.loss.clone();
+        async move {
+            let is_this = |it: &Option<(u64, Loss)>| it.is_some_and(|(at, _)| at == self.number);
+            let lost = loss.wait_for(is_this).await;
+            let lost = lost.ok().and_then(|lost| *lost);
+            lost.map_or(Loss::Connection, |(_, loss)| loss)
+        }
+        .boxed()
+    }
+
+    fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn started(&self, session: &Started) {
+        let started = Heard::Started(self.number, session.clone());
+        drop(self.heard.send(started));
+    }
+}
+
+/// A session on a scripted server.
+struct Scene {
+    nodes: Arc<dyn Nodes>,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    server: Arc<Scripted>,
+}
+
+impl Scene {
+    async fn open(beats_apart: bool) -> Self {
+        let (says, mut heard) = mpsc::unbounded_channel();
+        let server = Arc::new(Scripted {
+            heard: says,
+            shared: watch::Sender::new(None),
+            loss: watch::Sender::new(None),
+            beats_apart,
+        });
+        let sessions = Sessions::new(Terms {
+            server: Arc::clone(&server) as Arc<dyn Server>,
+            connect_timeout: TIMEOUT,
+            session_timeout: TIMEOUT,
+            is_new: true,
+            container_rest: TIMEOUT,
+        });
+        let opened = async {
+            let Some(Heard::Call(open)) = heard.recv().await else {
+                panic!("nothing is called")
+            };
+            assert_eq!(open.words, ["secret", "12000000", "run", "1"]);
+            open.answer([Value::Number(5), Value::Number(0)]);
+        };
+        let (nodes, ()) = tokio::join!(sessions.open("secret"), opened);
+        let mut scene = Self {
+            nodes: nodes.expect("it was answered"),
+            heard,
+            server,
+        };
+        assert_eq!(scene.started().await, (1, "5:12000000:secret:1".to_owned()));
+        scene
+    }
+
+    /// What the connection hears next, within a timeout of the session.
+    async fn heard(&mut self) -> Option<Heard> {
+        let heard = tokio::time::timeout(TIMEOUT, self.heard.recv()).await;
+        heard.ok().flatten()
+    }
+
+    async fn call(&mut self) -> Call {
+        match self.heard().await {
+            Some(Heard::Call(call)) => call,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn started(&mut self) -> (u64, String) {
+        match self.heard().await {
+            Some(Heard::Started(number, session)) => (number, session.name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Nothing is asked although everybody has had a turn.
+    async fn is_quiet(&mut self) -> bool {
+        for _ in 0..32 {
+            yield_now().await;
+        }
+        self.heard.try_recv().is_err()
+    }
+
+    fn seen(&self) -> i64 {
+        let shared = self.server.shared.borrow();
+        shared.as_ref().expect("it is open").seen()
+    }
+}
+
+fn list(parts: impl IntoIterator<Item = Value>) -> Value {
+    Value::List(parts.into_iter().collect())
+}
+
+fn text(word: &str) -> Value {
+    Value::Bytes(word.into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn beat_that_is_apart_waits_for_no_request() {
+    let mut scene = Scene::open(true).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let mut listed = nodes.list("/a");
+    let requests = scene.call().await;
+    assert_eq!(requests.function, Function::Requests);
+    assert_eq!(requests.words[4..], ["list", "/a"]);
+    let synced = nodes.sync("/a");
+    let beat = scene.call().await;
+    let head = ["5:12000000:secret:1", "5", "12000000", "12000000"];
+    assert_eq!(
+        (beat.function, &beat.words[..]),
+        (Function::Beat, &head.map(String::from)[..])
+    );
+    // Another request waits, as one is on its way.
+    let read = nodes.stat("/b");
+    assert!(scene.is_quiet().await);
+    beat.answer([]);
+    synced.await.unwrap();
+    assert!(futures::poll!(&mut listed).is_pending());
+    requests.answer([list([text(""), list([text("x")])]), Value::Number(0)]);
+    assert_eq!(listed.await.unwrap(), ["x"]);
+    assert_eq!(scene.call().await.words[4..], ["stat", "/b"]);
+    drop(read);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beats_that_are_asked_for_behind_one_share_the_next() {
+    let mut scene = Scene::open(true).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.sync("/a");
+    let beat = scene.call().await;
+    let (second, third) = (nodes.sync("/a"), nodes.sync("/b"));
+    assert!(scene.is_quiet().await);
+    beat.answer([]);
+    first.await.unwrap();
+    scene.call().await.answer([]);
+    second.await.unwrap();
+    third.await.unwrap();
+    assert!(scene.is_quiet().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeper_sends_beats_where_the_wire_does_not() {
+    let mut scene = Scene::open(false).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let synced = nodes.sync("/a");
+    let requests = scene.call().await;
+    assert_eq!(requests.function, Function::Requests);
+    assert_eq!(requests.words[4..], ["beat"]);
+    requests.answer([list([text("")]), Value::Number(0)]);
+    synced.await.unwrap();
+    // A sixth of the timeout later.
+    let beat = scene.call().await;
+    assert_eq!(
+        (beat.function, &beat.words[4..]),
+        (Function::Requests, &["beat".to_owned()][..])
+    );
+    let mut scene = Scene::open(true).await;
+    assert!(scene.heard().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_beat_that_is_apart_costs_the_connection() {
+    let mut scene = Scene::open(true).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let synced = nodes.sync("/a");
+    let beat = scene.call().await;
+    let resume = scene.call().await;
+    assert_eq!(resume.function, Function::Resume);
+    let error = synced.await.unwrap_err();
+    assert!(matches!(error, NodesError::Unknown(_)), "{error:?}");
+    drop(beat);
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_its_wire_reports_as_ended_is_over() {
+    let mut scene = Scene::open(true).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let waiting = nodes.list("/a");
+    let call = scene.call().await;
+    scene.server.loss.send_replace(Some((1, Loss::Session)));
+    let last = scene.nodes.connection().next().await;
+    assert_eq!(last, Some(Connection::Ended(EndReason::Expired)));
+    waiting.await.unwrap_err();
+    let ended = scene.nodes.sync("/a").await;
+    assert!(matches!(ended, Err(NodesError::SessionEnded)), "{ended:?}");
+    drop(call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_wire_is_told_of_the_session_once_it_goes_on() {
+    let mut scene = Scene::open(true).await;
+    scene.server.loss.send_replace(Some((1, Loss::Connection)));
+    let resume = scene.call().await;
+    assert_eq!(resume.function, Function::Resume);
+    let words = ["5:12000000:secret", "5", "12000000", "2", "run", "0", "1,2"];
+    assert_eq!(resume.words, words);
+    assert!(scene.is_quiet().await);
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await, (2, "5:12000000:secret:2".to_owned()));
+    assert!(
+        scene.nodes.connection().next().now_or_never().is_none(),
+        "it is connected"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn highest_number_in_an_answer_is_known_to_the_wire() {
+    let mut scene = Scene::open(true).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let node = NewNode {
+        path: "/a/x-".to_owned(),
+        data: Default::default(),
+        mode: NodeMode::EphemeralSequential,
+    };
+    let created = nodes.create(&node);
+    let call = scene.call().await;
+    assert_eq!(scene.seen(), 0);
+    call.answer([
+        list([text(""), text("/a/x-1"), text("70")]),
+        Value::Number(0),
+    ]);
+    created.await.unwrap();
+    assert_eq!(scene.seen(), 70);
+    for (numbers, seen) in [([60, 61, 90], 90), ([80, 80, 80], 90), ([1, 95, 2], 95)] {
+        let stat = nodes.stat("/a");
+        let [c, m, p] = numbers.map(Value::Number);
+        let rest = [0, 0, 0, 0].map(Value::Number);
+        let parts = [text(""), c, m].into_iter().chain(rest).chain([p]);
+        scene.call().await.answer([list(parts), Value::Number(0)]);
+        stat.await.unwrap();
+        assert_eq!(scene.seen(), seen);
+    }
+}

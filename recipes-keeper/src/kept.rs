@@ -1,0 +1,243 @@
+//! A session, as its requests and its keeper see it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use recipes_core::{Connection, EndReason, Guarantee, NodesError};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::STORE;
+use crate::asked::Asked;
+use crate::owned::Owned;
+use crate::queue::Queue;
+use crate::shared::Shared;
+use crate::wire::{Server, Started, Wire, Words};
+
+/// A contender that wants the watches of its listing wants them at once.
+const SPARE_MAX: Duration = Duration::from_secs(1);
+
+/// How many names a listing has, before there was one.
+pub(crate) const NAMES_FIRST: usize = 1_000;
+
+/// Earlier connections by which a server that has lost its last second may know a session.
+const EARLIER_MAX: usize = 8;
+
+/// How a session is kept.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Where its connections come from.
+    pub server: Arc<dyn Server>,
+    /// How long it may take to connect, and to go on over the new connection.
+    pub connect_timeout: Duration,
+    /// How long the server keeps it without a beat.
+    pub session_timeout: Duration,
+    /// Nobody held a lock before.
+    pub is_new: bool,
+    /// How long a container may be empty.
+    pub container_rest: Duration,
+}
+
+impl Terms {
+    /// Connects.
+    pub(crate) async fn open(
+        &self,
+        shared: &Arc<Shared>,
+        number: u64,
+    ) -> Result<Box<dyn Wire>, NodesError> {
+        let opened = self.server.open(shared, number);
+        match tokio::time::timeout(self.connect_timeout, opened).await {
+            Ok(opened) => opened,
+            Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+        }
+    }
+}
+
+/// A session, as its requests and its keeper see it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: i64,
+    /// By which the server knows it: id, timeout, secret. The number of the connection follows.
+    pub(crate) name: String,
+    /// The numbers of the connections by which the server may know it.
+    pub(crate) known_by: Mutex<Vec<u64>>,
+    /// The most that the store's clock advances between two calls, in microseconds.
+    pub(crate) step: AtomicU64,
+    /// How many names to expect in a listing: see [`listed`](Self::listed).
+    pub(crate) names: AtomicUsize,
+    pub(crate) terms: Terms,
+    pub(crate) queue: Queue,
+    /// Beats that somebody asked for, where they are apart from other requests.
+    pub(crate) beats: Queue,
+    pub(crate) beats_apart: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) link: watch::Sender<Connection>,
+    pub(crate) owned: Mutex<Owned>,
+    pub(crate) promise: Mutex<Promise>,
+}
+
+/// What the present server promises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    pub(crate) guarantee: Guarantee,
+    /// Before this, somebody may hold a lock of which this server does not know.
+    pub(crate) grants_from: Option<Instant>,
+}
+
+impl Kept {
+    /// The session as the server knows it over this connection.
+    pub(crate) fn name_on(&self, wire: &dyn Wire) -> String {
+        format!("{}:{}", self.name, wire.number())
+    }
+
+    /// Begins a call that carries out requests; they come next.
+    pub(crate) fn requests(&self, wire: &dyn Wire) -> Words {
+        self.started(wire).words()
+    }
+
+    /// What the wire has to know once the session goes on over it.
+    pub(crate) fn started(&self, wire: &dyn Wire) -> Started {
+        Started {
+            id: self.id,
+            name: self.name_on(wire),
+            timeout: self.terms.session_timeout,
+            container_rest: self.terms.container_rest,
+        }
+    }
+
+    /// The queue of beats that somebody asks for.
+    pub(crate) fn beats(&self) -> &Queue {
+        match self.beats_apart {
+            true => &self.beats,
+            false => &self.queue,
+        }
+    }
+
+    pub(crate) fn known_by(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.known_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server has answered that it knows the session by this number. One that forgets that may know
+    /// one of the last before it.
+    pub(crate) fn is_known_by(&self, number: u64) {
+        let mut known_by = self.known_by();
+        known_by.retain(|it| *it != number);
+        let old = known_by.len().saturating_sub(EARLIER_MAX);
+        known_by.drain(..old);
+        known_by.push(number);
+    }
+
+    /// A call's longest listing had so many names.
+    pub(crate) fn listed(&self, names: usize) {
+        // One task does this.
+        let expected = self.names.load(Ordering::Relaxed);
+        self.names
+            .store(names_to_expect(expected, names), Ordering::Relaxed);
+    }
+
+    /// How many listings may be on their way.
+    pub(crate) fn listings_max(&self, wire: &dyn Wire) -> usize {
+        (wire.names_max() / self.names.load(Ordering::Relaxed).max(1)).max(1)
+    }
+
+    /// The time between two beats: a sixth of the timeout, or less if the store's clock would stand
+    /// still between them, because another session has a shorter one.
+    pub(crate) fn beat(&self) -> Duration {
+        let step = Duration::from_micros(self.step.load(Ordering::Relaxed));
+        let beat = self.terms.session_timeout / 6;
+        match step.is_zero() {
+            true => beat,
+            false => beat.min(step * 2 / 3),
+        }
+    }
+
+    pub(crate) fn guarantee(&self) -> Guarantee {
+        self.promise().guarantee
+    }
+
+    pub(crate) fn grants_from(&self) -> Option<Instant> {
+        self.promise().grants_from
+    }
+
+    pub(crate) fn owned(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server may have ended the session since it was last heard. A guard is valid for as
+    /// long, for the same reason.
+    pub(crate) fn may_have_ended(&self) -> bool {
+        self.shared.unheard() >= self.terms.session_timeout / 2
+    }
+
+    fn promise(&self) -> Promise {
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the server of the present connection promises.
+    pub(crate) fn promised(&self, promise: Promise) {
+        *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+    }
+
+    /// Removes watches that came with a listing, and that no contender wanted.
+    pub(crate) fn give_spares_up(&self, now: Instant) {
+        let Some(since) = now.checked_sub(SPARE_MAX) else {
+            return;
+        };
+        self.queue.with(|waiting| {
+            for path in self.shared.watches.drop_spares(since) {
+                drop(waiting.ask(Asked::Unwatch(path)));
+            }
+        });
+    }
+
+    /// Ends it for its requests and watches.
+    pub(crate) fn end(&self, reason: EndReason) {
+        // In one moment: whoever hears of the end from one of these finds it at the others.
+        self.link.send_modify(|link| {
+            *link = Connection::Ended(reason);
+            self.queue.end();
+            self.beats.end();
+            self.shared.watches.end();
+        });
+    }
+}
+
+/// A shorter listing is believed by and by: the next may be of a directory with many names again.
+fn names_to_expect(expected: usize, names: usize) -> usize {
+    names.max(expected / 2)
+}
+
+/// The end of a quarantine that lasts for so many microseconds.
+pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
+    let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
+    if wait.is_zero() {
+        return None;
+    }
+    warn!(
+        target: STORE,
+        wait_ms = wait.as_millis(),
+        "this run of the server is new, and may have forgotten who holds a lock: none is granted \
+         until every holder must have noticed"
+    );
+    Some(Instant::now() + wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_listings_are_expected_for_a_while_after_short_ones() {
+        let after = |listings: &[usize]| {
+            let listings = listings.iter();
+            listings.fold(NAMES_FIRST, |expected, names| {
+                names_to_expect(expected, *names)
+            })
+        };
+        assert_eq!(after(&[10_000, 2]), 5_000);
+        assert_eq!(after(&[2; 20]), 2);
+        assert_eq!(after(&[2, 9_000]), 9_000);
+    }
+}

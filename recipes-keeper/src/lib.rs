@@ -1,0 +1,50 @@
+//! Keeps sessions of `lock-recipes` on servers that run its functions.
+//!
+//! It is for crates of stores, not for users, and changes without notice. Such a store has nodes,
+//! sessions and watches as functions inside its server; this crate has the other end of them, and knows
+//! no client.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `wire` | the seam: server, connection, words, answers |
+//! | `sessions` | where the sessions of a store come from |
+//! | `shared` | what the wires of a session share |
+//! | `kept` | a session, as its requests and its keeper see it |
+//! | `keeper` | keeps a session alive, over as many connections as it takes |
+//! | `resume` | takes a session up again over a new connection |
+//! | `flight` | requests that are on their way, in one call |
+//! | `traffic` | the calls that are on their way over one connection |
+//! | `owned` | the nodes that a session has, as far as it was told |
+//! | `asked` | what is asked of the functions, and in which words |
+//! | `queue` | requests that wait for the connection |
+//! | `watches` | who waits for news of which node |
+//! | `client` | the requests of one session |
+//! | `answers` | what the server's answers mean for a lock |
+//! | `moment` | time that goes on while the machine sleeps |
+
+mod answers;
+mod asked;
+mod client;
+mod flight;
+mod keeper;
+mod kept;
+mod moment;
+mod owned;
+mod queue;
+mod resume;
+mod sessions;
+mod shared;
+mod traffic;
+mod watches;
+mod wire;
+
+pub use answers::{event, news};
+pub use kept::Terms;
+pub use moment::Moment;
+pub use sessions::Sessions;
+pub use shared::Shared;
+pub use watches::{Rewatch, Seen, Watches};
+pub use wire::{CallError, Facts, Function, Loss, Server, Source, Started, Value, Wire, Words};
+
+/// Target of log events about a store.
+const STORE: &str = recipes_core::internal::log::STORE;

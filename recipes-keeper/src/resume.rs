@@ -1,0 +1,168 @@
+//! Takes a session up again over a new connection.
+
+use std::sync::Arc;
+
+use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
+use tracing::warn;
+
+use crate::STORE;
+use crate::answers::{Parts, Trouble, event};
+use crate::asked::Asked;
+use crate::kept::{Kept, Promise, quarantined};
+use crate::moment::Moment;
+use crate::watches::Rewatch;
+use crate::wire::{Function, Value, Wire, Words, micros};
+
+/// Watches that one call sets again.
+const REWATCHED_MAX: usize = 200;
+/// Nodes that one call deletes.
+const DELETED_MAX: usize = 100;
+
+/// Tries until the session goes on over a new connection, or is over.
+pub(crate) async fn connected(
+    kept: &Kept,
+    connections: &mut u64,
+) -> Result<Box<dyn Wire>, EndReason> {
+    let mut backoff = Backoff::default();
+    let mut said = String::new();
+    loop {
+        *connections += 1;
+        match resumed(kept, *connections).await {
+            Ok(Some(wire)) => return Ok(wire),
+            Ok(None) => return Err(EndReason::Expired),
+            Err(error) => {
+                let why = chain(&error);
+                if why != said {
+                    warn!(target: STORE, session = kept.id, why, "cannot connect");
+                    said = why;
+                }
+            }
+        }
+        backoff.wait().await;
+    }
+}
+
+/// Connects, and goes on with the session. `None` if it is over.
+async fn resumed(kept: &Kept, number: u64) -> Result<Option<Box<dyn Wire>>, NodesError> {
+    kept.shared.watches.count_on(number);
+    let wire = kept.terms.open(&kept.shared, number).await?;
+    let went_on = go_on(kept, &*wire, number);
+    match tokio::time::timeout(kept.terms.connect_timeout, went_on).await {
+        Ok(went_on) => {
+            let goes_on = went_on?;
+            if goes_on {
+                wire.started(&kept.started(&*wire));
+            }
+            Ok(goes_on.then_some(wire))
+        }
+        Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+    }
+}
+
+/// Takes up the session over a new connection, and sets its watches again. False if it is over.
+async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesError> {
+    wire.subscribe(kept.id).await?;
+    let rewatches = kept.shared.watches.confirmed();
+    let run = &wire.facts().run;
+    // Asked for once, with the first of the watches.
+    let mut is_new = kept.owned().is_new(run);
+    // Before it is heard again.
+    let may_have_ended = kept.may_have_ended();
+    let mut told = Vec::new();
+    let mut wait = 0;
+    // At least once, also without watches.
+    let mut chunks = rewatches.chunks(REWATCHED_MAX);
+    let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
+    loop {
+        let mut resume = Words::default();
+        kept.known_by().push(number);
+        let known_by: Vec<_> = kept.known_by().iter().map(u64::to_string).collect();
+        resume
+            .arg(&kept.name)
+            .number(kept.id)
+            .number(micros(kept.terms.session_timeout))
+            .number(number)
+            .arg(run)
+            .number(i32::from(is_new))
+            .arg(known_by.join(","));
+        for watch in chunk {
+            resume
+                .number(watch.number)
+                .arg(&watch.path)
+                .number(watch.seen.czxid)
+                .number(watch.seen.mzxid);
+        }
+        let sent = Moment::now();
+        let answer = wire.call(Function::Resume, resume).await?;
+        if answer.is_ended() {
+            return Ok(false);
+        }
+        kept.is_known_by(number);
+        let mut answer = Parts::of(answer)?;
+        wait = answer.number()?.max(wait);
+        told.extend(answer.texts()?);
+        let nodes = answer.texts()?;
+        if std::mem::take(&mut is_new) {
+            // The run before may have ended the session and granted others its place, and this one
+            // has forgotten it: a contender would be granted beside them.
+            let deleted = match may_have_ended {
+                true => kept.owned().all(nodes),
+                false => kept.owned().deleted(nodes),
+            };
+            if !delete(kept, wire, &deleted).await? {
+                return Ok(false);
+            }
+            kept.owned().go_on(run);
+        }
+        kept.shared.was_heard(sent);
+        match chunks.next() {
+            Some(next) => chunk = next,
+            None => break,
+        }
+    }
+    kept.promised(Promise {
+        guarantee: wire.facts().guarantee,
+        grants_from: quarantined(wait),
+    });
+    // Before any news or answer of this connection.
+    kept.link.send_replace(Connection::Connected);
+    for (watch, word) in rewatches.iter().zip(&told) {
+        if let Some(event) = event(word) {
+            kept.shared
+                .watches
+                .fire(number, &watch.path, watch.number, event);
+        }
+    }
+    Ok(true)
+}
+
+/// Deletes nodes that are back. False if the session is over.
+async fn delete(kept: &Kept, wire: &dyn Wire, paths: &[String]) -> Result<bool, NodesError> {
+    for paths in paths.chunks(DELETED_MAX) {
+        let mut call = kept.requests(wire);
+        for path in paths {
+            let delete = NodeOp::Delete {
+                path: path.clone(),
+                version: None,
+            };
+            Asked::Multi([delete].into()).say(&mut call);
+        }
+        match wire.call(Function::Undo, call).await? {
+            answer if answer.is_ended() => return Ok(false),
+            Value::List(_) => {}
+            other => return Err(Trouble::Unexpected(format!("{other:?}")).into()),
+        }
+    }
+    Ok(true)
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &NodesError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

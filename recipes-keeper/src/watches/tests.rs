@@ -1,0 +1,118 @@
+use super::*;
+
+const SEEN: Seen = Seen {
+    czxid: 1,
+    mzxid: 1,
+    owner: 0,
+};
+
+fn stat() -> NodeStat {
+    NodeStat::new(1, 1, 0, 0, 0)
+}
+
+#[test]
+fn event_is_not_for_a_watch_that_is_set_after_it() {
+    let watches = Watches::default();
+    let (first, mut earlier) = watches.enter("/a");
+    let (_, mut later) = watches.enter("/a");
+    watches.fire(0, "/a", first, NodeEvent::Deleted);
+    assert_eq!(earlier.try_recv(), Ok(NodeEvent::Deleted));
+    assert!(later.try_recv().is_err());
+}
+
+#[test]
+fn event_of_an_earlier_connection_is_none() {
+    let watches = Watches::default();
+    let (number, mut news) = watches.enter("/a");
+    watches.count_on(2);
+    watches.fire(1, "/a", number, NodeEvent::Deleted);
+    assert!(news.try_recv().is_err());
+    watches.fire(2, "/a", number, NodeEvent::Deleted);
+    assert_eq!(news.try_recv(), Ok(NodeEvent::Deleted));
+}
+
+#[test]
+fn only_what_was_confirmed_is_watched_again() {
+    let watches = Watches::default();
+    let (first, _a) = watches.enter("/b");
+    let (second, _b) = watches.enter("/a");
+    let (_, _c) = watches.enter("/a");
+    watches.confirm("/a", second, SEEN);
+    watches.confirm("/b", first, SEEN);
+    let numbers: Vec<_> = watches.confirmed().iter().map(|it| it.number).collect();
+    assert_eq!(numbers, [first, second]);
+    assert!(!watches.remove("/a", second));
+    assert!(watches.remove("/b", first));
+    assert!(!watches.remove("/b", first));
+}
+
+#[test]
+fn event_that_comes_before_the_server_has_said_where_is_not_missed() {
+    let watches = Watches::default();
+    let mut anywhere = watches.enter_anywhere(2);
+    let [one, two] = anywhere.numbers().collect::<Vec<_>>()[..] else {
+        panic!("two")
+    };
+    watches.fire(0, "/a", one, NodeEvent::Deleted);
+    anywhere.bind(one, "/a", Vec::new(), stat());
+    anywhere.bind(two, "/b", Vec::new(), stat());
+    drop(anywhere);
+    let mut spare = watches.take_spare("/a").unwrap();
+    assert_eq!(spare.news.try_recv(), Ok(NodeEvent::Deleted));
+    let mut spare = watches.take_spare("/b").unwrap();
+    assert!(spare.news.try_recv().is_err());
+    watches.fire(0, "/b", two, NodeEvent::Changed);
+    assert_eq!(spare.news.try_recv(), Ok(NodeEvent::Changed));
+    assert!(watches.lock().unclear.is_empty());
+}
+
+#[test]
+fn spare_watch_is_given_up_when_nobody_wants_it_or_its_connection_is_gone() {
+    let watches = Watches::default();
+    let spare = |path: &str| {
+        let mut anywhere = watches.enter_anywhere(1);
+        let number = anywhere.numbers().next().unwrap();
+        anywhere.bind(number, path, Vec::new(), stat());
+    };
+    spare("/a");
+    spare("/b");
+    let (_, _news) = watches.enter("/b");
+    let dropped = watches.drop_spares(Instant::now());
+    assert_eq!(dropped, ["/a"], "somebody watches /b");
+    assert!(watches.take_spare("/b").is_none());
+    spare("/c");
+    watches.count_on(1);
+    assert!(watches.take_spare("/c").is_none());
+    assert!(watches.confirmed().is_empty());
+}
+
+/// The removal is on its way to the server, behind the request that sets the watch.
+#[test]
+fn watch_that_a_removal_may_have_hit_is_not_offered() {
+    let watches = Watches::default();
+    let (own, _news) = watches.enter("/a");
+    let mut anywhere = watches.enter_anywhere(2);
+    let [one, two] = anywhere.numbers().collect::<Vec<_>>()[..] else {
+        panic!("two")
+    };
+    assert!(watches.remove("/a", own));
+    anywhere.bind(one, "/a", Vec::new(), stat());
+    anywhere.bind(two, "/b", Vec::new(), stat());
+    drop(anywhere);
+    assert!(watches.take_spare("/a").is_none());
+    assert!(watches.take_spare("/b").is_some());
+    // What is requested after the removal is not hit by it.
+    let mut anywhere = watches.enter_anywhere(1);
+    let next = anywhere.numbers().next().unwrap();
+    anywhere.bind(next, "/a", Vec::new(), stat());
+    assert!(watches.take_spare("/a").is_some());
+}
+
+#[test]
+fn what_happened_before_a_listing_is_not_kept_for_it() {
+    let watches = Watches::default();
+    let (earlier, _news) = watches.enter("/a");
+    let _anywhere = watches.enter_anywhere(2);
+    watches.fire(0, "/a", earlier, NodeEvent::Deleted);
+    assert!(watches.lock().unclear.is_empty());
+}

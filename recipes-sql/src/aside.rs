@@ -1,0 +1,93 @@
+//! The connection beside that of the requests, and what runs on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use recipes_core::NodeEvent;
+use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::beats;
+use crate::bell::Bell;
+use crate::poller;
+
+/// What a beat has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beat {
+    /// The most that the store's clock advances at once.
+    pub(crate) step: Duration,
+    /// In how long a session is due, if nobody is heard until then.
+    pub(crate) due: Duration,
+}
+
+/// What a poll has told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Polled {
+    /// Of each watch, in their order.
+    pub(crate) news: Vec<Option<NodeEvent>>,
+    /// How many nodes are ahead of that of another session which is watched, the least of them.
+    pub(crate) ahead: Option<u64>,
+}
+
+/// The connection beside that of the requests.
+pub(crate) trait Aside: Send + Sync + 'static {
+    /// Keeps the session alive. `None` if it has ended.
+    fn beat(&self) -> BoxFuture<'_, Result<Option<Beat>, CallError>>;
+
+    /// Asks for the news of all watches, as of one moment. Whether `ahead` is wanted.
+    fn poll<'a>(
+        &'a self,
+        watches: &'a [Rewatch],
+        wants_ahead: bool,
+    ) -> BoxFuture<'a, Result<Polled, CallError>>;
+}
+
+/// What runs on the connection. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(JoinHandle<()>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What has ended the use of a wire, if anything.
+pub(crate) type LossSender = Arc<watch::Sender<Option<Loss>>>;
+
+/// Completes when the use of a wire has ended.
+pub(crate) fn lost(loss: &LossSender) -> BoxFuture<'static, Loss> {
+    let mut loss = loss.subscribe();
+    async move {
+        let first = loss.wait_for(Option::is_some).await;
+        // An error means that the wire is gone.
+        first.ok().and_then(|it| *it).unwrap_or(Loss::Connection)
+    }
+    .boxed()
+}
+
+/// Keeps a session alive and tells its news, until either ends the use of the wire with this number.
+/// `rings` says whether the server may ring the bell.
+pub(crate) fn run(
+    aside: Arc<dyn Aside>,
+    shared: Arc<Shared>,
+    session: &Started,
+    number: u64,
+    bell: Arc<Bell>,
+    rings: bool,
+    loss: LossSender,
+) -> Running {
+    let (id, timeout) = (session.id, session.timeout);
+    Running(tokio::spawn(async move {
+        let beats = beats::keep(&*aside, &shared, id, timeout);
+        let news = poller::tell(&*aside, &shared.watches, id, number, &bell, rings);
+        let over = tokio::select! {
+            biased;
+            over = beats => over,
+            over = news => over,
+        };
+        loss.send_replace(Some(over));
+    }))
+}

@@ -1,0 +1,41 @@
+//! Locks on MariaDB.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `server` | `MySql`: the server, and where sessions come from |
+//! | `builder` | what a service sets |
+//! | `address` | the server that a URL names |
+//! | `checks` | what a server must be like, and what it then promises |
+//! | `schema` | the tables and procedures, listed in `mysql/schema.sql` |
+//! | `errors` | what the server's errors mean |
+//! | `fence` | the statement for the user's transaction |
+//! | `wire` | the two connections of a session |
+//! | `lane` | the connection for changes and reads |
+//! | `beats` | the connection for beats and polls |
+//! | `looks` | statements that see what nodes are like |
+//! | `poller` | when to poll, and what a poll tells |
+//! | `procedures` | calls of procedures |
+//! | `request` | what is asked, as the keeper says it |
+//! | `batch` | the same, as the procedures want it |
+//! | `answers` | what the procedures answer, as the keeper wants it |
+
+mod address;
+mod answers;
+mod batch;
+mod beats;
+mod builder;
+mod checks;
+mod errors;
+mod fence;
+mod lane;
+mod looks;
+mod poller;
+mod procedures;
+mod request;
+mod schema;
+mod server;
+mod wire;
+
+pub use builder::MySqlBuilder;
+pub use checks::MySqlRefusal;
+pub use server::MySql;

@@ -1,0 +1,246 @@
+//! What is asked, as the procedures want it.
+//!
+//! The words of `requests` are listed in `requests.sql`. An acquire or a release alone, as most calls
+//! are, has a procedure of its own.
+
+use std::collections::BTreeSet;
+
+use super::request::{Operation, PATH_BYTES_MAX, Request, split};
+
+/// Digits of a place, with a sign.
+const PLACE_BYTES_MAX: usize = 11;
+
+/// The procedure that is called.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Call<'a> {
+    Enter {
+        dir: &'a [u8],
+        name: &'a [u8],
+        data: &'a [u8],
+    },
+    Leave {
+        dir: &'a [u8],
+        name: &'a [u8],
+    },
+    /// The words of `requests`.
+    Requests(Vec<u8>),
+}
+
+impl<'a> Call<'a> {
+    /// The cheapest call that may do.
+    pub(super) fn simple(requests: &[Request<'a>]) -> Option<Self> {
+        let mut asked = requests.iter().filter(|it| **it != Request::Nothing);
+        let (first, second, third) = (asked.next()?, asked.next(), asked.next());
+        let Request::Multi(operations) = first else {
+            return None;
+        };
+        if unfit(first).is_some() {
+            return None;
+        }
+        match (operations.as_slice(), second, third) {
+            (
+                [
+                    Operation::Create {
+                        path,
+                        data,
+                        kind: b'S',
+                    },
+                ],
+                Some(Request::Look { directory, own, .. }),
+                None,
+            ) => {
+                let (dir, name) = split(path);
+                let is_there = own.is_empty() && *directory == dir;
+                is_there.then_some(Self::Enter { dir, name, data })
+            }
+            ([Operation::Delete { path, version: b"" }], None, None) => {
+                let (dir, name) = split(path);
+                Some(Self::Leave { dir, name })
+            }
+            _ => None,
+        }
+    }
+
+    /// The call that does all.
+    pub(super) fn general(requests: &[Request<'a>]) -> Self {
+        let asked = || requests.iter().filter(|it| unfit(it).is_none());
+        let mut directories = BTreeSet::new();
+        for request in asked() {
+            if let Request::Multi(operations) = request {
+                let created = operations.iter().filter_map(|it| match it {
+                    Operation::Create { path, .. } => Some(split(path).0),
+                    _ => None,
+                });
+                directories.extend(created);
+            }
+        }
+        let mut words = Words::default();
+        words.number(directories.len());
+        for directory in directories {
+            words.word(directory);
+        }
+        for request in asked() {
+            words.request(request);
+        }
+        Self::Requests(words.0)
+    }
+}
+
+/// Where a path is too long for an index, and the server is not asked: the operation, or 0.
+pub(super) fn unfit(request: &Request<'_>) -> Option<usize> {
+    let is_long = |path: &[u8]| path.len() > PATH_BYTES_MAX;
+    match request {
+        Request::Multi(operations) => operations.iter().position(|it| match it {
+            Operation::Create {
+                path, kind: b'S', ..
+            } => path.len() + PLACE_BYTES_MAX > PATH_BYTES_MAX,
+            it => is_long(it.path()),
+        }),
+        Request::List(path) | Request::Read(path) | Request::Watch(path) | Request::Stat(path) => {
+            is_long(path).then_some(0)
+        }
+        Request::Look { directory, own, .. } => (is_long(directory) || is_long(own)).then_some(0),
+        Request::Nothing => None,
+    }
+}
+
+#[derive(Default)]
+struct Words(Vec<u8>);
+
+impl Words {
+    fn letter(&mut self, letter: u8) -> &mut Self {
+        self.0.push(letter);
+        self
+    }
+
+    fn word(&mut self, word: &[u8]) -> &mut Self {
+        self.0
+            .extend_from_slice(format!("{:08}", word.len()).as_bytes());
+        self.0.extend_from_slice(word);
+        self
+    }
+
+    fn number(&mut self, number: usize) -> &mut Self {
+        self.word(number.to_string().as_bytes())
+    }
+
+    fn path(&mut self, path: &[u8]) -> &mut Self {
+        let (dir, name) = split(path);
+        self.word(dir).word(name)
+    }
+
+    fn request(&mut self, request: &Request<'_>) {
+        match request {
+            Request::Multi(operations) => {
+                self.letter(b'm').number(operations.len());
+                for operation in operations {
+                    self.operation(operation);
+                }
+            }
+            Request::Look { directory, own, .. } => {
+                self.letter(b'k').word(directory).word(own);
+            }
+            Request::List(path) => {
+                self.letter(b'l').word(path);
+            }
+            Request::Read(path) | Request::Watch(path) => {
+                self.letter(b'r').path(path);
+            }
+            Request::Stat(path) => {
+                self.letter(b's').path(path);
+            }
+            Request::Nothing => {}
+        }
+    }
+
+    fn operation(&mut self, operation: &Operation<'_>) {
+        match operation {
+            Operation::Create { path, data, kind } => self.letter(*kind).path(path).word(data),
+            Operation::Delete { path, version } => self.letter(b'D').path(path).word(version),
+            Operation::Set {
+                path,
+                data,
+                version,
+            } => self.letter(b'W').path(path).word(data).word(version),
+            Operation::Check { path, version } => self.letter(b'X').path(path).word(version),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(path: &[u8]) -> Request<'_> {
+        Request::Multi(vec![Operation::Create {
+            path,
+            data: b"d",
+            kind: b'S',
+        }])
+    }
+
+    fn look<'a>(directory: &'a [u8], own: &'a [u8]) -> Request<'a> {
+        Request::Look {
+            directory,
+            own,
+            numbers: [b"1", b"2", b"3"],
+        }
+    }
+
+    #[test]
+    fn acquire_and_release_alone_have_procedures_of_their_own() {
+        let enter = Some(Call::Enter {
+            dir: b"/a",
+            name: b"n-",
+            data: b"d",
+        });
+        let delete = || {
+            Request::Multi(vec![Operation::Delete {
+                path: b"/a/n",
+                version: b"",
+            }])
+        };
+        let simple = |requests: &[Request<'static>]| Call::simple(requests).is_some();
+        assert_eq!(Call::simple(&[create(b"/a/n-"), look(b"/a", b"")]), enter);
+        let released = [Request::Nothing, create(b"/a/n-"), look(b"/a", b"")];
+        assert_eq!(Call::simple(&released), enter);
+        assert!(simple(&[delete()]));
+        assert!(!simple(&[delete(), delete()]));
+        assert!(!simple(&[create(b"/a/n-")]));
+        assert!(!simple(&[create(b"/a/n-"), look(b"/b", b"")]));
+        assert!(!simple(&[create(b"/a/n-"), look(b"/a", b"n-0")]));
+        assert!(!simple(&[Request::Nothing]));
+    }
+
+    #[test]
+    fn directories_come_first_and_sorted() {
+        let requests = [create(b"/b/n"), create(b"/a/n"), create(b"/b/m")];
+        let Call::Requests(words) = Call::general(&requests) else {
+            panic!("not general")
+        };
+        let head = b"000000012\
+                     00000002/a\
+                     00000002/b\
+                     m000000011S00000002/b00000001n00000001d";
+        assert!(
+            words.starts_with(head),
+            "{}",
+            String::from_utf8_lossy(&words)
+        );
+    }
+
+    #[test]
+    fn path_that_fits_into_no_index_is_not_sent() {
+        let long = vec![b'x'; PATH_BYTES_MAX + 1];
+        let list = Request::List(&long);
+        assert_eq!(unfit(&list), Some(0));
+        let Call::Requests(words) = Call::general(&[list]) else {
+            panic!("not general")
+        };
+        assert_eq!(words, b"000000010");
+        assert_eq!(unfit(&Request::List(&long[1..])), None);
+        let place_does_not_fit = create(&long[1..]);
+        assert_eq!(unfit(&place_does_not_fit), Some(0));
+        assert_eq!(Call::simple(&[place_does_not_fit, look(b"/a", b"")]), None);
+    }
+}

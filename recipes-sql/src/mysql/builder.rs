@@ -1,0 +1,287 @@
+//! Options of a session on MariaDB.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_keeper::Terms;
+
+use super::address::{Address, Credentials};
+use super::checks::Allowed;
+use super::schema;
+use super::server::{MySql, TRAITS};
+use super::wire::Route;
+
+/// What the names of all tables and procedures begin with by default.
+const PREFIX: &str = "lock_recipes_";
+/// Names have 64 characters at most.
+const PREFIX_BYTES_MAX: usize = 48;
+/// Containers that have been empty for so long are removed.
+const CONTAINER_REST: Duration = Duration::from_secs(60);
+/// Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
+/// Enough for a handshake over TLS across an ocean.
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Options of a session on MariaDB, from [`MySql::builder`].
+///
+/// [`connect`](Self::connect) reports an invalid option, before anything is sent.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use std::time::Duration;
+/// use recipes_sql::MySql;
+///
+/// let session = MySql::builder()
+///     .session_timeout(Duration::from_secs(20))
+///     .prefix("orders_")
+///     .password("secret")
+///     .connect("mysql://app@db/shop")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until connect"]
+pub struct MySqlBuilder {
+    options: SessionOptions,
+    credentials: Credentials,
+    prefix: Option<String>,
+    allowed: Allowed,
+    may_create: bool,
+    is_new: bool,
+    container_rest: Duration,
+}
+
+impl Default for MySqlBuilder {
+    fn default() -> Self {
+        SessionOptions::new().into()
+    }
+}
+
+/// Shows no secrets.
+impl fmt::Debug for MySqlBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlBuilder")
+            .field("options", &self.options)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of every store, and the defaults of this one.
+impl From<SessionOptions> for MySqlBuilder {
+    fn from(options: SessionOptions) -> Self {
+        Self {
+            options,
+            credentials: Credentials::default(),
+            prefix: None,
+            allowed: Allowed::default(),
+            may_create: true,
+            is_new: false,
+            container_rest: CONTAINER_REST,
+        }
+    }
+}
+
+impl MySqlBuilder {
+    /// How long the server keeps the nodes of a process that has gone silent. Default 12 s; at
+    /// least 100 ms. The session beats every sixth of it.
+    ///
+    /// The lock of a crashed process is free after this time. A guard is lost after half of it
+    /// without an answer.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.session_timeout(timeout);
+        self
+    }
+
+    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
+    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.connect_timeout(timeout);
+        self
+    }
+
+    /// Name of the application in the record that lock nodes carry. Default: the executable's.
+    pub fn application(mut self, name: &str) -> Self {
+        self.options = self.options.application(name);
+        self
+    }
+
+    /// Names the owner, in another process, that goes on only when this session is done.
+    #[doc(hidden)]
+    pub fn within(mut self, owner: &str) -> Self {
+        self.options = self.options.within(owner);
+        self
+    }
+
+    /// Writes these bytes into lock nodes instead of the record of host, process and application.
+    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.options = self.options.identity(bytes);
+        self
+    }
+
+    /// How missing parents are created. Default: containers, which are removed after a minute
+    /// without children.
+    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
+        self.options = self.options.parent_mode(mode);
+        self
+    }
+
+    /// What the names of all tables and procedures begin with. Sessions with different prefixes do
+    /// not see each other. Default: the `?prefix=` of the URL, or `lock_recipes_`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = Some(prefix.to_owned());
+        self
+    }
+
+    /// The user, instead of the URL's.
+    pub fn username(mut self, username: &str) -> Self {
+        self.credentials.username = Some(username.to_owned());
+        self
+    }
+
+    /// The password, instead of the URL's.
+    pub fn password(mut self, password: &str) -> Self {
+        self.credentials.password = Some(password.to_owned());
+        self
+    }
+
+    /// Whether the session creates tables and procedures that are missing. Default true.
+    ///
+    /// Without it, somebody has to run the statements that `lockctl schema` prints. Then the user
+    /// needs no rights but SELECT, INSERT, UPDATE, DELETE and EXECUTE.
+    pub fn create_schema(mut self, may_create: bool) -> Self {
+        self.may_create = may_create;
+        self
+    }
+
+    /// Connects to a node of a Galera cluster, which does not replicate row locks. All sessions have
+    /// to use the same node. Then [`Session::guarantee`] is `BestEffort`.
+    pub fn allow_galera(mut self) -> Self {
+        self.allowed.galera = true;
+        self
+    }
+
+    /// The caller knows that nobody held a lock before this server was started.
+    ///
+    /// Without it a server that has just been started, and knows of no locks, grants none for three
+    /// quarters of the session timeout: it may have forgotten them.
+    pub fn new_server(mut self) -> Self {
+        self.is_new = true;
+        self
+    }
+
+    /// How long a container may be empty, for tests.
+    #[doc(hidden)]
+    pub fn container_rest(mut self, rest: Duration) -> Self {
+        self.container_rest = rest;
+        self
+    }
+
+    /// The statements that create all tables and procedures, for the client `mariadb`.
+    ///
+    /// # Errors
+    /// For a URL or prefix that cannot be used.
+    #[doc(hidden)]
+    pub fn schema(&self, url: &str) -> Result<String, ConfigError> {
+        let (_, prefix) = self.place(url)?;
+        Ok(schema::script(&prefix))
+    }
+
+    /// Opens the session on the server of a URL, on the current tokio runtime. The session has two
+    /// connections of its own; it cannot share any.
+    ///
+    /// `mysql://user:password@host:3306/database`, or `mariadb://`; all but host and database may be
+    /// left out. Parameters after a question mark:
+    ///
+    /// | parameter | meaning |
+    /// |---|---|
+    /// | `prefix=name_` | as [`prefix`](Self::prefix) |
+    /// | `ssl-mode=disabled` | no encryption, the default |
+    /// | `ssl-mode=required` | encryption; whoever answers is trusted (feature `tls`) |
+    /// | `ssl-mode=verify_identity` | encryption; the server proves its name, to the system's authorities |
+    /// | `ssl-ca=file.pem` | the same, to these authorities |
+    ///
+    /// # Errors
+    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    ///   before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
+    /// - [`ConnectError::Refused`] for credentials that are not accepted, and for a server that
+    ///   cannot keep locks: see [`MySqlRefusal`](crate::MySqlRefusal), which is the source.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened, or leaves an empty session that expires.
+    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+        let (mysql, shown) = self.mysql(url)?;
+        self.options.open(Arc::new(mysql), &shown).await
+    }
+
+    /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
+    ///
+    /// # Errors
+    /// For options that cannot be used.
+    #[doc(hidden)]
+    pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
+        Ok(Arc::new(self.mysql(url)?.0))
+    }
+
+    /// The server, and the prefix of the names.
+    fn place(&self, url: &str) -> Result<(Address, String), ConfigError> {
+        let address = Address::parse(url, &self.credentials)?;
+        let prefix = self.prefix.clone().or(address.prefix.clone());
+        let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        let begins = prefix.chars().next().is_some_and(|it| !it.is_ascii_digit());
+        if !begins || prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(is_plain) {
+            let reason = format!(
+                "prefix {prefix:?} must be letters, digits and underscores, at most {PREFIX_BYTES_MAX}, \
+                 and not begin with a digit"
+            );
+            return Err(ConfigError::InvalidAddress {
+                address: address.shown,
+                reason,
+            });
+        }
+        Ok((address, prefix))
+    }
+
+    /// The store, and the URL to show.
+    fn mysql(&self, url: &str) -> Result<(MySql, String), ConfigError> {
+        self.options.check(&TRAITS)?;
+        let (address, prefix) = self.place(url)?;
+        let shown = address.shown.clone();
+        let session_timeout = self.options.requested_timeout();
+        if session_timeout < SESSION_TIMEOUT_MIN {
+            let reason = format!(
+                "a session timeout of {session_timeout:?} is too short: at least \
+                 {SESSION_TIMEOUT_MIN:?}"
+            );
+            return Err(ConfigError::InvalidAddress {
+                address: shown,
+                reason,
+            });
+        }
+        let route = Route {
+            address,
+            prefix,
+            allowed: self.allowed,
+            may_create: self.may_create,
+            session_timeout,
+        };
+        let terms = Terms {
+            server: Arc::new(route),
+            // A try that hangs must leave time for another before the session expires.
+            connect_timeout: (session_timeout / 4)
+                .max(CONNECT_TIMEOUT_MIN)
+                .min(self.options.patience()),
+            session_timeout,
+            is_new: self.is_new,
+            container_rest: self.container_rest,
+        };
+        Ok((MySql::new(terms), shown))
+    }
+}

@@ -1,0 +1,234 @@
+//! What a server must be like, and what it then promises.
+
+use std::collections::HashMap;
+
+use recipes_core::Guarantee;
+use recipes_keeper::Facts;
+use thiserror::Error;
+
+use super::schema::VERSION;
+
+/// Why a session is not opened on a server that answers.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MySqlRefusal {
+    /// It follows another server. Name that one.
+    #[error("the server is a replica of {primary}: connect to that")]
+    Replica {
+        /// Host and port.
+        primary: String,
+    },
+    /// It takes no writes.
+    #[error("the server is read-only: connect to the primary, or set read_only = OFF")]
+    ReadOnly,
+    /// It is a node of a Galera cluster, which does not replicate row locks.
+    #[error(
+        "the server is a node of a Galera cluster, which does not replicate row locks: let all \
+         sessions use one node and call allow_galera(), or use another server"
+    )]
+    Galera,
+    /// It is too old, or another product.
+    #[error("the server is {found}; MariaDB 10.6 or later is needed")]
+    Version {
+        /// What it calls itself.
+        found: String,
+    },
+    /// Another version of this library has created the tables.
+    #[error(
+        "the tables of {prefix} have schema {found}, this library needs {VERSION}: use another \
+         prefix, or stop all services that use them, drop them, and start again"
+    )]
+    Schema {
+        /// What the names of the tables begin with.
+        prefix: String,
+        /// The version that is there.
+        found: i64,
+    },
+    /// The tables or procedures are missing, and not to be created, or no longer there.
+    #[error(
+        "the schema of the locks is incomplete ({said}): let somebody run what `lockctl schema` \
+         prints, or allow create_schema(true)"
+    )]
+    NoSchema {
+        /// What the server said.
+        said: String,
+    },
+    /// The user may not do what the locks need.
+    #[error(
+        "a right is missing ({said}): GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE on the database, \
+         and CREATE, INDEX, CREATE ROUTINE for the first session"
+    )]
+    Rights {
+        /// What the server said.
+        said: String,
+    },
+    /// User or password are wrong.
+    #[error("the server does not accept user or password: {said}")]
+    Credentials {
+        /// What the server said.
+        said: String,
+    },
+    /// There is no such database, or not for this user.
+    #[error("the database cannot be used: {said}")]
+    Database {
+        /// What the server said.
+        said: String,
+    },
+    /// The server has no connection left. A session needs two.
+    #[error("no connection is left ({said}): a session needs two; raise max_connections")]
+    Connections {
+        /// What the server said.
+        said: String,
+    },
+}
+
+/// What the service allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowed {
+    pub(super) galera: bool,
+}
+
+/// What a server has said about itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    pub(super) version: String,
+    /// Its global variables by name, as far as it has them.
+    pub(super) variables: HashMap<String, String>,
+    pub(super) uptime_s: u64,
+    /// When it was started, in seconds.
+    pub(super) started: i64,
+    /// The server that it follows, if it may say.
+    pub(super) primary: Option<String>,
+}
+
+/// The variables that are looked at.
+pub(super) const VARIABLES: [&str; 7] = [
+    "gtid_slave_pos",
+    "innodb_flush_log_at_trx_commit",
+    "log_bin",
+    "read_only",
+    "server_uid",
+    "sync_binlog",
+    "wsrep_on",
+];
+
+/// Judges a server.
+pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal> {
+    let is = |name: &str, value: &str| said.variables.get(name).is_some_and(|it| it == value);
+    if !is_recent(&said.version) {
+        return Err(MySqlRefusal::Version {
+            found: said.version.clone(),
+        });
+    }
+    if let Some(primary) = &said.primary {
+        return Err(MySqlRefusal::Replica {
+            primary: primary.clone(),
+        });
+    }
+    // Whoever may write nevertheless is an administrator, and the locks are not for them alone.
+    if is("read_only", "ON") {
+        return Err(MySqlRefusal::ReadOnly);
+    }
+    let is_galera = is("wsrep_on", "ON");
+    if is_galera && !allowed.galera {
+        return Err(MySqlRefusal::Galera);
+    }
+    let is_logged = !is("log_bin", "ON") || is("sync_binlog", "1");
+    let keeps = is("innodb_flush_log_at_trx_commit", "1") && is_logged && !is_galera;
+    let uid = said.variables.get("server_uid").map_or("", String::as_str);
+    Ok(Facts {
+        // A server that keeps all is the same after a restart.
+        run: match keeps {
+            true => uid.to_owned(),
+            false => format!("{uid} {}", said.started),
+        },
+        uptime_s: said.uptime_s,
+        was_replica: said
+            .variables
+            .get("gtid_slave_pos")
+            .is_some_and(|it| !it.is_empty()),
+        guarantee: match keeps {
+            true => Guarantee::OneCopy,
+            false => Guarantee::BestEffort,
+        },
+    })
+}
+
+/// At least 10.6, which has SKIP LOCKED. Older ones put `5.5.5-` before their version.
+fn is_recent(version: &str) -> bool {
+    let number = version.strip_prefix("5.5.5-").unwrap_or(version);
+    let mut parts = number.split('.').map_while(|it| it.parse::<u32>().ok());
+    let number = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    version.contains("MariaDB") && number >= (10, 6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(changes: &[(&str, &str)]) -> Said {
+        let defaults = [
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("log_bin", "OFF"),
+            ("read_only", "OFF"),
+            ("server_uid", "abc"),
+            ("sync_binlog", "0"),
+            ("wsrep_on", "OFF"),
+        ];
+        let all = defaults.iter().chain(changes);
+        Said {
+            version: "10.11.6-MariaDB-0+deb12u1".to_owned(),
+            variables: all
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            started: 5,
+            ..Said::default()
+        }
+    }
+
+    fn judged(changes: &[(&str, &str)]) -> Result<Guarantee, MySqlRefusal> {
+        judge(&said(changes), Allowed::default()).map(|it| it.guarantee)
+    }
+
+    #[test]
+    fn server_that_keeps_what_it_has_acknowledged_is_one_copy() {
+        assert_eq!(judged(&[]), Ok(Guarantee::OneCopy));
+        let (log, flush) = (("log_bin", "ON"), "innodb_flush_log_at_trx_commit");
+        assert_eq!(judged(&[log]), Ok(Guarantee::BestEffort));
+        assert_eq!(judged(&[log, ("sync_binlog", "1")]), Ok(Guarantee::OneCopy));
+        assert_eq!(judged(&[(flush, "2")]), Ok(Guarantee::BestEffort));
+    }
+
+    #[test]
+    fn restart_begins_a_run_only_where_commits_may_be_lost() {
+        let run = |changes: &[(&str, &str)]| judge(&said(changes), Allowed::default()).unwrap().run;
+        assert_eq!(run(&[]), "abc");
+        assert_eq!(run(&[("innodb_flush_log_at_trx_commit", "0")]), "abc 5");
+    }
+
+    #[test]
+    fn server_that_cannot_keep_locks_is_refused() {
+        assert_eq!(judged(&[("read_only", "ON")]), Err(MySqlRefusal::ReadOnly));
+        assert_eq!(judged(&[("wsrep_on", "ON")]), Err(MySqlRefusal::Galera));
+        let allowed = judge(&said(&[("wsrep_on", "ON")]), Allowed { galera: true });
+        assert_eq!(allowed.unwrap().guarantee, Guarantee::BestEffort);
+        let replica = Said {
+            primary: Some("db1:3306".to_owned()),
+            ..said(&[])
+        };
+        let refused = judge(&replica, Allowed::default()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the server is a replica of db1:3306: connect to that"
+        );
+        for (version, is_recent) in [
+            ("10.5.27-MariaDB", false),
+            ("5.5.5-10.6.1-MariaDB-log", true),
+            ("11.4.2-MariaDB", true),
+            ("8.0.36", false),
+            ("", false),
+        ] {
+            assert_eq!(super::is_recent(version), is_recent, "{version}");
+        }
+    }
+}

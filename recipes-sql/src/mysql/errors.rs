@@ -1,0 +1,147 @@
+//! What the server's errors mean.
+
+use std::sync::Arc;
+
+use mysql_async::{Error, ServerError};
+use recipes_core::NodesError;
+use recipes_keeper::{CallError, Source};
+use thiserror::Error;
+
+use super::checks::MySqlRefusal;
+
+/// What no server and no keeper says.
+#[derive(Clone, Debug, Error)]
+pub(super) enum Unexpected {
+    #[error("unexpected words: no {0}")]
+    Words(&'static str),
+    #[error("unexpected answer: {0}")]
+    Answer(&'static str),
+    #[error("the call before was given up")]
+    GivenUp,
+    #[error("the server did not answer in time")]
+    Silent,
+    #[error("others have locked the session or a directory")]
+    Locked,
+}
+
+impl Unexpected {
+    pub(super) fn words(missing: &'static str) -> CallError {
+        CallError::Lost(Arc::new(Self::Words(missing)))
+    }
+
+    pub(super) fn answer(what: &'static str) -> CallError {
+        CallError::Lost(Arc::new(Self::Answer(what)))
+    }
+}
+
+/// What an error says about the call that it answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// A deadlock: it did nothing, and may be sent again.
+    Again,
+    /// A lock that others have: it did nothing, and may soon.
+    NotNow,
+    /// A simple procedure has not done it: the general one finds out why.
+    NotSimple,
+    /// Nobody knows, or this server no longer serves.
+    Lost,
+    /// What no retry helps.
+    Refused,
+}
+
+pub(super) fn failed(error: &Error) -> Failed {
+    let Error::Server(server) = error else {
+        return Failed::Lost;
+    };
+    match server.code {
+        // Deadlock; the record has changed since the last read (of a snapshot).
+        1213 | 1020 => Failed::Again,
+        // Lock wait timeout.
+        1205 => Failed::NotNow,
+        // A node exists; the signal of `leave`.
+        1062 | 1644 => Failed::NotSimple,
+        _ if refusal(server).is_some() => Failed::Refused,
+        _ => Failed::Lost,
+    }
+}
+
+/// The end of a call that failed.
+pub(super) fn call_error(error: Error) -> CallError {
+    match failed(&error) {
+        Failed::Again | Failed::NotNow => CallError::NotNow(Arc::new(error)),
+        Failed::NotSimple | Failed::Lost => CallError::Lost(Arc::new(error)),
+        Failed::Refused => CallError::Refused(source_of(error)),
+    }
+}
+
+/// The end of an attempt to connect. Errors that a retry cannot fix are refusals.
+pub(super) fn refused(error: Error) -> NodesError {
+    match failed(&error) {
+        Failed::Refused => NodesError::Refused(source_of(error)),
+        _ => NodesError::Unknown(Arc::new(error)),
+    }
+}
+
+/// What the user has to do, if it is known.
+fn source_of(error: Error) -> Source {
+    let refusal = match &error {
+        Error::Server(server) => refusal(server),
+        _ => None,
+    };
+    match refusal {
+        Some(refusal) => Arc::new(refusal),
+        None => Arc::new(error),
+    }
+}
+
+fn refusal(error: &ServerError) -> Option<MySqlRefusal> {
+    let said = || error.message.clone();
+    Some(match error.code {
+        // No such user, or not this password, or not from this host; no such way to log in.
+        1045 | 1130 | 1251 | 1698 => MySqlRefusal::Credentials { said: said() },
+        // Unknown, or not for this user.
+        1044 | 1049 => MySqlRefusal::Database { said: said() },
+        // Of the server; of a user.
+        1040 | 1203 | 1226 => MySqlRefusal::Connections { said: said() },
+        // A command, a table, a column, a procedure; a privilege in general.
+        1142 | 1143 | 1227 | 1370 => MySqlRefusal::Rights { said: said() },
+        // No such table, no such procedure.
+        1146 | 1305 => MySqlRefusal::NoSchema { said: said() },
+        // Of a server that has become read-only.
+        1290 | 1792 | 1836 => MySqlRefusal::ReadOnly,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_users_making_say_what_to_do() {
+        let error = |code| {
+            Error::Server(ServerError {
+                code,
+                message: "as it says".to_owned(),
+                state: "HY000".to_owned(),
+            })
+        };
+        for (code, word) in [
+            (1045, "password"),
+            (1049, "database"),
+            (1040, "max_connections"),
+            (1142, "GRANT"),
+            (1146, "schema"),
+            (1290, "read-only"),
+        ] {
+            let NodesError::Refused(source) = refused(error(code)) else {
+                panic!("{code}")
+            };
+            let text = source.to_string();
+            assert!(text.contains(word), "{text}");
+            assert!(!text.contains('\n'));
+        }
+        assert!(matches!(call_error(error(1213)), CallError::NotNow(_)));
+        assert!(matches!(call_error(error(1317)), CallError::Lost(_)));
+    }
+}

@@ -1,0 +1,36 @@
+-- What the user's own transactions call. The tables, and an overview, are in schema.sql.
+
+DELIMITER //
+
+-- Keeps nodes until the transaction ends in which it is called, if they are the nodes that guards have. So
+-- the transaction commits only while the locks are held. Whoever releases or breaks a lock meanwhile, or ends
+-- the session, has to wait for it.
+--
+-- `p_paths` has one path on each line, `p_tokens` as many numbers with commas between them: for one lock,
+-- its path and its token.
+--
+-- If a node has gone, it undoes the transaction, and fails. To leave that to the caller would be worse: where
+-- a node is missing, a transaction of REPEATABLE READ has locked the gap, and nobody enters there before it
+-- ends.
+CREATE PROCEDURE IF NOT EXISTS @prefix@fence(p_paths LONGBLOB, p_tokens LONGBLOB)
+  READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_path, v_dir, v_name VARBINARY(1500);
+  DECLARE v_token, v_c BIGINT;
+  IF @@autocommit AND NOT @@in_transaction THEN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: a fence is part of a transaction; begin one';
+  END IF;
+  WHILE p_paths <> '' DO
+    SET v_path = SUBSTRING_INDEX(p_paths, '\n', 1), v_token = SUBSTRING_INDEX(p_tokens, ',', 1),
+      p_paths = SUBSTR(p_paths, LENGTH(v_path) + 2),
+      p_tokens = SUBSTR(p_tokens, LENGTH(SUBSTRING_INDEX(p_tokens, ',', 1)) + 2);
+    SET v_name = SUBSTRING_INDEX(v_path, '/', -1), v_c = NULL;
+    SET v_dir = LEFT(v_path, LENGTH(v_path) - LENGTH(v_name) - 1);
+    SELECT c INTO v_c FROM @prefix@nodes WHERE dir = IF(v_dir = '', '/', v_dir) AND name = v_name
+      LOCK IN SHARE MODE;
+    IF v_c IS NULL OR v_c <> v_token THEN
+      ROLLBACK;
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: a lock is lost; the transaction was undone';
+    END IF;
+  END WHILE;
+END//

@@ -1,0 +1,81 @@
+//! Calls of procedures.
+
+use mysql_async::prelude::{FromValue, Queryable as _, StatementLike};
+use mysql_async::{Conn, Error, Params, Row, Statement, Value as Parameter};
+use recipes_keeper::CallError;
+
+use super::errors::Unexpected;
+use super::request::Name;
+
+/// A procedure with so many parameters, ready to be called.
+pub(super) async fn prepare(
+    connection: &mut Conn,
+    prefix: &str,
+    procedure: &str,
+    parameters: usize,
+) -> Result<Statement, Error> {
+    let marks = vec!["?"; parameters].join(", ");
+    let call = format!("CALL {prefix}{procedure}({marks})");
+    connection.prep(call).await
+}
+
+/// The parameters by which procedures know a session.
+pub(super) fn of_session(session: &Name<'_>) -> Vec<Parameter> {
+    vec![
+        Parameter::Int(session.id),
+        bytes(session.secret),
+        Parameter::UInt(session.connection),
+    ]
+}
+
+pub(super) fn bytes(bytes: &[u8]) -> Parameter {
+    Parameter::Bytes(bytes.to_vec())
+}
+
+/// Calls a procedure. Returns its first row, if it has selected one, once all has been committed.
+pub(super) async fn first(
+    connection: &mut Conn,
+    statement: impl StatementLike,
+    parameters: Vec<Parameter>,
+) -> Result<Option<Row>, Error> {
+    let parameters = Params::Positional(parameters);
+    let mut result = connection.exec_iter(statement, parameters).await?;
+    let row = result.next().await?;
+    // Rows come before the commit is known.
+    result.drop_result().await?;
+    Ok(row)
+}
+
+/// The columns of a row, one after the other.
+pub(super) struct Columns {
+    row: Row,
+    at: usize,
+}
+
+impl Columns {
+    pub(super) fn of(row: Option<Row>) -> Result<Self, CallError> {
+        match row {
+            Some(row) => Ok(Self { row, at: 0 }),
+            None => Err(Unexpected::answer("no row")),
+        }
+    }
+
+    fn next<T: FromValue>(&mut self) -> Result<T, CallError> {
+        let value = self.row.take_opt(self.at);
+        self.at += 1;
+        match value {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(_)) => Err(Unexpected::answer("another type of column")),
+            None => Err(Unexpected::answer("too few columns")),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<i64, CallError> {
+        self.next()
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, CallError> {
+        let bytes: Option<Vec<u8>> = self.next()?;
+        Ok(bytes.unwrap_or_default())
+    }
+}

@@ -1,0 +1,121 @@
+//! The tables and procedures.
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Error};
+use recipes_core::NodesError;
+use std::sync::Arc;
+
+use super::checks::MySqlRefusal;
+use super::errors::refused;
+
+/// The version of all files together. Services with different versions cannot share the tables.
+pub(super) const VERSION: i64 = 1;
+
+/// Tables, with a semicolon after each statement; and procedures, with two slashes.
+const FILES: [&str; 5] = [
+    include_str!("schema.sql"),
+    include_str!("requests.sql"),
+    include_str!("enter.sql"),
+    include_str!("sessions.sql"),
+    include_str!("fence.sql"),
+];
+/// As in the files, for the client of the server.
+const DELIMITER: &str = "DELIMITER //";
+
+/// All statements, for a person to read and for the client `mariadb` to run.
+pub(super) fn script(prefix: &str) -> String {
+    let mut script: String = FILES.join("\n");
+    script += &format!("\nDELIMITER ;\n\n{};\n", version(prefix));
+    script.replace("@prefix@", prefix)
+}
+
+fn version(prefix: &str) -> String {
+    format!("INSERT IGNORE INTO {prefix}meta VALUES ({VERSION})")
+}
+
+/// The statements, one by one. Each does nothing if it was done.
+fn statements(prefix: &str) -> Vec<String> {
+    let mut statements = Vec::new();
+    for file in FILES {
+        let is_statement = |line: &&str| !line.trim_start().starts_with("--");
+        let text: Vec<_> = file.lines().filter(is_statement).collect();
+        let text = text.join("\n");
+        let (text, delimiter) = match text.split_once(DELIMITER) {
+            Some((_, procedures)) => (procedures, "//"),
+            None => (text.as_str(), ";"),
+        };
+        let parts = text.split(delimiter).map(str::trim);
+        let parts = parts.filter(|part| !part.is_empty());
+        statements.extend(parts.map(|part| part.replace("@prefix@", prefix)));
+    }
+    // Last, when all is there.
+    statements.push(version(prefix));
+    statements
+}
+
+/// Checks that the tables are there, and creates them if they are not and this is allowed.
+pub(super) async fn prepare(
+    connection: &mut Conn,
+    prefix: &str,
+    may_create: bool,
+) -> Result<(), NodesError> {
+    match found(connection, prefix).await.map_err(refused)? {
+        Some(VERSION) => Ok(()),
+        Some(found) => Err(NodesError::Refused(Arc::new(MySqlRefusal::Schema {
+            prefix: prefix.to_owned(),
+            found,
+        }))),
+        None if may_create => {
+            // Others may be at it, too.
+            for statement in statements(prefix) {
+                connection.query_drop(statement).await.map_err(refused)?;
+            }
+            Ok(())
+        }
+        None => Err(NodesError::Refused(Arc::new(MySqlRefusal::NoSchema {
+            said: format!("there is no table {prefix}meta with a version"),
+        }))),
+    }
+}
+
+/// The version that is there.
+async fn found(connection: &mut Conn, prefix: &str) -> Result<Option<i64>, Error> {
+    let version = format!("SELECT MAX(version) FROM {prefix}meta");
+    match connection.query_first::<Option<i64>, _>(version).await {
+        Ok(found) => Ok(found.flatten()),
+        Err(Error::Server(error)) if error.code == 1146 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_split_into_statements() {
+        let statements = statements("my_");
+        let begins = |it: &str| statements.iter().filter(|one| one.starts_with(it)).count();
+        assert_eq!(begins("CREATE TABLE IF NOT EXISTS my_"), 7);
+        assert_eq!(begins("CREATE PROCEDURE IF NOT EXISTS my_"), 9);
+        assert_eq!(begins("INSERT IGNORE INTO my_"), 3);
+        assert_eq!(begins("SET SESSION sql_mode"), 1);
+        assert_eq!(statements.len(), 20);
+        assert!(
+            statements
+                .iter()
+                .all(|it| !it.contains(['@']) || it.contains("@@"))
+        );
+        assert_eq!(
+            statements.last().unwrap(),
+            "INSERT IGNORE INTO my_meta VALUES (1)"
+        );
+    }
+
+    #[test]
+    fn script_is_for_the_client() {
+        let script = script("my_");
+        assert!(script.contains("\nDELIMITER //\n") && script.contains("\nDELIMITER ;\n"));
+        assert!(!script.contains("@prefix@"));
+    }
+}

@@ -1,0 +1,168 @@
+//! How often a session asks for its news.
+
+use std::time::Duration;
+
+/// The first look after a watch was set: what happened to the node while it was being set, nobody tells.
+const FIRST: Duration = Duration::from_millis(1);
+/// As [`FIRST`], where the bell is most often there before.
+const FIRST_RUNG: Duration = Duration::from_millis(2);
+/// Between two looks of who is next in line, where nobody rings.
+const NEXT_IN_LINE: Duration = Duration::from_millis(2);
+/// Between two looks of who is far behind.
+const BEHIND: Duration = Duration::from_millis(100);
+/// Between two looks where the bell works.
+const RUNG: Duration = Duration::from_millis(500);
+/// So many news without a bell, one after the other, are no coincidence.
+const UNRUNG_MAX: u32 = 3;
+
+/// How often a session asks for its news: at once when the bell rings; otherwise soon after a watch was
+/// set, then less and less often, down to a rate that depends on how far behind it is in the queue.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Whether the bell works, as far as is known. Behind a pooler it never rings, and no error says so.
+    is_rung: bool,
+    unrung: u32,
+    pause: Duration,
+    cap: Duration,
+}
+
+impl Pace {
+    /// `rings`: whether the server may ring.
+    pub(crate) fn new(rings: bool) -> Self {
+        Self {
+            is_rung: rings,
+            unrung: 0,
+            pause: BEHIND,
+            cap: BEHIND,
+        }
+    }
+
+    /// Whether the next poll has to tell how far behind the session is.
+    pub(crate) fn wants_ahead(&self) -> bool {
+        !self.is_rung
+    }
+
+    pub(crate) fn rung(&mut self) {
+        self.is_rung = true;
+        self.unrung = 0;
+    }
+
+    /// Watches were set. Returns how long the next look can wait.
+    pub(crate) fn watched(&mut self) -> Duration {
+        self.pause = match self.is_rung {
+            true => FIRST_RUNG,
+            false => FIRST,
+        };
+        self.pause
+    }
+
+    /// A look is over that took so long. Returns when the next begins, after that.
+    pub(crate) fn polled(&mut self, looked: &Looked) -> Duration {
+        if looked.has_news && !looked.was_told {
+            self.unrung += 1;
+            if self.unrung >= UNRUNG_MAX {
+                self.is_rung = false;
+            }
+        }
+        if self.is_rung {
+            self.cap = RUNG;
+        } else if let Some(ahead) = looked.ahead {
+            let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+            self.cap = NEXT_IN_LINE.saturating_mul(ahead).min(BEHIND);
+        } else {
+            self.cap = BEHIND;
+        }
+        let pause = self.pause.min(self.cap);
+        self.pause = pause * 2;
+        // A session that watches very much does not keep the server busy.
+        pause.max(looked.took * 4)
+    }
+}
+
+/// What a look was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) has_news: bool,
+    /// It was asked for by the bell, or because of a change of the session's own.
+    pub(crate) was_told: bool,
+    pub(crate) ahead: Option<u64>,
+    pub(crate) took: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polls(pace: &mut Pace, looked: Looked, count: usize) -> Vec<u128> {
+        let pauses = (0..count).map(|_| pace.polled(&looked).as_millis());
+        pauses.collect()
+    }
+
+    fn behind(ahead: u64) -> Looked {
+        Looked {
+            ahead: Some(ahead),
+            ..Looked::default()
+        }
+    }
+
+    #[test]
+    fn who_is_next_in_line_looks_all_the_time_where_nobody_rings() {
+        let mut pace = Pace::new(false);
+        assert!(pace.wants_ahead());
+        assert_eq!(pace.watched().as_millis(), 1);
+        assert_eq!(polls(&mut pace, behind(0), 4), [1, 2, 2, 2]);
+        pace.watched();
+        assert_eq!(polls(&mut pace, behind(2), 5), [1, 2, 4, 6, 6]);
+        pace.watched();
+        assert_eq!(
+            polls(&mut pace, behind(90), 9),
+            [1, 2, 4, 8, 16, 32, 64, 100, 100]
+        );
+        // It has come nearer.
+        assert_eq!(polls(&mut pace, behind(0), 2), [2, 2]);
+    }
+
+    #[test]
+    fn looks_are_rare_where_the_bell_rings() {
+        let mut pace = Pace::new(true);
+        assert!(!pace.wants_ahead());
+        pace.watched();
+        let pauses = polls(&mut pace, Looked::default(), 10);
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 500, 500]);
+    }
+
+    #[test]
+    fn bell_that_does_not_ring_is_not_relied_on_until_it_does() {
+        let mut pace = Pace::new(true);
+        let unrung = Looked {
+            has_news: true,
+            ahead: Some(0),
+            ..Looked::default()
+        };
+        polls(&mut pace, unrung, 2);
+        assert!(!pace.wants_ahead(), "may be a coincidence");
+        pace.rung();
+        polls(&mut pace, unrung, 2);
+        assert!(!pace.wants_ahead());
+        polls(&mut pace, unrung, 1);
+        assert!(pace.wants_ahead());
+        pace.rung();
+        assert!(!pace.wants_ahead());
+        let told = Looked {
+            was_told: true,
+            ..unrung
+        };
+        polls(&mut pace, told, 9);
+        assert!(!pace.wants_ahead());
+    }
+
+    #[test]
+    fn look_that_takes_long_is_followed_by_a_longer_pause() {
+        let mut pace = Pace::new(false);
+        let looked = Looked {
+            took: Duration::from_millis(30),
+            ..behind(0)
+        };
+        assert_eq!(polls(&mut pace, looked, 2), [120, 120]);
+    }
+}

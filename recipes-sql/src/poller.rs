@@ -1,0 +1,153 @@
+//! Asks for the news of what a session watches, and tells them.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use recipes_core::NodeEvent;
+use recipes_keeper::{CallError, Loss, Rewatch, Watches};
+use tokio::time::{Instant, timeout_at};
+use tracing::debug;
+
+use crate::STORE;
+use crate::aside::{Aside, Polled};
+use crate::bell::Bell;
+use crate::pace::{Looked, Pace};
+
+/// Between two looks whether anything is watched.
+const IDLE: Duration = Duration::from_millis(250);
+/// Before a poll is sent again that the server had no time for.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// Tells the news of session `id` as those of connection `number`. Completes when that is lost.
+pub(crate) async fn tell(
+    aside: &dyn Aside,
+    watches: &Watches,
+    id: i64,
+    number: u64,
+    bell: &Bell,
+    rings: bool,
+) -> Loss {
+    let told = Poller {
+        aside,
+        watches,
+        id,
+        number,
+        bell,
+        pace: Pace::new(rings),
+    };
+    match told.run().await {
+        Ok(never) => match never {},
+        Err(error) => {
+            debug!(target: STORE, session = id, ?error, "no news");
+            Loss::Connection
+        }
+    }
+}
+
+struct Poller<'a> {
+    aside: &'a dyn Aside,
+    watches: &'a Watches,
+    id: i64,
+    number: u64,
+    bell: &'a Bell,
+    pace: Pace,
+}
+
+impl Poller<'_> {
+    async fn run(mut self) -> Result<Infallible, CallError> {
+        let mut next = Instant::now();
+        // Ends with the connection.
+        loop {
+            let mut was_told = false;
+            while let Ok(signals) = timeout_at(next, self.bell.signalled()).await {
+                if signals.is_rung {
+                    self.pace.rung();
+                }
+                if signals.has_watched {
+                    next = next.min(Instant::now() + self.pace.watched());
+                }
+                if signals.is_rung || signals.has_changed {
+                    was_told = true;
+                    break;
+                }
+            }
+            let watched = self.watches.confirmed();
+            next = match watched.is_empty() {
+                // A watch may be set whose answer nobody has read yet.
+                true => Instant::now() + self.pace.polled(&Looked::default()).min(IDLE),
+                false => self.look(&watched, was_told).await?,
+            };
+        }
+    }
+
+    /// Returns when to look next.
+    async fn look(&mut self, watched: &[Rewatch], was_told: bool) -> Result<Instant, CallError> {
+        let sent = Instant::now();
+        let polled = match self.aside.poll(watched, self.pace.wants_ahead()).await {
+            Ok(polled) => polled,
+            Err(CallError::NotNow(error)) => {
+                debug!(target: STORE, session = self.id, %error, "the server is busy");
+                return Ok(Instant::now() + BUSY);
+            }
+            Err(error) => return Err(error),
+        };
+        let looked = Looked {
+            has_news: polled.news.iter().any(Option::is_some),
+            was_told,
+            ahead: polled.ahead,
+            took: sent.elapsed(),
+        };
+        for (watch, event) in in_order(watched, &polled, self.id) {
+            let Rewatch { number, path, .. } = watch;
+            self.watches.fire(self.number, path, *number, event);
+        }
+        Ok(Instant::now() + self.pace.polled(&looked))
+    }
+}
+
+/// The news in the order in which they are told: those of the session's own nodes first. All are of one
+/// moment, so whoever hears that the node ahead has gone has heard of the loss of its own.
+fn in_order<'a>(watched: &'a [Rewatch], polled: &Polled, id: i64) -> Vec<(&'a Rewatch, NodeEvent)> {
+    let news = watched.iter().zip(&polled.news);
+    let mut news: Vec<_> = news
+        .filter_map(|(watch, event)| Some((watch, (*event)?)))
+        .collect();
+    // Stable: otherwise by their numbers.
+    news.sort_by_key(|(watch, _)| watch.seen.owner != id);
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use recipes_keeper::Seen;
+
+    use super::*;
+
+    #[test]
+    fn news_of_own_nodes_are_told_first() {
+        let watch = |number, owner| Rewatch {
+            number,
+            path: format!("/a/{number}"),
+            seen: Seen {
+                czxid: 1,
+                mzxid: 1,
+                owner,
+            },
+        };
+        let watched = [
+            watch(1, 8),
+            watch(2, 7),
+            watch(3, 8),
+            watch(4, 7),
+            watch(5, 7),
+        ];
+        let (deleted, changed) = (Some(NodeEvent::Deleted), Some(NodeEvent::Changed));
+        let polled = Polled {
+            news: vec![deleted, deleted, changed, None, changed],
+            ahead: None,
+        };
+        let told = in_order(&watched, &polled, 7);
+        let told: Vec<_> = told.iter().map(|(watch, _)| watch.number).collect();
+        assert_eq!(told, [2, 5, 1, 3]);
+    }
+}

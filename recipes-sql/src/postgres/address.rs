@@ -1,0 +1,150 @@
+//! The servers that a URL names.
+
+use std::str::FromStr;
+
+use recipes_core::ConfigError;
+use tokio_postgres::Config;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+
+/// A URL, taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) config: Config,
+    /// `?schema=`
+    pub(crate) schema: Option<String>,
+    /// The URL without its password.
+    pub(crate) shown: String,
+    /// There are several servers, of which one is the primary.
+    pub(crate) may_move: bool,
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
+        let shown = without_password(url);
+        let invalid = |reason: String| ConfigError::InvalidAddress {
+            address: shown.clone(),
+            reason,
+        };
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(invalid("it begins with postgres://".to_owned()));
+        }
+        let (mut schema, mut encrypts) = (None, false);
+        let mut others = Vec::new();
+        let (server, parameters) = url.split_once('?').unwrap_or((url, ""));
+        for parameter in parameters.split('&').filter(|it| !it.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("schema", name)) => schema = Some(name.to_owned()),
+                // A certificate that nobody checks is none.
+                Some(("sslmode", "require" | "verify-ca" | "verify-full")) => encrypts = true,
+                Some(("sslmode", "disable" | "allow" | "prefer")) => encrypts = false,
+                Some(("sslmode", mode)) => return Err(invalid(format!("no sslmode {mode:?}"))),
+                _ => others.push(parameter),
+            }
+        }
+        if encrypts && !cfg!(feature = "tls") {
+            return Err(invalid("TLS needs the feature `tls`".to_owned()));
+        }
+        let separator = if others.is_empty() { "" } else { "?" };
+        let rest = format!("{server}{separator}{}", others.join("&"));
+        let config = Config::from_str(&rest).map_err(|error| {
+            let source = std::error::Error::source(&error);
+            invalid(source.map_or_else(|| error.to_string(), ToString::to_string))
+        });
+        let mut config = config?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(invalid("it names no host".to_owned()));
+        }
+        config.ssl_mode(if encrypts {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        });
+        let may_move = config.get_hosts().len().max(config.get_hostaddrs().len()) > 1;
+        if may_move {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        Ok(Self {
+            config,
+            schema,
+            shown,
+            may_move,
+        })
+    }
+}
+
+/// The URL with `***` instead of a password, for errors and logs.
+pub(crate) fn without_password(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    // A user's name ends with a colon; whatever else stands there may be a secret.
+    let rest = match rest.rsplit_once('@') {
+        Some((secrets, rest)) => match secrets.split_once(':') {
+            Some((user, _)) => format!("{user}:***@{rest}"),
+            None => format!("{secrets}@{rest}"),
+        },
+        None => rest.to_owned(),
+    };
+    let is_shown = |it: &&str| it.starts_with("schema=") || it.starts_with("sslmode=");
+    let parameters: Vec<_> = parameters
+        .split('&')
+        .filter(|it| !it.is_empty())
+        .map(|it| if is_shown(&it) { it } else { "***" })
+        .collect();
+    match parameters.is_empty() {
+        true => format!("{scheme}{rest}"),
+        false => format!("{scheme}{rest}?{}", parameters.join("&")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, String> {
+        Address::parse(url).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn url_names_server_database_and_schema() {
+        let address =
+            parse("postgres://bob:secret@db:6432/shop?schema=orders&keepalives=0").unwrap();
+        assert_eq!(
+            address.shown,
+            "postgres://bob:***@db:6432/shop?schema=orders&***"
+        );
+        assert_eq!(address.schema.as_deref(), Some("orders"));
+        let config = address.config;
+        assert_eq!(
+            (config.get_user(), config.get_dbname()),
+            (Some("bob"), Some("shop"))
+        );
+        assert_eq!(config.get_ports(), [6432]);
+        assert!(!address.may_move && config.get_ssl_mode() == SslMode::Disable);
+    }
+
+    #[test]
+    fn among_several_servers_the_primary_is_chosen() {
+        let address = parse("postgresql://a,b:5433/shop").unwrap();
+        let attributes = address.config.get_target_session_attrs();
+        assert!(address.may_move && attributes == TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for (url, reason) in [
+            ("db:5432", "begins with postgres://"),
+            ("mysql://db", "begins with postgres://"),
+            ("postgres://u:secret@db:none/shop", "port"),
+            ("postgres://db/shop?pasword=secret", "pasword"),
+            ("postgres://db?sslmode=always", "no sslmode \"always\""),
+            ("postgres:///shop", "no host"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(error.contains(reason), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

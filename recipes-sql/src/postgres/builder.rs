@@ -1,0 +1,253 @@
+//! Options of a session on PostgreSQL.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_keeper::Terms;
+
+use crate::settings::{CONNECT_TIMEOUT_MIN, CONTAINER_REST, SESSION_TIMEOUT_MIN};
+
+use super::address::Address;
+use super::schema::{self, SCHEMA};
+use super::wire::Route;
+use super::{Postgres, TRAITS};
+
+/// Options of a session on PostgreSQL, from [`Postgres::builder`].
+///
+/// [`connect`](Self::connect) reports an invalid option, before anything is sent.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// use std::time::Duration;
+/// use recipes_sql::Postgres;
+///
+/// let session = Postgres::builder()
+///     .session_timeout(Duration::from_secs(20))
+///     .schema("orders_locks")
+///     .password("secret")
+///     .connect("postgres://app@db/shop?sslmode=require")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until connect"]
+pub struct PostgresBuilder {
+    options: SessionOptions,
+    schema: Option<String>,
+    may_create: bool,
+    username: Option<String>,
+    password: Option<String>,
+    is_new: bool,
+    container_rest: Duration,
+}
+
+impl Default for PostgresBuilder {
+    fn default() -> Self {
+        SessionOptions::new().into()
+    }
+}
+
+/// Shows no secrets.
+impl fmt::Debug for PostgresBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresBuilder")
+            .field("options", &self.options)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of every store, and the defaults of this one.
+impl From<SessionOptions> for PostgresBuilder {
+    fn from(options: SessionOptions) -> Self {
+        Self {
+            options,
+            schema: None,
+            may_create: true,
+            username: None,
+            password: None,
+            is_new: false,
+            container_rest: CONTAINER_REST,
+        }
+    }
+}
+
+impl PostgresBuilder {
+    /// How long the server keeps the nodes of a process that has gone silent. Default 12 s; at
+    /// least 100 ms. The session sends something every sixth of it.
+    ///
+    /// The lock of a crashed process is free after this time. A guard is lost after half of it
+    /// without an answer.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.session_timeout(timeout);
+        self
+    }
+
+    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
+    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.connect_timeout(timeout);
+        self
+    }
+
+    /// Name of the application in the record that lock nodes carry. Default: the executable's.
+    pub fn application(mut self, name: &str) -> Self {
+        self.options = self.options.application(name);
+        self
+    }
+
+    /// Names the owner, in another process, that goes on only when this session is done.
+    #[doc(hidden)]
+    pub fn within(mut self, owner: &str) -> Self {
+        self.options = self.options.within(owner);
+        self
+    }
+
+    /// Writes these bytes into lock nodes instead of the record of host, process and application.
+    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.options = self.options.identity(bytes);
+        self
+    }
+
+    /// How missing parents are created. Default: containers, which are removed after a minute
+    /// without children.
+    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
+        self.options = self.options.parent_mode(mode);
+        self
+    }
+
+    /// The schema with the tables of the locks. Sessions with different schemas do not see each
+    /// other. Default: the `?schema=` of the URL, or `lock_recipes`.
+    ///
+    /// It has lower-case letters, digits and `_`, at most 48.
+    pub fn schema(mut self, name: &str) -> Self {
+        self.schema = Some(name.to_owned());
+        self
+    }
+
+    /// Whether [`connect`](Self::connect) creates the schema if it does not exist. Default: yes.
+    ///
+    /// [`Postgres::schema`] has the statements for whoever may carry them out.
+    pub fn create_schema(mut self, may: bool) -> Self {
+        self.may_create = may;
+        self
+    }
+
+    /// The user, instead of the URL's.
+    pub fn username(mut self, username: &str) -> Self {
+        self.username = Some(username.to_owned());
+        self
+    }
+
+    /// The password, instead of the URL's.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The caller knows that nobody held a lock before the schema was created.
+    ///
+    /// Without it a server that has just been started, and knows of no locks, grants none for three
+    /// quarters of the session timeout: it may have forgotten them.
+    pub fn new_server(mut self) -> Self {
+        self.is_new = true;
+        self
+    }
+
+    /// How long a container may be empty, for tests.
+    #[doc(hidden)]
+    pub fn container_rest(mut self, rest: Duration) -> Self {
+        self.container_rest = rest;
+        self
+    }
+
+    /// Opens the session on the server of a URL, on the current tokio runtime. The session has two
+    /// connections of its own.
+    ///
+    /// The URL is `postgres://user:password@host:5432/database?schema=locks&sslmode=require`; all but
+    /// the host may be left out. If it names several hosts, with commas between them, the one that takes
+    /// writes is used. With `sslmode=require`, `verify-ca` or `verify-full` the connection is
+    /// encrypted, and the server's certificate is checked, name included, against those that the
+    /// system trusts (feature `tls`); otherwise it is not encrypted. Other parameters are those of
+    /// [`tokio_postgres::Config`].
+    ///
+    /// # Errors
+    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    ///   before anything is sent.
+    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
+    /// - [`ConnectError::Refused`] for a user that is not accepted or may not use the schema, and
+    ///   for a server that cannot keep locks: see [`PostgresRefusal`](crate::PostgresRefusal),
+    ///   which is the source.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened, or leaves an empty session that expires.
+    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+        let (postgres, shown) = self.postgres(url)?;
+        self.options.open(Arc::new(postgres), &shown).await
+    }
+
+    /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
+    ///
+    /// # Errors
+    /// For options that cannot be used.
+    #[doc(hidden)]
+    pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
+        Ok(Arc::new(self.postgres(url)?.0))
+    }
+
+    /// The store, and the URL to show.
+    fn postgres(&self, url: &str) -> Result<(Postgres, String), ConfigError> {
+        self.options.check(&TRAITS)?;
+        let address = Address::parse(url)?;
+        let invalid = |reason: String| ConfigError::InvalidAddress {
+            address: address.shown.clone(),
+            reason,
+        };
+        let schema = self.schema.clone().or(address.schema.clone());
+        let schema = schema.unwrap_or_else(|| SCHEMA.to_owned());
+        schema::check(&schema).map_err(invalid)?;
+        let session_timeout = self.options.requested_timeout();
+        if session_timeout < SESSION_TIMEOUT_MIN {
+            return Err(invalid(format!(
+                "a session timeout of {session_timeout:?} is too short: at least \
+                 {SESSION_TIMEOUT_MIN:?}"
+            )));
+        }
+        let mut config = address.config;
+        if let Some(username) = &self.username {
+            config.user(username);
+        }
+        if let Some(password) = &self.password {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("lock_recipes");
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            // A connection that was given up is over by then, whatever became of the server.
+            config.tcp_user_timeout(session_timeout);
+        }
+        let route = Route {
+            config,
+            schema,
+            may_create: self.may_create,
+            session_timeout,
+            highest: Arc::default(),
+        };
+        let terms = Terms {
+            server: Arc::new(route),
+            // A try that hangs must leave time for another before the session expires.
+            connect_timeout: (session_timeout / 4)
+                .max(CONNECT_TIMEOUT_MIN)
+                .min(self.options.patience()),
+            session_timeout,
+            is_new: self.is_new,
+            container_rest: self.container_rest,
+        };
+        Ok((Postgres::new(terms, address.may_move), address.shown))
+    }
+}

@@ -1,0 +1,282 @@
+//! What a server must be like, and what it then promises.
+
+use recipes_core::Guarantee;
+use recipes_keeper::Facts;
+use thiserror::Error;
+use tokio_postgres::Row;
+
+use super::schema::VERSION;
+
+/// The oldest server whose functions are known to do what ours rely on.
+const SERVER_MIN: i32 = 12;
+
+/// Why a session is not opened on a server that answers.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostgresRefusal {
+    /// It follows another server, and takes no writes.
+    #[error("the server is a replica: connect to the primary, or name all servers in the URL")]
+    Replica,
+    /// Its transactions are read-only.
+    #[error(
+        "the server is read-only (default_transaction_read_only): connect to one that takes writes"
+    )]
+    ReadOnly,
+    /// It is too old for what the locks need.
+    #[error("the server is PostgreSQL {found}; at least {SERVER_MIN} is needed")]
+    Version {
+        /// Its version.
+        found: i32,
+    },
+    /// Paths are Unicode, and the database cannot have all of it.
+    #[error("the database has encoding {found}: the locks need one with UTF8")]
+    Encoding {
+        /// Its encoding.
+        found: String,
+    },
+    /// Another level of isolation would show the past.
+    #[error(
+        "transactions begin with isolation level {found}: set default_transaction_isolation to \
+         'read committed' for this user"
+    )]
+    Isolation {
+        /// The level.
+        found: String,
+    },
+    /// The schema does not exist, and must not be created.
+    #[error(
+        "schema {schema:?} does not exist: have its statements (`lockctl schema`) carried out, or \
+         allow create_schema"
+    )]
+    NoSchema {
+        /// The schema.
+        schema: String,
+    },
+    /// The schema does not exist, and the user has no right to create it.
+    #[error(
+        "user {user:?} may not create schema {schema:?}: grant CREATE on the database, or have its \
+         statements (`lockctl schema`) carried out by who may"
+    )]
+    MayNotCreate {
+        /// The user.
+        user: String,
+        /// The schema.
+        schema: String,
+    },
+    /// The user has no right to use the schema.
+    #[error(
+        "user {user:?} may not use schema {schema:?}: grant USAGE on it, and SELECT, INSERT, UPDATE \
+         and DELETE on all of its tables"
+    )]
+    MayNotUse {
+        /// The user.
+        user: String,
+        /// The schema.
+        schema: String,
+    },
+    /// Another version of this crate uses the schema.
+    #[error(
+        "schema {schema:?} is of version {found}, and this is version {VERSION}: use a schema of its \
+         own"
+    )]
+    SchemaVersion {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i32,
+    },
+    /// The server has as many connections as it takes. The session tries again.
+    #[error(
+        "the server takes no more connections ({said}): a session needs two; raise max_connections \
+         or the user's limit"
+    )]
+    TooManyConnections {
+        /// What the server said.
+        said: String,
+    },
+    /// The user, the password, or the rule for hosts.
+    #[error("the server does not accept the user or the password: {said}")]
+    Credentials {
+        /// What the server said.
+        said: String,
+    },
+    /// The database does not exist, or the user may not connect to it.
+    #[error("the database cannot be used: {said}")]
+    Database {
+        /// What the server said.
+        said: String,
+    },
+}
+
+/// Asks what [`Found`] has.
+pub(crate) const QUESTION: &str = "
+    SELECT pg_is_in_recovery(),
+      current_setting('transaction_read_only') = 'on',
+      current_setting('server_version_num')::int4 / 10000,
+      (SELECT pg_encoding_to_char(encoding)::text FROM pg_database
+        WHERE datname = current_database()),
+      current_setting('transaction_isolation'),
+      current_setting('fsync') = 'on',
+      (SELECT system_identifier FROM pg_control_system())::text,
+      CASE WHEN pg_is_in_recovery() THEN ''
+        ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
+      (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8,
+      date_part('epoch', clock_timestamp() - pg_postmaster_start_time())::int8,
+      current_user::text,
+      coalesce(current_setting('lock_recipes.settled', true), '')";
+
+/// What a server has said about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    is_replica: bool,
+    is_read_only: bool,
+    version: i32,
+    encoding: String,
+    isolation: String,
+    flushes: bool,
+    system: String,
+    timeline: String,
+    started: i64,
+    uptime_s: i64,
+    pub(crate) user: String,
+    /// The session timeout for which settings were made with the connection. A pooler drops them.
+    pub(crate) settled: String,
+}
+
+impl Found {
+    pub(crate) fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            is_replica: row.try_get(0)?,
+            is_read_only: row.try_get(1)?,
+            version: row.try_get(2)?,
+            encoding: row.try_get(3)?,
+            isolation: row.try_get(4)?,
+            flushes: row.try_get(5)?,
+            system: row.try_get(6)?,
+            timeline: row.try_get(7)?,
+            started: row.try_get(8)?,
+            uptime_s: row.try_get(9)?,
+            user: row.try_get(10)?,
+            settled: row.try_get(11)?,
+        })
+    }
+
+    /// Judges the server.
+    pub(crate) fn judge(&self) -> Result<Facts, PostgresRefusal> {
+        if self.version < SERVER_MIN {
+            return Err(PostgresRefusal::Version {
+                found: self.version,
+            });
+        }
+        if self.is_replica {
+            return Err(PostgresRefusal::Replica);
+        }
+        if self.is_read_only {
+            return Err(PostgresRefusal::ReadOnly);
+        }
+        if self.encoding != "UTF8" {
+            return Err(PostgresRefusal::Encoding {
+                found: self.encoding.clone(),
+            });
+        }
+        if self.isolation != "read committed" {
+            return Err(PostgresRefusal::Isolation {
+                found: self.isolation.clone(),
+            });
+        }
+        // A promotion begins another timeline. A server that does not flush may forget by each start.
+        let run = format!("{} {}", self.system, self.timeline);
+        let was_replica = i64::from_str_radix(&self.timeline, 16).is_ok_and(|it| it > 1);
+        Ok(Facts {
+            run: match self.flushes {
+                true => run,
+                false => format!("{run} {}", self.started),
+            },
+            uptime_s: u64::try_from(self.uptime_s).unwrap_or_default(),
+            was_replica,
+            guarantee: match self.flushes {
+                true => Guarantee::OneCopy,
+                false => Guarantee::BestEffort,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        Found {
+            is_replica: false,
+            is_read_only: false,
+            version: 15,
+            encoding: "UTF8".to_owned(),
+            isolation: "read committed".to_owned(),
+            flushes: true,
+            system: "7012".to_owned(),
+            timeline: "00000001".to_owned(),
+            started: 5,
+            uptime_s: 9,
+            user: "app".to_owned(),
+            settled: String::new(),
+        }
+    }
+
+    #[test]
+    fn server_that_flushes_keeps_its_run_over_a_restart() {
+        let restarted = Found {
+            started: 6,
+            ..found()
+        };
+        let facts = found().judge().unwrap();
+        assert_eq!(facts.guarantee, Guarantee::OneCopy);
+        assert_eq!(facts.run, restarted.judge().unwrap().run);
+        assert!(!facts.was_replica);
+    }
+
+    #[test]
+    fn server_that_does_not_flush_begins_a_run_with_each_start() {
+        let forgets = |started| Found {
+            flushes: false,
+            started,
+            ..found()
+        };
+        let [first, second] = [5, 6].map(|it| forgets(it).judge().unwrap());
+        assert_eq!(first.guarantee, Guarantee::BestEffort);
+        assert_ne!(first.run, second.run);
+    }
+
+    #[test]
+    fn promotion_begins_a_run() {
+        let promoted = Found {
+            timeline: "0000000A".to_owned(),
+            ..found()
+        };
+        let facts = promoted.judge().unwrap();
+        assert!(facts.was_replica);
+        assert_ne!(facts.run, found().judge().unwrap().run);
+    }
+
+    #[test]
+    fn server_that_cannot_keep_locks_is_refused() {
+        let refused = |change: fn(&mut Found)| {
+            let mut found = found();
+            change(&mut found);
+            found.judge().unwrap_err()
+        };
+        assert_eq!(refused(|it| it.is_replica = true), PostgresRefusal::Replica);
+        assert_eq!(
+            refused(|it| it.is_read_only = true),
+            PostgresRefusal::ReadOnly
+        );
+        assert_eq!(
+            refused(|it| it.version = 11),
+            PostgresRefusal::Version { found: 11 }
+        );
+        let encoding = refused(|it| it.encoding = "LATIN1".to_owned());
+        assert!(matches!(encoding, PostgresRefusal::Encoding { .. }));
+        let isolation = refused(|it| it.isolation = "serializable".to_owned());
+        assert!(isolation.to_string().contains("serializable"));
+    }
+}

@@ -1,0 +1,135 @@
+//! What the server keeps and runs.
+
+use std::sync::Arc;
+
+use recipes_core::NodesError;
+use tokio_postgres::Error as PgError;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::answers::refusal;
+use super::checks::PostgresRefusal;
+use super::line::{Call, Line};
+
+/// The version of tables and functions. Another one is another protocol.
+pub(crate) const VERSION: i32 = 1;
+/// The default schema.
+pub(crate) const SCHEMA: &str = "lock_recipes";
+
+const TABLES: &str = include_str!("schema.sql");
+const FUNCTIONS: &str = include_str!("functions.sql");
+
+/// Names have 63 bytes on a server; some are made of it.
+const NAME_BYTES_MAX: usize = 48;
+
+/// Why a name cannot be that of a schema.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let is_letter = |it: u8| it.is_ascii_lowercase() || it == b'_';
+    let fits = |it: u8| is_letter(it) || it.is_ascii_digit();
+    if name.len() <= NAME_BYTES_MAX && name.bytes().next().is_some_and(is_letter) {
+        if name.bytes().all(fits) {
+            return Ok(());
+        }
+    }
+    Err(format!(
+        "schema {name:?} must have lower-case letters, digits and underscores only, at most \
+         {NAME_BYTES_MAX}"
+    ))
+}
+
+/// The schema's name in statements. It may be a word of the language.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
+/// The statements that create it, as far as it does not exist.
+pub(crate) fn statements(name: &str) -> String {
+    let all = format!("{TABLES}\n{FUNCTIONS}");
+    all.replace("@schema@", &quoted(name))
+}
+
+/// The same, in one transaction, one session after the other.
+pub(crate) fn creation(name: &str) -> String {
+    // Creating what exists meanwhile would fail. The number is arbitrary.
+    format!(
+        "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7021893415);\n{}\nCOMMIT;",
+        statements(name)
+    )
+}
+
+/// A schema that exists.
+pub(super) struct Seen {
+    pub(super) version: i32,
+    /// Whether the user may use all that is in it.
+    pub(super) may_use: bool,
+}
+
+/// Looks at a schema. None if it does not exist, or not as a whole.
+pub(super) async fn look(line: &Line, name: &str) -> Result<Option<Seen>, PgError> {
+    let quoted = quoted(name);
+    let exists = Call::new(
+        "SELECT to_regclass($1 || '.meta') IS NOT NULL".to_owned(),
+        &[Type::TEXT],
+    );
+    if !line.one(&exists, &[&quoted]).await?.try_get::<_, bool>(0)? {
+        return Ok(None);
+    }
+    let text = format!(
+        "SELECT m.version, bool_and(
+           has_table_privilege(t.oid, 'SELECT') AND has_table_privilege(t.oid, 'INSERT')
+           AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'))
+         FROM {quoted}.meta m, pg_class t
+         WHERE t.relnamespace = to_regnamespace($1) AND t.relkind = 'r' AND t.relname <> 'meta'
+         GROUP BY m.version"
+    );
+    let row = line
+        .one(&Call::new(text, &[Type::TEXT]), &[&quoted])
+        .await?;
+    Ok(Some(Seen {
+        version: row.try_get(0)?,
+        may_use: row.try_get(1)?,
+    }))
+}
+
+/// What an error means for a user who may lack a right.
+pub(super) fn denied(error: PgError, why: PostgresRefusal) -> NodesError {
+    match error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        true => NodesError::Refused(Arc::new(why)),
+        false => refusal(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_needs_no_quotes_but_for_words_of_the_language() {
+        for name in ["lock_recipes", "_a1", "user"] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in ["", "1a", "A", "a b", "a\"b", "a'b", "ä", &"a".repeat(49)] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_name_in_the_statements_is_of_the_schema() {
+        let statements = statements("orders");
+        assert!(!statements.contains('@'), "a placeholder is left");
+        for (create, after) in [
+            ("CREATE TABLE IF NOT EXISTS ", "\"orders\"."),
+            ("CREATE UNLOGGED TABLE IF NOT EXISTS ", "\"orders\"."),
+            ("CREATE OR REPLACE FUNCTION ", "\"orders\"."),
+        ] {
+            let mut parts = statements.split(create);
+            assert!(parts.by_ref().count() > 1);
+            assert!(
+                statements
+                    .split(create)
+                    .skip(1)
+                    .all(|it| it.starts_with(after))
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Beats and polls.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+use recipes_keeper::{CallError, Rewatch, Started, event};
+
+use crate::aside::{Aside, Beat, Polled};
+
+use super::answers::{call_error, lost};
+use super::line::Parameter;
+use super::wire::Lines;
+use super::words::{Caller, Watched};
+
+/// The connection aside, as that of a session.
+pub(super) struct Side {
+    lines: Arc<Lines>,
+    caller: Caller,
+}
+
+impl Side {
+    pub(super) fn new(lines: Arc<Lines>, session: &Started) -> Self {
+        let micros = |it: std::time::Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            lines,
+            caller: Caller {
+                name: session.name.clone(),
+                id: session.id,
+                timeout: micros(session.timeout),
+                rest: micros(session.container_rest),
+            },
+        }
+    }
+
+    async fn polled(&self, watches: &[Rewatch], wants_ahead: bool) -> Result<Polled, CallError> {
+        let mut watched = Watched::default();
+        for Rewatch { number, path, seen } in watches {
+            watched.push(
+                (*number).try_into().unwrap_or(i64::MAX),
+                path,
+                seen.czxid,
+                seen.mzxid,
+            );
+        }
+        let said: [Parameter<'_>; 7] = [
+            &self.caller.id,
+            &watched.numbers,
+            &watched.dirs,
+            &watched.names,
+            &watched.created,
+            &watched.changed,
+            &wants_ahead,
+        ];
+        let row = self.lines.aside.one(&self.lines.calls.poll, &said).await;
+        let row = row.map_err(call_error)?;
+        let news: Vec<&str> = row.try_get(0).map_err(lost)?;
+        let ahead: Option<i64> = row.try_get(1).map_err(lost)?;
+        Ok(Polled {
+            news: news.into_iter().map(event).collect(),
+            ahead: ahead.and_then(|it| u64::try_from(it).ok()),
+        })
+    }
+}
+
+impl Aside for Side {
+    fn beat(&self) -> BoxFuture<'_, Result<Option<Beat>, CallError>> {
+        self.lines.beat(&self.caller).boxed()
+    }
+
+    fn poll<'a>(
+        &'a self,
+        watches: &'a [Rewatch],
+        wants_ahead: bool,
+    ) -> BoxFuture<'a, Result<Polled, CallError>> {
+        self.polled(watches, wants_ahead).boxed()
+    }
+}

@@ -1,0 +1,258 @@
+//! The two connections of a session.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, try_join};
+use recipes_core::NodesError;
+use recipes_keeper::{
+    CallError, Facts, Function, Loss, Server, Shared, Started, Value, Wire, Words,
+};
+use tokio::sync::watch;
+use tokio_postgres::Config;
+use tracing::debug;
+
+use crate::STORE;
+use crate::aside::{self, LossSender, Running};
+use crate::bell::Bell;
+use crate::fence;
+
+use super::answers::{call_error, refusal};
+use super::calls::Calls;
+use super::checks::{Found, PostgresRefusal, QUESTION};
+use super::line::{Call, Line};
+use super::schema;
+use super::side::Side;
+
+/// How to connect.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) config: Config,
+    pub(super) schema: String,
+    pub(super) may_create: bool,
+    pub(super) session_timeout: Duration,
+    /// The highest number of a transaction that any session has seen.
+    pub(super) highest: Arc<AtomicI64>,
+}
+
+impl Server for Route {
+    fn open<'a>(
+        &'a self,
+        shared: &'a Arc<Shared>,
+        number: u64,
+    ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+        let opened = self.connect(shared, number);
+        opened
+            .map(|wire| Ok(Box::new(wire?) as Box<dyn Wire>))
+            .boxed()
+    }
+
+    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+        let fence = format!("{}.fence", schema::quoted(&self.schema));
+        let calls = held.iter().map(|(path, token)| {
+            let path = fence::postgres_literal(path);
+            format!("{fence}({path}, {token})")
+        });
+        Some(format!("SELECT {}", calls.collect::<Vec<_>>().join(", ")))
+    }
+}
+
+impl Route {
+    async fn connect(&self, shared: &Arc<Shared>, number: u64) -> Result<PostgresWire, NodesError> {
+        let bell = Arc::new(Bell::default());
+        let loss: LossSender = Arc::new(watch::channel(None).0);
+        let lines = try_join(self.line(&bell, &loss), self.line(&bell, &loss)).await?;
+        let ((requests, found), (aside, beside)) = lines;
+        let refused = |why: PostgresRefusal| NodesError::Refused(Arc::new(why));
+        let facts = found.judge().map_err(refused)?;
+        if beside.judge().map_err(refused)?.run != facts.run {
+            let why = "the two connections of the session are to different servers";
+            return Err(NodesError::Unknown(Arc::new(std::io::Error::other(why))));
+        }
+        self.look_at_schema(&requests, &found).await?;
+        let mut calls = Calls::new(&schema::quoted(&self.schema));
+        let prepared = async {
+            requests.prepare(&mut calls.requests).await?;
+            aside.prepare(&mut calls.beat).await?;
+            aside.prepare(&mut calls.poll).await
+        };
+        prepared.await.map_err(refusal)?;
+        let lines = Lines {
+            requests,
+            aside,
+            calls,
+            shared: Arc::clone(shared),
+            highest: Arc::clone(&self.highest),
+            bell,
+        };
+        Ok(PostgresWire {
+            lines: Arc::new(lines),
+            number,
+            facts,
+            rings: AtomicBool::new(false),
+            running: Mutex::default(),
+            loss,
+        })
+    }
+
+    /// Connects, and asks the server about itself.
+    async fn line(&self, bell: &Arc<Bell>, loss: &LossSender) -> Result<(Line, Found), NodesError> {
+        let timeout = self.session_timeout.as_micros();
+        // As the functions make them for each call otherwise: see `settle`.
+        let settings = format!(
+            "-c lock_recipes.settled={timeout} -c lock_timeout={} \
+             -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
+             -c enable_bitmapscan=off -c jit=off -c synchronous_commit=on",
+            (timeout / 8_000).max(10)
+        );
+        let mut line = Line::open(&self.config, &settings, bell, loss).await?;
+        let found = line.one(&Call::new(QUESTION.to_owned(), &[]), &[]).await;
+        let found = found.and_then(|row| Found::read(&row)).map_err(refusal)?;
+        line.settled(found.settled == timeout.to_string());
+        Ok((line, found))
+    }
+
+    /// Judges the schema. Creates it if it does not exist.
+    async fn look_at_schema(&self, line: &Line, found: &Found) -> Result<(), NodesError> {
+        let (name, user) = (self.schema.clone(), found.user.clone());
+        let denied = |why: PostgresRefusal| move |error| schema::denied(error, why);
+        let may_not_use = PostgresRefusal::MayNotUse {
+            user: user.clone(),
+            schema: name.clone(),
+        };
+        let mut seen = schema::look(line, &name).await;
+        if matches!(seen, Ok(None)) {
+            if !self.may_create {
+                let why = PostgresRefusal::NoSchema { schema: name };
+                return Err(NodesError::Refused(Arc::new(why)));
+            }
+            let may_not_create = PostgresRefusal::MayNotCreate {
+                user,
+                schema: name.clone(),
+            };
+            let created = line.run(&schema::creation(&name)).await;
+            created.map_err(denied(may_not_create))?;
+            debug!(target: STORE, schema = name, "schema created");
+            seen = schema::look(line, &name).await;
+        }
+        let seen = seen.map_err(denied(may_not_use.clone()))?;
+        let why = match seen {
+            Some(seen) if seen.version != schema::VERSION => PostgresRefusal::SchemaVersion {
+                schema: name,
+                found: seen.version,
+            },
+            Some(seen) if seen.may_use => return Ok(()),
+            Some(_) => may_not_use,
+            None => PostgresRefusal::NoSchema { schema: name },
+        };
+        Err(NodesError::Refused(Arc::new(why)))
+    }
+}
+
+/// Both connections, and what is said over them.
+pub(super) struct Lines {
+    pub(super) requests: Line,
+    pub(super) aside: Line,
+    pub(super) calls: Calls,
+    pub(super) shared: Arc<Shared>,
+    pub(super) highest: Arc<AtomicI64>,
+    pub(super) bell: Arc<Bell>,
+}
+
+impl Lines {
+    /// The highest number of a transaction that is known. Numbers go on above it.
+    pub(super) fn seen(&self) -> i64 {
+        let seen = self.shared.seen();
+        self.highest.fetch_max(seen, Ordering::Relaxed).max(seen)
+    }
+}
+
+/// A session's connections to the primary, which has the schema.
+struct PostgresWire {
+    lines: Arc<Lines>,
+    number: u64,
+    facts: Facts,
+    /// Whether the server may ring the bell.
+    rings: AtomicBool,
+    running: Mutex<Option<Running>>,
+    loss: LossSender,
+}
+
+impl fmt::Debug for PostgresWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("facts", &self.facts).finish()
+    }
+}
+
+impl Wire for PostgresWire {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn in_flight_max(&self) -> usize {
+        // What waits meanwhile shares a commit.
+        1
+    }
+
+    fn beats_apart(&self) -> bool {
+        true
+    }
+
+    fn call(
+        &self,
+        function: Function,
+        words: Words,
+    ) -> BoxFuture<'static, Result<Value, CallError>> {
+        let lines = Arc::clone(&self.lines);
+        async move {
+            match function {
+                Function::Open => lines.open(&words).await,
+                Function::Resume => lines.resume(&words).await,
+                Function::Requests | Function::Undo => lines.carry_out(&words).await,
+                Function::Beat => lines.asked_beat(&words).await,
+                Function::Close => lines.close(&words).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        aside::lost(&self.loss)
+    }
+
+    fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
+        let listen = format!("LISTEN lock_recipes_{id}");
+        async move {
+            match self.lines.aside.run(&listen).await {
+                Ok(()) => self.rings.store(true, Ordering::Relaxed),
+                // Some poolers refuse it. Then the session looks more often.
+                Err(error) if error.as_db_error().is_some() => {
+                    debug!(target: STORE, session = id, %error, "nobody rings");
+                }
+                Err(error) => return Err(call_error(error).into()),
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn started(&self, session: &Started) {
+        let running = aside::run(
+            Arc::new(Side::new(Arc::clone(&self.lines), session)),
+            Arc::clone(&self.lines.shared),
+            session,
+            self.number,
+            Arc::clone(&self.lines.bell),
+            self.rings.load(Ordering::Relaxed),
+            Arc::clone(&self.loss),
+        );
+        let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(running);
+    }
+}

@@ -1,0 +1,255 @@
+//! A transaction of the service that checks the lock commits only while the lock is held.
+//!
+//! Judged by the database alone: what a holder has committed is there when the next one is granted, and
+//! nothing of it comes later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_recipes::{FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session, SessionOptions};
+use recipes_testing::TestEnsemble;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+use super::database::Database;
+
+const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+/// Schedules for each database.
+const SCHEDULES: u64 = 1_000;
+/// Schedules that run at the same time.
+const SIDE_BY_SIDE: usize = 8;
+
+async fn on_both(test: impl AsyncFn(TestEnsemble)) {
+    test(TestEnsemble::on_postgres().await).await;
+    test(TestEnsemble::on_mariadb().await).await;
+}
+
+/// When the holder loses the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    BeforeTheWrite,
+    BeforeTheFence,
+    BeforeTheCommit,
+    AfterTheCommit,
+}
+
+const WHEN: [When; 4] = [
+    When::BeforeTheWrite,
+    When::BeforeTheFence,
+    When::BeforeTheCommit,
+    When::AfterTheCommit,
+];
+
+/// How the holder loses the lock.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Its session ends, as if its process had been paused.
+    Expires,
+    /// An operator deletes its node.
+    IsBroken,
+    /// It releases before its commit.
+    Releases,
+}
+
+const HOW: [How; 3] = [How::Expires, How::IsBroken, How::Releases];
+
+struct Stage {
+    ensemble: Arc<TestEnsemble>,
+    lock: String,
+}
+
+impl Stage {
+    async fn lose(&self, how: How, guard: &mut Option<MutexGuard>, session: &Session, node: &str) {
+        match how {
+            How::Expires => {
+                let id = session.session_id();
+                self.ensemble.end_session(id.unwrap_or_default()).await;
+            }
+            How::IsBroken => {
+                // It waits for the holder's transaction, and this must not wait for it.
+                drop(tokio::spawn(delete(Arc::clone(&self.ensemble), node.to_owned())));
+            }
+            How::Releases => drop(guard.take()),
+        }
+    }
+}
+
+/// As an operator does.
+async fn delete(ensemble: Arc<TestEnsemble>, node: String) {
+    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+    let store = ensemble.store_at(None, options, SESSION_TIMEOUT);
+    let nodes = store.connect().await.unwrap();
+    while nodes.delete(&node).await.is_err_and(|it| it.is_transient()) {}
+}
+
+/// One schedule: a holder writes, fences and commits, and loses the lock meanwhile; another waits.
+async fn schedule(number: u64, stage: &Stage) {
+    let (when, how) = (
+        WHEN[usize::try_from(number % 4).unwrap()],
+        HOW[usize::try_from(number / 4 % 3).unwrap()],
+    );
+    let name = format!("schedule {number}: {how:?} {when:?}");
+    let (first, second) = (stage.ensemble.session().await, stage.ensemble.session().await);
+    let guard = mutex(&first, stage).acquire().await.unwrap();
+    let node = guard.members()[0].node_path.clone();
+    let fence = guard.fence().unwrap();
+    let mut guard = Some(guard);
+    let own = Database::connect(&stage.ensemble).await;
+    let waiter = mutex(&second, stage);
+    let insert = format!("INSERT INTO journal VALUES ({number})");
+    let count = format!("SELECT count(*) FROM journal WHERE schedule = {number}");
+    let next = tokio::spawn({
+        let (theirs, count) = (Database::connect(&stage.ensemble).await, count.clone());
+        async move {
+            let guard = waiter.acquire().await.unwrap();
+            let seen = theirs.numbers(&count).await[0];
+            (guard, seen)
+        }
+    });
+    stage.ensemble.await_children(&stage.lock, 2).await;
+
+    let mut failed = None;
+    for (step, sql) in [
+        (When::BeforeTheWrite, "BEGIN".to_owned()),
+        (When::BeforeTheFence, insert),
+        (When::BeforeTheCommit, fence.sql().to_owned()),
+        (When::AfterTheCommit, "COMMIT".to_owned()),
+    ] {
+        if let Err(error) = own.run(&sql).await {
+            failed = Some(error);
+            own.run("ROLLBACK").await.unwrap();
+            break;
+        }
+        if step == when {
+            stage.lose(how, &mut guard, &first, &node).await;
+            if when == When::BeforeTheCommit {
+                // Nobody is granted the lock before the commit.
+                let early = timeout(Duration::from_millis(number % 7), async {
+                    while !next.is_finished() {
+                        tokio::task::yield_now().await;
+                    }
+                });
+                assert!(early.await.is_err(), "{name}: granted beside a transaction");
+            } else if number % 2 == 0 && when != When::AfterTheCommit {
+                // The other one is granted meanwhile.
+                stage
+                    .ensemble
+                    .until("the next grant", async || next.is_finished().then_some(()))
+                    .await;
+            }
+        }
+    }
+    let (granted, seen) = timeout(PATIENCE, next).await.expect(&name).unwrap();
+    let committed = own.numbers(&count).await[0];
+    assert_eq!(seen, committed, "{name}: something came after the grant");
+    match when {
+        When::BeforeTheCommit | When::AfterTheCommit => {
+            assert_eq!((committed, failed), (1, None), "{name}");
+        }
+        // The schedule decides whether the fence came first.
+        When::BeforeTheWrite | When::BeforeTheFence if number % 2 == 1 => {
+            assert_eq!(committed == 0, failed.is_some(), "{name}: {failed:?}");
+        }
+        When::BeforeTheWrite | When::BeforeTheFence => {
+            let failed = failed.unwrap_or_else(|| panic!("{name}: committed {committed}"));
+            let states = ["LR001", "45000"];
+            assert!(states.iter().any(|it| failed.contains(it)), "{name}: {failed}");
+            assert_eq!(committed, 0, "{name}");
+        }
+    }
+    granted.release().await.unwrap();
+    drop(guard);
+    first.close().await;
+    second.close().await;
+}
+
+fn mutex(session: &Session, stage: &Stage) -> InterProcessMutex {
+    InterProcessMutex::new(session, &stage.lock).unwrap()
+}
+
+async fn schedules(ensemble: TestEnsemble) {
+    // It says that nobody held a lock before.
+    ensemble.session().await.close().await;
+    let operator = Database::connect(&ensemble).await;
+    operator.run("CREATE TABLE journal (schedule bigint)").await.unwrap();
+    let ensemble = Arc::new(ensemble);
+    let mut running = JoinSet::new();
+    for number in 0..SCHEDULES {
+        while running.len() >= SIDE_BY_SIDE {
+            running.join_next().await.unwrap().unwrap();
+        }
+        let stage = Stage {
+            ensemble: Arc::clone(&ensemble),
+            lock: format!("/fenced/{number}"),
+        };
+        running.spawn(async move { schedule(number, &stage).await });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_postgres() {
+    schedules(TestEnsemble::on_postgres().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_mariadb() {
+    schedules(TestEnsemble::on_mariadb().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_is_fenced_as_a_whole() {
+    on_both(async |ensemble| {
+        let session = ensemble.session().await;
+        let members = ["/seats/1", "/seats/2"].map(Member::mutex);
+        let guard = MultiLock::new(&session, members).unwrap().acquire().await.unwrap();
+        let (fence, second) = (guard.fence().unwrap(), guard.members()[1].node_path.clone());
+        let own = Database::connect(&ensemble).await;
+        own.run("BEGIN").await.unwrap();
+        own.run(fence.sql()).await.unwrap();
+        own.run("COMMIT").await.unwrap();
+        ensemble.delete(&second).await;
+        own.run("BEGIN").await.unwrap();
+        own.run(fence.sql()).await.unwrap_err();
+        own.run("ROLLBACK").await.unwrap();
+    })
+    .await;
+}
+
+/// The next contender of the process would have the node that the statement checks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fenced_node_is_not_handed_on_within_the_process() {
+    on_both(async |ensemble| {
+        let session = ensemble.session().await;
+        let options = LockOptions::new().local_handoffs(100);
+        let lock = InterProcessMutex::with_options(&session, "/fenced", options).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        let (fence, node) = (guard.fence().unwrap(), guard.members()[0].node_path.clone());
+        let next = tokio::spawn(lock.acquire());
+        guard.release().await.unwrap();
+        let next = timeout(PATIENCE, next).await.unwrap().unwrap().unwrap();
+        assert_ne!(next.members()[0].node_path, node);
+        let own = Database::connect(&ensemble).await;
+        own.run("BEGIN").await.unwrap();
+        own.run(fence.sql()).await.unwrap_err();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lock_on_another_store_has_no_fence() {
+    let ensemble = TestEnsemble::in_memory();
+    let session = ensemble.session().await;
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let refused = guard.fence().unwrap_err();
+    assert!(matches!(refused, FenceError::Unsupported { .. }), "{refused}");
+    assert!(refused.to_string().contains("/locks/orders"), "{refused}");
+    ensemble.expire(&session).await;
+    timeout(PATIENCE, guard.lost()).await.unwrap();
+    let refused = guard.fence().unwrap_err();
+    assert!(matches!(refused, FenceError::Lost(_)), "{refused}");
+}

@@ -1,0 +1,23 @@
+//! What holds on PostgreSQL and MariaDB, and what a user may do wrong there.
+//!
+//! | file | question |
+//! |---|---|
+//! | `fence` | does a transaction commit only while the lock is held? |
+//! | `pooler` | does a lock work through a pooler that shares connections? |
+//! | `database` | the service's own connection to the database |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod database;
+mod fence;
+mod pooler;
+
+use std::time::Duration;
+
+/// What must happen, happens in this time.
+const PATIENCE: Duration = Duration::from_secs(120);
