@@ -136,7 +136,7 @@ impl Crowd {
     async fn length(&self, path: &str) -> usize {
         match &self.ensemble {
             TestEnsemble::Memory(memory) => memory.children(path).len(),
-            TestEnsemble::Real(_) | TestEnsemble::Redis(_) => {
+            _ => {
                 let directory = self.others.read(path).await.unwrap();
                 directory.map_or(0, |(_, stat)| usize::try_from(stat.children).unwrap())
             }

@@ -62,7 +62,13 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let store = Store::open(options.db.as_deref().ok_or("--db needs a file or postgres://...")?).await?;
+    let store = Store::open(
+        options
+            .db
+            .as_deref()
+            .ok_or("--db needs a file or postgres://...")?,
+    )
+    .await?;
     if options.command == Command::Show {
         show(&store).await?;
         return Ok(ExitCode::SUCCESS);

@@ -45,7 +45,9 @@ pub(crate) enum StoreError {
     /// The lock was lost before the write.
     #[error("the locks of the seats are lost, so the database refuses the write")]
     Fenced,
-    #[error("the locks cannot be checked by this database: use --db with a file, or the URL of --connect")]
+    #[error(
+        "the locks cannot be checked by this database: use --db with a file, or the URL of --connect"
+    )]
     NoFence(#[from] FenceError),
     #[error("database failed")]
     Sql(#[from] rusqlite::Error),

@@ -1,8 +1,9 @@
 //! What makes a session ask for its news at once.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What has happened since somebody looked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(crate) struct Signals {
     pub(crate) has_changed: bool,
     /// Watches were set.
     pub(crate) has_watched: bool,
+    /// Somebody waits for a look.
+    pub(crate) is_asked: bool,
 }
 
 impl Signals {
@@ -26,6 +29,10 @@ impl Signals {
 pub(crate) struct Bell {
     signals: Mutex<Signals>,
     woken: Notify,
+    /// Looks that somebody waits for, or has waited for.
+    asked: AtomicU64,
+    /// As many of them are done.
+    done: watch::Sender<u64>,
 }
 
 impl Bell {
@@ -39,6 +46,25 @@ impl Bell {
         if is_any {
             self.woken.notify_one();
         }
+    }
+
+    /// Waits until everything is told that had happened before this call.
+    pub(crate) async fn look(&self) {
+        let own = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.signal(|signals| signals.is_asked = true);
+        let mut done = self.done.subscribe();
+        // The sender lives as long as this.
+        drop(done.wait_for(|done| *done >= own).await);
+    }
+
+    /// A look begins. What it returns is for [`looked`](Self::looked).
+    pub(crate) fn looks(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// The look is over that began with this, and its news are told.
+    pub(crate) fn looked(&self, asked: u64) {
+        self.done.send_replace(asked);
     }
 
     fn take(&self) -> Signals {

@@ -66,28 +66,39 @@ impl Poller<'_> {
                 if signals.has_watched {
                     next = next.min(Instant::now() + self.pace.watched());
                 }
-                if signals.is_rung || signals.has_changed {
-                    was_told = true;
+                if signals.is_rung || signals.has_changed || signals.is_asked {
+                    was_told = signals.is_rung || signals.has_changed;
                     break;
                 }
             }
+            let asked = self.bell.looks();
             let watched = self.watches.confirmed();
-            next = match watched.is_empty() {
+            if watched.is_empty() {
                 // A watch may be set whose answer nobody has read yet.
-                true => Instant::now() + self.pace.polled(&Looked::default()).min(IDLE),
-                false => self.look(&watched, was_told).await?,
-            };
+                next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
+            } else {
+                let Some(looked) = self.look(&watched, was_told).await? else {
+                    next = Instant::now() + BUSY;
+                    continue;
+                };
+                next = looked;
+            }
+            self.bell.looked(asked);
         }
     }
 
-    /// Returns when to look next.
-    async fn look(&mut self, watched: &[Rewatch], was_told: bool) -> Result<Instant, CallError> {
+    /// Returns when to look next; `None` if the server had no time.
+    async fn look(
+        &mut self,
+        watched: &[Rewatch],
+        was_told: bool,
+    ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
         let polled = match self.aside.poll(watched, self.pace.wants_ahead()).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");
-                return Ok(Instant::now() + BUSY);
+                return Ok(None);
             }
             Err(error) => return Err(error),
         };
@@ -101,7 +112,7 @@ impl Poller<'_> {
             let Rewatch { number, path, .. } = watch;
             self.watches.fire(self.number, path, *number, event);
         }
-        Ok(Instant::now() + self.pace.polled(&looked))
+        Ok(Some(Instant::now() + self.pace.polled(&looked)))
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
 //! | `checks` | what a server must be like, and what it then promises |
-//! | `schema` | what the server keeps and runs: `schema.sql`, `functions.sql` |
+//! | `schema` | what the server keeps (`schema.sql`) and runs: `nodes`, `requests`, `sessions`, `beats` |
 //! | `line` | one connection |
 //! | `tls` | its encryption |
 //! | `wire` | the two connections of a session |

@@ -227,7 +227,8 @@ impl TestEnsemble {
         container_rest: Duration,
     ) -> Arc<dyn Store> {
         let own = self.served().address();
-        self.served().store(address.unwrap_or(&own), options, container_rest)
+        self.served()
+            .store(address.unwrap_or(&own), options, container_rest)
     }
 
     /// Stops the ensemble, which keeps its data.

@@ -242,9 +242,8 @@ async fn sleeper_is_refused_by_the_database_that_has_the_locks() {
     let mut alice = reserve("--client alice --seats 7-11,7-12 --session-timeout-ms 1000");
     alice.is_holding().await;
     alice.signal(Signal::STOP);
-    let mut bob = reserve(
-        "--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000",
-    );
+    let mut bob =
+        reserve("--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000");
     bob.is_holding().await;
     let alice = wake_up(alice).await;
     assert_eq!(alice.code, STALE, "{alice:?}");

@@ -31,6 +31,8 @@ async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
         TestEnsemble::Memory(_) => TestEnsemble::in_memory(),
         TestEnsemble::Real(_) => TestEnsemble::on_a_real_server().await,
         TestEnsemble::Redis(_) => TestEnsemble::on_redis().await,
+        TestEnsemble::Postgres(_) => TestEnsemble::on_postgres().await,
+        TestEnsemble::MariaDb(_) => TestEnsemble::on_mariadb().await,
     }
 }
 

@@ -33,11 +33,17 @@ impl Database {
         match self {
             Self::Postgres(client) => client.batch_execute(sql).await.map_err(|error| {
                 let told = error.as_db_error();
-                told.map_or_else(|| error.to_string(), |it| format!("{}: {it}", it.code().code()))
+                told.map_or_else(
+                    || error.to_string(),
+                    |it| format!("{}: {it}", it.code().code()),
+                )
             }),
             Self::MariaDb(connection) => {
                 let mut connection = connection.lock().await;
-                connection.query_drop(sql).await.map_err(|it| it.to_string())
+                connection
+                    .query_drop(sql)
+                    .await
+                    .map_err(|it| it.to_string())
             }
         }
     }

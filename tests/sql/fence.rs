@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_recipes::{FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session, SessionOptions};
+use lock_recipes::{
+    FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
+    SessionOptions,
+};
 use recipes_testing::TestEnsemble;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -68,7 +71,10 @@ impl Stage {
             }
             How::IsBroken => {
                 // It waits for the holder's transaction, and this must not wait for it.
-                drop(tokio::spawn(delete(Arc::clone(&self.ensemble), node.to_owned())));
+                drop(tokio::spawn(delete(
+                    Arc::clone(&self.ensemble),
+                    node.to_owned(),
+                )));
             }
             How::Releases => drop(guard.take()),
         }
@@ -90,7 +96,10 @@ async fn schedule(number: u64, stage: &Stage) {
         HOW[usize::try_from(number / 4 % 3).unwrap()],
     );
     let name = format!("schedule {number}: {how:?} {when:?}");
-    let (first, second) = (stage.ensemble.session().await, stage.ensemble.session().await);
+    let (first, second) = (
+        stage.ensemble.session().await,
+        stage.ensemble.session().await,
+    );
     let guard = mutex(&first, stage).acquire().await.unwrap();
     let node = guard.members()[0].node_path.clone();
     let fence = guard.fence().unwrap();
@@ -154,7 +163,10 @@ async fn schedule(number: u64, stage: &Stage) {
         When::BeforeTheWrite | When::BeforeTheFence => {
             let failed = failed.unwrap_or_else(|| panic!("{name}: committed {committed}"));
             let states = ["LR001", "45000"];
-            assert!(states.iter().any(|it| failed.contains(it)), "{name}: {failed}");
+            assert!(
+                states.iter().any(|it| failed.contains(it)),
+                "{name}: {failed}"
+            );
             assert_eq!(committed, 0, "{name}");
         }
     }
@@ -172,7 +184,10 @@ async fn schedules(ensemble: TestEnsemble) {
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     let operator = Database::connect(&ensemble).await;
-    operator.run("CREATE TABLE journal (schedule bigint)").await.unwrap();
+    operator
+        .run("CREATE TABLE journal (schedule bigint)")
+        .await
+        .unwrap();
     let ensemble = Arc::new(ensemble);
     let mut running = JoinSet::new();
     for number in 0..SCHEDULES {
@@ -205,7 +220,11 @@ async fn set_is_fenced_as_a_whole() {
     on_both(async |ensemble| {
         let session = ensemble.session().await;
         let members = ["/seats/1", "/seats/2"].map(Member::mutex);
-        let guard = MultiLock::new(&session, members).unwrap().acquire().await.unwrap();
+        let guard = MultiLock::new(&session, members)
+            .unwrap()
+            .acquire()
+            .await
+            .unwrap();
         let (fence, second) = (guard.fence().unwrap(), guard.members()[1].node_path.clone());
         let own = Database::connect(&ensemble).await;
         own.run("BEGIN").await.unwrap();
@@ -246,7 +265,10 @@ async fn lock_on_another_store_has_no_fence() {
     let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
     let guard = lock.acquire().await.unwrap();
     let refused = guard.fence().unwrap_err();
-    assert!(matches!(refused, FenceError::Unsupported { .. }), "{refused}");
+    assert!(
+        matches!(refused, FenceError::Unsupported { .. }),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("/locks/orders"), "{refused}");
     ensemble.expire(&session).await;
     timeout(PATIENCE, guard.lost()).await.unwrap();

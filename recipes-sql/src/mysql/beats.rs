@@ -176,7 +176,16 @@ impl Beats {
                 other => others.push(other),
             }
         }
-        let done = self.beat().await;
+        for message in others {
+            if let Message::Watched(watched) = message {
+                self.poller.watch(watched, Instant::now());
+            }
+        }
+        // Whoever asks has heard all news when the answer comes.
+        let done = match self.beat().await {
+            Ok(()) => self.poll().await,
+            done => done,
+        };
         for Ask(answer) in asks {
             // Whoever no longer waits does not want to know.
             drop(answer.send(match &done {
@@ -184,11 +193,6 @@ impl Beats {
                 Err(Over::Session) => Ok(false),
                 Err(Over::Lost(error)) => Err(error.clone()),
             }));
-        }
-        for message in others {
-            if let Message::Watched(watched) = message {
-                self.poller.watch(watched, Instant::now());
-            }
         }
         match done {
             Err(Over::Lost(CallError::NotNow(_))) => Ok(()),

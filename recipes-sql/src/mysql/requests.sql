@@ -163,7 +163,7 @@ proc: BEGIN
 
           ELSEIF v_what = 'W' THEN
             SET STATEMENT innodb_lock_wait_timeout = 0 FOR
-              UPDATE @prefix@nodes SET d = v_data, v = v + 1, m = GREATEST(m + 1, v_number)
+              UPDATE @prefix@nodes SET d = v_data, v = v + 1, m = IF(m = v_number, m, GREATEST(m + 1, v_number))
               WHERE dir = v_dir AND name = v_name AND (v_version = '' OR v = v_version);
             IF v_refused <> 0 THEN LEAVE operation; END IF;
             SET v_k = ROW_COUNT(), v_c = NULL;

@@ -215,10 +215,13 @@ impl Lines {
         read(answer).map_err(Failed::Otherwise)
     }
 
-    /// A beat that somebody asks for.
+    /// A beat that somebody asks for. Whoever asks has heard all news when the answer comes.
     pub(super) async fn asked_beat(&self, words: &Words) -> Result<Value, CallError> {
         let caller = Caller::read(&mut Reader::of(words))?;
         let beat = self.beat(&caller).await?;
+        if beat.is_some() {
+            self.bell.look().await;
+        }
         Ok(beat.map_or_else(ended, |_| Value::List(Vec::new())))
     }
 

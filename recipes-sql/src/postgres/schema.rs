@@ -17,7 +17,13 @@ pub(crate) const VERSION: i32 = 1;
 pub(crate) const SCHEMA: &str = "lock_recipes";
 
 const TABLES: &str = include_str!("schema.sql");
-const FUNCTIONS: &str = include_str!("functions.sql");
+/// The functions of all files, as each uses what stands before it.
+const FUNCTIONS: &str = concat!(
+    include_str!("nodes.sql"),
+    include_str!("requests.sql"),
+    include_str!("sessions.sql"),
+    include_str!("beats.sql"),
+);
 
 /// Names have 63 bytes on a server; some are made of it.
 const NAME_BYTES_MAX: usize = 48;
@@ -26,10 +32,9 @@ const NAME_BYTES_MAX: usize = 48;
 pub(crate) fn check(name: &str) -> Result<(), String> {
     let is_letter = |it: u8| it.is_ascii_lowercase() || it == b'_';
     let fits = |it: u8| is_letter(it) || it.is_ascii_digit();
-    if name.len() <= NAME_BYTES_MAX && name.bytes().next().is_some_and(is_letter) {
-        if name.bytes().all(fits) {
-            return Ok(());
-        }
+    let starts_well = name.bytes().next().is_some_and(is_letter);
+    if starts_well && name.bytes().all(fits) && name.len() <= NAME_BYTES_MAX {
+        return Ok(());
     }
     Err(format!(
         "schema {name:?} must have lower-case letters, digits and underscores only, at most \

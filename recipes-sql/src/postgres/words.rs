@@ -104,7 +104,7 @@ impl Caller {
     }
 }
 
-/// A call of `requests`, in its words: see `functions.sql`.
+/// A call of `requests`, in its words: see `requests.sql`.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) caller: Caller,

@@ -14,7 +14,8 @@ use crate::server::{MariaDbServer, PostgresServer, ServerError};
 
 const SESSIONS: &str = "SELECT id FROM @sessions";
 const HIGHEST: &str = "SELECT coalesce(max(greatest(c, m, p)), 0) FROM @nodes";
-const WATCHES: &str = "SELECT count(DISTINCT path, session) FROM @watches";
+/// PostgreSQL alone knows of watches.
+const WATCHES: &str = "SELECT count(DISTINCT (dir, name, session)) FROM @watches";
 
 /// The statement for tables whose names begin so.
 fn of(prefix: &str, statement: &str) -> String {
@@ -28,7 +29,7 @@ fn number<T: std::str::FromStr>(rows: &[Vec<String>]) -> T {
 }
 
 macro_rules! served {
-    ($server:ident, $builder:ident, $tables:literal) => {
+    ($server:ident, $builder:ident, $tables:literal, $deadlines:literal) => {
         impl $server {
             fn builder_of(options: SessionOptions, rest: Duration) -> $builder {
                 // Nobody held a lock before the server was started.
@@ -69,7 +70,7 @@ macro_rules! served {
                     if !self.asked(SESSIONS).await.concat().contains(&id) {
                         return false;
                     }
-                    let silence = format!("UPDATE @beats SET deadline = 0 WHERE session = {id}");
+                    let silence = format!("UPDATE @{} = {id}", $deadlines);
                     self.asked(&silence).await;
                     self.asked("UPDATE @clock SET due = 0").await;
                     true
@@ -96,5 +97,15 @@ macro_rules! served {
     };
 }
 
-served!(PostgresServer, PostgresBuilder, "lock_recipes.");
-served!(MariaDbServer, MySqlBuilder, "lock_recipes_");
+served!(
+    PostgresServer,
+    PostgresBuilder,
+    "lock_recipes.",
+    "sessions SET deadline = 0 WHERE id"
+);
+served!(
+    MariaDbServer,
+    MySqlBuilder,
+    "lock_recipes_",
+    "beats SET deadline = 0 WHERE session"
+);

@@ -59,7 +59,7 @@ pub(crate) fn without_orders(step: &Step, mut seen: Seen) -> Seen {
 }
 
 // 6
-fn end(heard: &mut Heard) {
+pub(crate) fn end(heard: &mut Heard) {
     if let Heard::Event { event, .. } = heard {
         *event = EventKind::SessionEnded;
     }

@@ -55,10 +55,7 @@ pub(crate) async fn run(
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
     let mut memory = Stage::set(world.double(), &top).await;
     let mut real = Stage::set(world.clone(), &top).await;
-    let mut renaming = Renaming {
-        ignores_pzxid: world.is_database(),
-        ..Renaming::default()
-    };
+    let mut renaming = Renaming::new(world.is_database());
     for (number, step) in script.steps.iter().enumerate() {
         let in_memory = memory.take(script, step).await;
         let on_server = real.take(script, step).await;
@@ -99,7 +96,13 @@ fn compare(
 
 fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, Seen) {
     match world {
-        World::Served(_) => differences_served::without(step, memory, real),
+        World::Served(served) => {
+            let (memory, real) = match served.is_database() {
+                true => differences_served::without_order(memory, real),
+                false => (memory, real),
+            };
+            differences_served::without(step, memory, real)
+        }
         World::Memory(_) | World::Real(_) => (
             differences::without(step, memory),
             differences::without(step, real),

@@ -50,13 +50,11 @@ use std::ops::Range;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use recipes_testing::{
-    MariaDbServer, PostgresServer, RedisServer, TestEnsemble, ZooKeeperServer,
-};
+use recipes_testing::{MariaDbServer, PostgresServer, RedisServer, TestEnsemble, ZooKeeperServer};
 
 use crate::in_step::{Difference, run};
-use crate::served::Served;
 use crate::script::Script;
+use crate::served::Served;
 use crate::tally::Tally;
 use crate::world::{RealServer, SUPER_USER, World};
 
@@ -185,7 +183,8 @@ async fn random_scripts_show_the_same_on_redis() {
 async fn random_scripts_show_the_same_on_postgres() {
     let start = || {
         let server = PostgresServer::builder().max_connections(1_000);
-        let world = async { Served::on(TestEnsemble::Postgres(server.start().await.unwrap())).await };
+        let world =
+            async { Served::on(TestEnsemble::Postgres(server.start().await.unwrap())).await };
         world.map(World::Served).boxed()
     };
     compare(on(start, "on_postgres")).await;
@@ -195,7 +194,8 @@ async fn random_scripts_show_the_same_on_postgres() {
 async fn random_scripts_show_the_same_on_mariadb() {
     let start = || {
         let server = MariaDbServer::builder().max_connections(1_000);
-        let world = async { Served::on(TestEnsemble::MariaDb(server.start().await.unwrap())).await };
+        let world =
+            async { Served::on(TestEnsemble::MariaDb(server.start().await.unwrap())).await };
         world.map(World::Served).boxed()
     };
     compare(on(start, "on_mariadb")).await;

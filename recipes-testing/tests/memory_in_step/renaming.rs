@@ -14,10 +14,17 @@ pub(crate) struct Renaming {
     /// The time of each transaction, by the clock of each world.
     times: BTreeMap<i64, (i64, i64)>,
     /// The second world does not number the deletion of a child: see `differences_served`.
-    pub(crate) ignores_pzxid: bool,
+    ignores_pzxid: bool,
 }
 
 impl Renaming {
+    pub(crate) fn new(ignores_pzxid: bool) -> Self {
+        Self {
+            ignores_pzxid,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn session(&mut self, memory: i64, real: i64) {
         self.sessions.insert(memory, real);
     }

@@ -10,8 +10,8 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::client;
 use crate::gate::Gate;
-use crate::served::Served;
 use crate::seen::Leaf;
+use crate::served::Served;
 
 pub(crate) const CREDENTIALS: &str = "user:secret";
 

@@ -1,0 +1,146 @@
+-- Sessions: who lives, what goes with them, and what follows a restart.
+
+-- Contenders of a server's new run may not see what it has forgotten. So none is granted a lock before
+-- every holder of the run before must have noticed. Returns the row of the clock with the end of that.
+--
+-- `is_known`: whether the caller knows that nobody held a lock before, or that the server has been up for
+-- long enough.
+CREATE OR REPLACE FUNCTION @schema@.quarantine(
+  k @schema@.clock, new_run text, timeout bigint, is_known boolean
+) RETURNS @schema@.clock LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  k.longest := greatest(k.longest, timeout);
+  IF k.run <> new_run OR k.run IS NULL AND NOT is_known THEN
+    -- A holder gives up after half of its timeout; the clock may be set forward once.
+    k.quarantine := k.own + k.longest / 4 * 3;
+  END IF;
+  k.run := new_run;
+  RETURN k;
+END $$;
+
+-- Opens a session over its first connection. Returns its id, and how long nobody may be granted a lock.
+CREATE OR REPLACE FUNCTION @schema@.open(
+  secret text, timeout bigint, run text, is_known boolean, OUT id bigint, OUT wait bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  k @schema@.clock;
+BEGIN
+  PERFORM @schema@.settle(timeout);
+  SELECT * INTO k FROM @schema@.clock FOR UPDATE;
+  k.own := @schema@.own_now(k.own, k.last, k.step);
+  k.last := @schema@.server_now();
+  id := greatest(k.last, k.session + 1);
+  INSERT INTO @schema@.sessions
+    VALUES (id, id || ':' || timeout || ':' || secret || ':1', timeout, k.own + timeout);
+  k := @schema@.quarantine(k, run, timeout, is_known);
+  UPDATE @schema@.clock c SET last = k.last, own = k.own, session = open.id, run = k.run,
+    longest = k.longest, quarantine = k.quarantine, due = least(c.due, k.own + timeout),
+    step = (SELECT min(s.timeout) / 4 FROM @schema@.sessions s);
+  wait := greatest(0, k.quarantine - k.own);
+END $$;
+
+-- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits
+-- for such a node waits a little longer; nobody is granted a lock too early. It skips nodes that somebody
+-- has locked, as a user's transaction does that was fenced by one.
+CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  ended bigint;
+  room integer := 500;
+  count integer;
+BEGIN
+  FOR ended IN SELECT e.session FROM @schema@.ended e LIMIT 16 FOR UPDATE SKIP LOCKED LOOP
+    WITH found AS MATERIALIZED (
+      SELECT n.dir, n.name FROM @schema@.nodes n WHERE n.o = ended LIMIT room FOR UPDATE SKIP LOCKED
+    ), gone AS (
+      DELETE FROM @schema@.nodes n USING found f WHERE n.dir = f.dir AND n.name = f.name
+        RETURNING n.dir, n.name
+    ), rung AS MATERIALIZED (
+      SELECT pg_notify('lock_recipes_' || w.session, '')
+        FROM gone g, @schema@.watches w WHERE w.dir = g.dir AND w.name = g.name GROUP BY w.session
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM rung) INTO count;
+    room := room - count;
+    PERFORM 1 FROM @schema@.nodes n WHERE n.o = ended LIMIT 1;
+    IF NOT FOUND THEN
+      DELETE FROM @schema@.ended e WHERE e.session = ended;
+      DELETE FROM @schema@.watches w WHERE w.session = ended;
+    END IF;
+    EXIT WHEN room <= 0;
+  END LOOP;
+END $$;
+
+-- Ends a session that nobody else can write any more: its row is locked.
+CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+  DELETE FROM @schema@.sessions s WHERE s.id = me;
+  INSERT INTO @schema@.ended VALUES (me);
+  PERFORM @schema@.purge();
+END $$;
+
+-- Goes on with a session over a new connection, and watches again what it watched. The client calls it
+-- several times if it watches much.
+--
+-- A session is known by the number of its connection, too. So what was sent over an earlier one and arrives
+-- late finds no session, and does nothing; and this waits for what is under way.
+--
+-- Arguments: its name without that number, its id, its timeout, the number, run of the server, whether to
+-- return the nodes of the session, the numbers by which it may be known, then of each watch: its number,
+-- the path, the transactions that created and last changed the node when it was watched.
+-- Returns how long nobody may be granted a lock, NULL if the session has ended; the news for each watch ('D'
+-- for a deletion, 'C' for other data, '' if it stands); and the paths of the nodes.
+CREATE OR REPLACE FUNCTION @schema@.resume(
+  called text, me bigint, timeout bigint, connection bigint, run text, wants_nodes boolean,
+  known bigint[], numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
+  OUT wait bigint, OUT news text[], OUT nodes text[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  k @schema@.clock;
+  deadline bigint;
+BEGIN
+  PERFORM @schema@.settle(timeout);
+  SELECT s.deadline INTO deadline FROM @schema@.sessions s
+    WHERE s.id = me AND s.name IN (SELECT called || ':' || i FROM unnest(known) AS i) FOR UPDATE;
+  IF NOT FOUND THEN RETURN; END IF;
+  SELECT * INTO k FROM @schema@.clock;
+  IF deadline <= @schema@.own_now(k.own, k.last, k.step) THEN
+    PERFORM @schema@.end_session(me);
+    RETURN;
+  END IF;
+  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
+    SELECT * INTO k FROM @schema@.clock FOR UPDATE;
+  END IF;
+  k.own := @schema@.own_now(k.own, k.last, k.step);
+  IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
+    k.last := @schema@.server_now();
+    k := @schema@.quarantine(k, run, timeout, true);
+    UPDATE @schema@.clock c SET last = k.last, own = k.own, run = k.run, longest = k.longest,
+      quarantine = k.quarantine;
+  END IF;
+  wait := greatest(0, k.quarantine - k.own);
+  UPDATE @schema@.sessions s
+    SET name = called || ':' || connection, deadline = greatest(s.deadline, k.own + timeout)
+    WHERE s.id = me;
+  SELECT coalesce(array_agg(
+      CASE WHEN n.c IS DISTINCT FROM w.c THEN 'D' WHEN n.m <> w.m THEN 'C' ELSE '' END ORDER BY w.i
+    ), '{}') INTO news
+    FROM unnest(dirs, names, created, changed) WITH ORDINALITY AS w (dir, name, c, m, i)
+    LEFT JOIN @schema@.nodes n ON n.dir = w.dir AND n.name = w.name;
+  INSERT INTO @schema@.watches
+    SELECT w.dir, w.name, me, w.number
+      FROM unnest(dirs, names, numbers, news) AS w (dir, name, number, news)
+      WHERE w.news = '' AND NOT EXISTS (
+        SELECT FROM @schema@.watches h
+          WHERE h.dir = w.dir AND h.name = w.name AND h.session = me AND h.number = w.number
+      );
+  nodes := '{}';
+  IF wants_nodes THEN
+    SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes
+      FROM @schema@.nodes n WHERE n.o = me;
+  END IF;
+END $$;
+
