@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `fence` | does a transaction commit only while the lock is held? |
 //! | `pooler` | does a lock work through a pooler that shares connections? |
+//! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -16,6 +17,7 @@
 mod database;
 mod fence;
 mod pooler;
+mod refused_by_postgres;
 
 use std::time::Duration;
 

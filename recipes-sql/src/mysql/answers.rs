@@ -32,12 +32,11 @@ pub(super) struct Answers {
 }
 
 /// Of an acquire that found everything in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Entered {
     pub(super) number: i64,
     pub(super) place: i64,
-    pub(super) count: i64,
-    pub(super) names: Vec<u8>,
+    pub(super) names: Vec<Vec<u8>>,
     /// How many nodes ahead, and these.
     pub(super) ahead: i64,
     pub(super) nodes: Vec<u8>,
@@ -170,7 +169,8 @@ pub(super) fn of_enter(
             Request::Look {
                 directory, numbers, ..
             } => {
-                let mut parts = vec![word(""), names(entered.count, &entered.names)?];
+                let names = entered.names.iter().cloned().map(Value::Bytes).collect();
+                let mut parts = vec![word(""), Value::List(names)];
                 if entered.ahead > 0 {
                     let [own, others @ ..] = numbers;
                     let (path, data) = &created;

@@ -258,6 +258,7 @@ impl Beats {
             again: number()? != 0,
         };
         self.shared.was_heard(sent);
+        self.lane.was_beaten(sent);
         self.lane.step.store(told.step, Ordering::Relaxed);
         self.again = told.again;
         self.next = Instant::now() + pause(session, &told);

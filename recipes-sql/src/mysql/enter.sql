@@ -3,23 +3,21 @@
 
 DELIMITER //
 
--- Creates an ephemeral, sequential node and looks: an acquire, if the session and the directory are in order.
--- Otherwise it does nothing (state 3), and `requests` finds out why.
+-- Creates an ephemeral, sequential node and looks: an acquire, if the session lives and the
+-- directory is in order.
+-- Otherwise it does nothing and fails (SQLSTATE 45000), and `requests` finds out why.
 --
 -- It is there for its cost: each statement and each variable of a procedure takes its time.
 --
--- Selects one row: state, the number, the place, and as for `look` the count of names, the names, the count
--- of watched nodes and these, without the node itself.
+-- Selects a row for each name in the directory: the number, the place, and the name. If there are others, it
+-- then selects one with the count of those ahead that are watched, at most two, and these as for `look`.
 CREATE PROCEDURE IF NOT EXISTS @prefix@enter(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_seen BIGINT,
   p_up_dir VARBINARY(1500), p_up_name VARBINARY(1500), p_dir VARBINARY(1500), p_name VARBINARY(1500),
   p_data LONGBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
-proc: BEGIN
-  DECLARE v_number, v_q, v_low, v_count, v_seq BIGINT;
-  DECLARE v_watched INT DEFAULT 0;
-  DECLARE v_names, v_ahead LONGBLOB;
-  DECLARE v_nodes LONGBLOB DEFAULT '';
+BEGIN
+  DECLARE v_number, v_q, v_low, v_count BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -29,67 +27,69 @@ proc: BEGIN
     INTO v_q, v_low, v_number
     FROM @prefix@sessions s, @prefix@nodes n
     WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection
-      AND n.dir = p_up_dir AND n.name = p_up_name AND n.o = 0 AND n.q < 2147483648 AND (
-        SELECT b.deadline - k.own - GREATEST(0, LEAST(k.step,
-          TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - k.last)) >= s.timeout * 3 DIV 4
-        FROM @prefix@beats b, @prefix@clock k WHERE b.session = p_id AND k.id = 1)
+      AND n.dir = p_up_dir AND n.name = p_up_name AND n.o = 0 AND n.q < 2147483648
     FOR UPDATE;
-  IF v_number IS NULL THEN
-    ROLLBACK;
-    SELECT 3 AS state, 0 AS number, 0 AS place, 0 AS count, '' AS names, 0 AS watched, '' AS nodes;
-    LEAVE proc;
-  END IF;
+  IF v_number IS NULL THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple acquire'; END IF;
   INSERT INTO @prefix@nodes VALUES (p_dir, CONCAT(p_name, LPAD(v_q, 10, '0')), v_q + 1, v_number, v_number, 0,
     p_id, 0, v_number, 0, p_data);
-  SELECT COUNT(*), GROUP_CONCAT(name SEPARATOR '/'), MIN(IF(seq = 0, v_q + 1, seq)) INTO v_count, v_names, v_low
+  SELECT v_number AS number, v_q AS place, name
     FROM @prefix@nodes FORCE INDEX (by_seq) WHERE dir = p_dir AND (seq = 0 OR seq >= v_low);
+  SET v_count = FOUND_ROWS();
+  -- See schema.sql.
+  IF v_count = 1 THEN
+    SET v_low = v_q + 1;
+  ELSEIF v_q MOD 16 = 0 THEN
+    SELECT MIN(seq) INTO v_low FROM @prefix@nodes FORCE INDEX (by_seq)
+      WHERE dir = p_dir AND seq >= GREATEST(v_low, 1);
+  END IF;
   UPDATE @prefix@nodes SET q = v_q + 1, p = v_number, low = v_low WHERE dir = p_up_dir AND name = p_up_name;
   IF v_count > 1 THEN
-    -- One after the other: a derived table with data would be a file.
-    SET v_seq = v_q + 1;
-    WHILE v_seq IS NOT NULL AND v_watched < 2 DO
-      SET v_ahead = NULL;
-      SELECT seq, CONCAT(LENGTH(name), ' ', name, LENGTH(d), ' ', d, CONCAT_WS(' ', c, m, v, o, IF(o <> 0, 0, (
-          SELECT COUNT(*) FROM @prefix@nodes i FORCE INDEX (by_seq)
-          WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name))), q, p), ' ')
-        INTO v_seq, v_ahead
-        FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = p_dir AND seq < v_seq
-        ORDER BY seq DESC LIMIT 1;
-      IF v_ahead IS NULL THEN
-        SET v_seq = NULL;
-      ELSE
-        SET v_watched = v_watched + 1, v_nodes = CONCAT(v_nodes, v_ahead);
-      END IF;
-    END WHILE;
+    queue: BEGIN
+      DECLARE v_seq BIGINT DEFAULT v_q + 1;
+      DECLARE v_watched INT DEFAULT 0;
+      DECLARE v_ahead LONGBLOB;
+      DECLARE v_nodes LONGBLOB DEFAULT '';
+      -- One after the other: a derived table with data would be a file.
+      WHILE v_seq IS NOT NULL AND v_watched < 2 DO
+        SET v_ahead = NULL;
+        SELECT seq, CONCAT(LENGTH(name), ' ', name, LENGTH(d), ' ', d, CONCAT_WS(' ', c, m, v, o, IF(o <> 0, 0,
+            (SELECT COUNT(*) FROM @prefix@nodes i FORCE INDEX (by_seq)
+            WHERE i.dir = CONCAT(IF(n.dir = '/', '', n.dir), '/', n.name))), q, p), ' ')
+          INTO v_seq, v_ahead
+          FROM @prefix@nodes n FORCE INDEX (by_seq) WHERE dir = p_dir AND seq < v_seq
+          ORDER BY seq DESC LIMIT 1;
+        IF v_ahead IS NULL THEN
+          SET v_seq = NULL;
+        ELSE
+          SET v_watched = v_watched + 1, v_nodes = CONCAT(v_nodes, v_ahead);
+        END IF;
+      END WHILE;
+      SELECT v_watched AS watched, v_nodes AS nodes;
+    END queue;
   END IF;
   COMMIT;
-  SELECT 0 AS state, v_number AS number, v_q AS place, v_count AS count, v_names AS names,
-    v_watched AS watched, v_nodes AS nodes;
 END//
 
--- Deletes an ephemeral node: the release of one lock, if the session is in order and the node is there.
+-- Deletes an ephemeral node: the release of one lock, if the session lives and the node is there.
 -- Otherwise it does nothing and fails (SQLSTATE 45000), and `requests` finds out why. It selects nothing, as
 -- an answer with rows is written to the network in two parts.
 CREATE PROCEDURE IF NOT EXISTS @prefix@leave(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_dir VARBINARY(1500), p_name VARBINARY(1500))
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_lives BOOLEAN;
+  DECLARE v_id BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  SELECT (
-      SELECT b.deadline - k.own - GREATEST(0, LEAST(k.step,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - k.last)) >= s.timeout * 3 DIV 4
-      FROM @prefix@beats b, @prefix@clock k WHERE b.session = s.id AND k.id = 1)
-    INTO v_lives FROM @prefix@sessions s
-    WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection FOR UPDATE;
-  IF v_lives THEN
+  SELECT id INTO v_id FROM @prefix@sessions
+    WHERE id = p_id AND secret = p_secret AND connection = p_connection FOR UPDATE;
+  IF v_id IS NOT NULL THEN
     SET STATEMENT innodb_lock_wait_timeout = 0 FOR
       DELETE FROM @prefix@nodes WHERE dir = p_dir AND name = p_name AND o <> 0;
-    SET v_lives = ROW_COUNT() > 0;
   END IF;
-  IF NOT COALESCE(v_lives, FALSE) THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple release'; END IF;
+  IF v_id IS NULL OR ROW_COUNT() = 0 THEN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple release';
+  END IF;
   COMMIT;
 END//

@@ -1,13 +1,13 @@
 //! The connection for changes and reads.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Row, Statement, Value as Parameter};
-use recipes_keeper::{CallError, Function, Shared, Value, Words};
+use recipes_keeper::{CallError, Function, Moment, Shared, Value, Words};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -16,10 +16,10 @@ use super::batch::Call;
 use super::beats::{Ask, Message};
 use super::errors::{Failed, Unexpected, call_error, failed};
 use super::looks::Looks;
-use super::procedures::{Columns, bytes, first, of_session, prepare};
+use super::procedures::{Columns, bytes, entered, first, of_session, prepare};
 use super::request::{Caller, Name, Request, Said, number, parse, split};
 
-/// How often a call is sent that deadlocks, or is too late after a beat.
+/// How often a call is sent that deadlocks.
 const TRIES_MAX: u32 = 6;
 /// Before a call is sent again that was in a deadlock; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -32,6 +32,8 @@ pub(super) struct Lane {
     shared: Arc<Shared>,
     /// The most that the store's clock advances at once, as far as it was told.
     pub(super) step: AtomicI64,
+    /// When the last beat was sent that was answered.
+    beaten: std::sync::Mutex<Moment>,
     beats: mpsc::UnboundedSender<Message>,
 }
 
@@ -56,7 +58,6 @@ struct Calls {
 enum Outcome {
     Done(Answers),
     Ended,
-    Late,
     /// Others have locked what it needs.
     Locked,
 }
@@ -96,6 +97,7 @@ impl Lane {
             number,
             shared: Arc::clone(shared),
             step: AtomicI64::default(),
+            beaten: std::sync::Mutex::default(),
             beats,
         })
     }
@@ -136,16 +138,16 @@ impl Lane {
 
     async fn requests(&self, inner: &mut Inner, words: &Words) -> Result<Value, CallError> {
         let (caller, requests) = parse(words)?;
+        // What is missing to a whole timeout after a beat is less than a 24th of it. So an answer proves
+        // that the server keeps the session three quarters of it from the sending on.
+        if self.beaten().elapsed() > caller.timeout * 5 / 24 && !self.beat().await? {
+            return Ok(ended());
+        }
         let mut pause = PAUSE;
         for _ in 0..TRIES_MAX {
             match self.outcome(inner, &caller, &requests).await {
                 Ok(Outcome::Done(answers)) => return Ok(self.done(answers)),
                 Ok(Outcome::Ended) => return Ok(ended()),
-                Ok(Outcome::Late) => {
-                    if !self.beat().await? {
-                        return Ok(ended());
-                    }
-                }
                 Ok(Outcome::Locked) => return Err(CallError::NotNow(Arc::new(Unexpected::Locked))),
                 Err(Failure::Server(error)) if failed(&error) == Failed::Again => {
                     sleep(pause).await;
@@ -169,6 +171,15 @@ impl Lane {
         }
         values.push(Value::Number(self.step.load(Ordering::Relaxed)));
         Value::List(values)
+    }
+
+    fn beaten(&self) -> Moment {
+        *self.beaten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server has answered what was sent then, and put off the deadline of the session.
+    pub(super) fn was_beaten(&self, sent: Moment) {
+        *self.beaten.lock().unwrap_or_else(PoisonError::into_inner) = sent;
     }
 
     /// Has the session's deadline put off. False if it is over.
@@ -209,8 +220,10 @@ impl Lane {
             bytes(run),
             Parameter::Int(i64::from(is_known == b"1")),
         ];
+        let sent = Moment::now();
         let row = inner.row("open", parameters).await?;
         let mut row = Columns::of(row)?;
+        self.was_beaten(sent);
         let (id, wait) = (row.number()?, row.number()?);
         self.step.store(row.number()?, Ordering::Relaxed);
         Ok(Value::List(vec![Value::Number(id), Value::Number(wait)]))
@@ -230,12 +243,14 @@ impl Lane {
             bytes(known_by),
             bytes(run),
         ];
+        let sent = Moment::now();
         let row = inner.row("resume", parameters).await?;
         let mut row = Columns::of(row)?;
         let (state, wait) = (row.number()?, row.number()?);
         if state != 0 {
             return Ok(ended());
         }
+        self.was_beaten(sent);
         self.step.store(row.number()?, Ordering::Relaxed);
         // It goes on, so what is seen from now on is seen by a session that lives.
         let Inner {
@@ -311,28 +326,22 @@ impl Inner {
             }
             Call::Requests(_) => return Ok(None),
         };
-        let row = match first(&mut self.connection, statement, parameters).await {
-            Ok(row) => row,
+        let entered = match call {
+            Call::Enter { .. } => entered(&mut self.connection, statement, parameters).await,
+            _ => {
+                let row = first(&mut self.connection, statement, parameters).await;
+                row.map(|_| Ok(Entered::default()))
+            }
+        };
+        let entered = match entered {
+            Ok(entered) => entered?,
             Err(error) if failed(&error) == Failed::NotSimple => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        if matches!(call, Call::Leave { .. }) {
-            return Ok(Some(answers::of_leave(requests)));
-        }
-        let mut row = Columns::of(row)?;
-        if row.number()? != 0 {
-            return Ok(None);
-        }
-        let entered = Entered {
-            number: row.number()?,
-            place: row.number()?,
-            count: row.number()?,
-            names: row.bytes()?,
-            ahead: row.number()?,
-            nodes: row.bytes()?,
-        };
-        let answers = answers::of_enter(requests, caller.session.id, &entered)?;
-        Ok(Some(answers))
+        Ok(Some(match call {
+            Call::Enter { .. } => answers::of_enter(requests, caller.session.id, &entered)?,
+            _ => answers::of_leave(requests),
+        }))
     }
 
     async fn general(
@@ -357,7 +366,6 @@ impl Inner {
                 Outcome::Done(answers::of_requests(requests, caller.session.id, &text)?)
             }
             (1, ..) => Outcome::Ended,
-            (2, ..) => Outcome::Late,
             _ => Outcome::Locked,
         })
     }

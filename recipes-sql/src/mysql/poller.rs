@@ -18,7 +18,10 @@ const STEP: Duration = Duration::from_millis(2);
 const MOST: Duration = Duration::from_millis(100);
 /// More of them ahead make no difference.
 pub(super) const AHEAD_MAX: i64 = 49;
-/// A poll takes a fourth of the time at most.
+/// Timers are late by up to a millisecond, half of it on average.
+const LATE: Duration = Duration::from_micros(500);
+/// Polls that take longer than this, as they look at very many nodes, take a fourth of the time at most.
+const LONG: Duration = Duration::from_millis(5);
 const REST: u32 = 3;
 /// Polls after which a watch is not set any more that was never confirmed.
 const UNCONFIRMED_MAX: u8 = 64;
@@ -70,7 +73,7 @@ impl Poller {
             }
         }
         self.pause = FIRST;
-        let soon = now + FIRST;
+        let soon = now + FIRST - LATE;
         self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
     }
 
@@ -135,7 +138,8 @@ impl Poller {
         let is_idle = !is_watching && self.pause >= MOST;
         self.pause = (self.pause * 2).clamp(FIRST, longest);
         let took = now - began;
-        let next = (began + self.pause).max(now + took * REST);
+        let rest = if took > LONG { took * REST } else { LATE };
+        let next = (began + self.pause - LATE).max(now + rest);
         self.next = (!is_idle).then_some(next);
     }
 }
@@ -256,8 +260,8 @@ mod tests {
             let mut pauses = Vec::new();
             for _ in 0..9 {
                 let next = poller.next().unwrap();
-                pauses.push((next - Instant::now()).as_millis());
-                tokio::time::sleep_until(next).await;
+                pauses.push((next + LATE - Instant::now()).as_millis());
+                tokio::time::advance(next + LATE - Instant::now()).await;
                 poller.polled(true, ahead, Instant::now());
             }
             pauses
@@ -278,7 +282,7 @@ mod tests {
         );
         // A new watch is looked at soon, whatever the pause was.
         poller.watch(Vec::new(), Instant::now());
-        assert_eq!(poller.next().unwrap() - Instant::now(), FIRST);
+        assert_eq!(poller.next().unwrap() - Instant::now(), FIRST - LATE);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! What is asked, as the keeper says it.
 
+use std::time::Duration;
+
 use recipes_keeper::{CallError, Words};
 
 use super::errors::Unexpected;
@@ -61,6 +63,8 @@ impl<'a> Operation<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Caller<'a> {
     pub(super) session: Name<'a>,
+    /// How long the server keeps the session without a beat.
+    pub(super) timeout: Duration,
     /// How long a container may be empty, in microseconds.
     pub(super) rest: i64,
 }
@@ -120,14 +124,20 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Said<'a, I> {
 pub(super) fn parse(words: &Words) -> Result<(Caller<'_>, Vec<Request<'_>>), CallError> {
     let mut said = Said::new(words.iter());
     let session = Name::of(said.word()?)?;
-    // The id is in the name, and the server knows the timeout.
-    let (_, _) = (said.word()?, said.word()?);
+    // The id is in the name.
+    let (_, timeout) = (said.word()?, number(said.word()?)?);
+    let timeout = Duration::from_micros(timeout);
     let rest = number(said.word()?)?;
     let mut requests = Vec::new();
     while let Some(word) = said.more() {
         requests.push(request(word, &mut said)?);
     }
-    Ok((Caller { session, rest }, requests))
+    let caller = Caller {
+        session,
+        timeout,
+        rest,
+    };
+    Ok((caller, requests))
 }
 
 fn request<'a, I: Iterator<Item = &'a [u8]>>(
@@ -253,7 +263,16 @@ mod tests {
             secret: b"secret",
             connection: 3,
         };
-        assert_eq!(caller, Caller { session, rest: 60 });
+        let timeout = Duration::from_micros(100);
+        let rest = 60;
+        assert_eq!(
+            caller,
+            Caller {
+                session,
+                timeout,
+                rest
+            }
+        );
         let create = Operation::Create {
             path: b"/a/b-",
             data: &[0, 255],

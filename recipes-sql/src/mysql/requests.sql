@@ -4,9 +4,9 @@ DELIMITER //
 
 -- Carries out requests of a session, in order. Each is refused or done by itself.
 --
--- It never writes the deadline, so beats need not wait until it is flushed. Instead it does nothing unless
--- the deadline is far away: an answer proves that the session lives on for three quarters of its timeout
--- after the requests were sent.
+-- It never writes the deadline, so beats need not wait until it is flushed. The client sends requests only
+-- if it has sent a beat a moment ago that was answered. So an answer proves that the session lives on for three
+-- quarters of its timeout after the requests were sent.
 --
 -- `p_seen` is the highest number that the client has seen, `p_rest` how long a container may be empty.
 -- `p_words` has words: a length of eight digits, then so many bytes. First the count of directories that
@@ -36,7 +36,7 @@ DELIMITER //
 -- `look` lists for a contender whose node is `own`, or was created there by this call if that is ''. If
 -- others are ahead, it watches the node itself and the two right ahead of it.
 --
--- Selects one row: state (0 done, 1 ended, 2 late, 4 locked by others), the highest number given, and the answers: numbers with
+-- Selects one row: state (0 done, 1 ended, 2 locked by others), the highest number given, and the answers: numbers with
 -- a blank after each, and bytes after their count and a blank. An answer begins with 0, or why it is
 -- refused: 1 no node, 2 node exists, 3 other version, 4 not empty, 5 parent is ephemeral, 6 locked by
 -- others; of a multi, the index of the operation follows. Names are their count, and bytes with slashes
@@ -45,7 +45,7 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@requests(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_seen BIGINT, p_rest BIGINT, p_words LONGBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
-  DECLARE v_lives BOOLEAN;
+  DECLARE v_id BIGINT;
   -- The number of the present multi, and its operations.
   DECLARE v_number, v_first, v_count, v_index, v_failed BIGINT DEFAULT 0;
   -- Where in the words, the end of them, and the length of one.
@@ -69,15 +69,11 @@ proc: BEGIN
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  SELECT (
-      SELECT b.deadline - k.own - GREATEST(0, LEAST(k.step,
-        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - k.last)) >= s.timeout * 3 DIV 4
-      FROM @prefix@beats b, @prefix@clock k WHERE b.session = s.id AND k.id = 1)
-    INTO v_lives FROM @prefix@sessions s
-    WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection FOR UPDATE;
-  IF v_refused = 0 AND NOT COALESCE(v_lives, FALSE) THEN
+  SELECT id INTO v_id FROM @prefix@sessions
+    WHERE id = p_id AND secret = p_secret AND connection = p_connection FOR UPDATE;
+  IF v_id IS NULL AND v_refused = 0 THEN
     ROLLBACK;
-    SELECT IF(v_lives IS NULL, 1, 2) AS state, 0 AS number, '' AS answers;
+    SELECT 1 AS state, 0 AS number, '' AS answers;
     LEAVE proc;
   END IF;
 
@@ -98,7 +94,7 @@ proc: BEGIN
   END WHILE;
   IF v_refused <> 0 THEN
     ROLLBACK;
-    SELECT 4 AS state, 0 AS number, '' AS answers;
+    SELECT 2 AS state, 0 AS number, '' AS answers;
     LEAVE proc;
   END IF;
   SET v_number = v_first;
@@ -232,7 +228,7 @@ proc: BEGIN
         -- A server can be set up to undo all of a transaction then.
         IF v_refused = 6 AND @@innodb_rollback_on_timeout THEN
           ROLLBACK;
-          SELECT 4 AS state, 0 AS number, '' AS answers;
+          SELECT 2 AS state, 0 AS number, '' AS answers;
           LEAVE proc;
         END IF;
         SET v_answers = CONCAT(v_answers, v_refused, ' ', v_failed, ' ');

@@ -17,6 +17,7 @@
 //!
 //! | 12 | On a database, the deletion of a child does not raise `pzxid` of its parent. | Whoever releases a lock does not wait for the commits of those who enter, so it leaves the directory alone. Nothing rests on that number there: no directory is watched. |
 //! | 13 | On a database, the events of a step come in another order, and in none with replies. | Sessions look for news over a connection of their own, and tell those of their own nodes first. Every event has come before the reply to a `sync`. |
+//! | 14 | On a database, a watch on a node that was changed and then deleted reports the deletion, and in memory the change. | A look shows what is. The core reads the node after either. |
 //!
 //! Differences 3 to 7 are those of `differences`, which removes them for both stores. The number in
 //! the reply to a transaction that creates is compared here, because these return it as newer
@@ -108,14 +109,20 @@ pub(crate) fn never_seen(outcome: &str) -> bool {
     refusals.iter().any(|refusal| outcome.ends_with(refusal))
 }
 
-// 13
-pub(crate) fn without_order(mut memory: Seen, mut real: Seen) -> (Seen, Seen) {
+// 13, 14
+pub(crate) fn without_order(step: &Step, mut memory: Seen, mut real: Seen) -> (Seen, Seen) {
     for seen in [&mut memory, &mut real] {
         seen.heard.retain(|it| *it != Heard::Reply);
         if seen.ended.is_some() {
             seen.heard.iter_mut().for_each(differences::end);
         }
         seen.heard.sort_unstable();
+    }
+    if step.deletes() {
+        for heard in &mut memory.heard {
+            know_deletion(heard, &real.heard);
+        }
+        memory.heard.sort_unstable();
     }
     (memory, real)
 }

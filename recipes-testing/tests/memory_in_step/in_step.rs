@@ -98,7 +98,7 @@ fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, S
     match world {
         World::Served(served) => {
             let (memory, real) = match served.is_database() {
-                true => differences_served::without_order(memory, real),
+                true => differences_served::without_order(step, memory, real),
                 false => (memory, real),
             };
             differences_served::without(step, memory, real)

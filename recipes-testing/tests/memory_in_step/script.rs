@@ -168,6 +168,14 @@ pub(crate) enum Request {
 }
 
 impl Request {
+    fn deletes(&self) -> bool {
+        match self {
+            Self::Delete(_) => true,
+            Self::Multi(changes) => changes.iter().any(|it| matches!(it, Change::Delete(..))),
+            _ => false,
+        }
+    }
+
     pub(crate) fn changes_nodes(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Delete(_) | Self::Multi(_))
     }
@@ -225,6 +233,15 @@ impl Step {
             | Self::Expire { session }
             | Self::Cut { session }
             | Self::Mend { session } => *session,
+        }
+    }
+
+    /// Whether requests of it delete nodes.
+    pub(crate) fn deletes(&self) -> bool {
+        match self {
+            Self::Ask { requests, .. } => requests.iter().any(Request::deletes),
+            Self::Forget { request, .. } => request.deletes(),
+            _ => false,
         }
     }
 
