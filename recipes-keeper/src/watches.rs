@@ -215,6 +215,14 @@ impl Watches {
         }
     }
 
+    /// Whether somebody has asked for a watch that is not [confirmed](Self::confirmed) yet.
+    pub fn are_awaited(&self) -> bool {
+        let table = self.lock();
+        let is_new = |watch: &Watch| watch.seen.is_none();
+        let mut by_path = table.by_path.values();
+        !table.anywhere.is_empty() || by_path.any(|watches| watches.values().any(is_new))
+    }
+
     /// The watches that the server had confirmed, in the order of their numbers.
     pub fn confirmed(&self) -> Vec<Rewatch> {
         let table = self.lock();

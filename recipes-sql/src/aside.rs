@@ -29,6 +29,8 @@ pub(crate) struct Polled {
     pub(crate) news: Vec<Option<NodeEvent>>,
     /// How many nodes are ahead of that of another session which is watched, the least of them.
     pub(crate) ahead: Option<u64>,
+    /// Nobody was changing a watched node. Whoever begins to do so rings.
+    pub(crate) is_still: bool,
 }
 
 /// The connection beside that of the requests.

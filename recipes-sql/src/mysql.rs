@@ -11,9 +11,9 @@
 //! | `fence` | the statement for the user's transaction |
 //! | `wire` | the two connections of a session |
 //! | `lane` | the connection for changes and reads |
-//! | `beats` | the connection for beats and polls |
+//! | `side` | the connection for beats and polls |
+//! | `line` | one connection |
 //! | `looks` | statements that see what nodes are like |
-//! | `poller` | when to poll, and what a poll tells |
 //! | `procedures` | calls of procedures |
 //! | `request` | what is asked, as the keeper says it |
 //! | `batch` | the same, as the procedures want it |
@@ -22,18 +22,18 @@
 mod address;
 mod answers;
 mod batch;
-mod beats;
 mod builder;
 mod checks;
 mod errors;
 mod fence;
 mod lane;
+mod line;
 mod looks;
-mod poller;
 mod procedures;
 mod request;
 mod schema;
 mod server;
+mod side;
 mod wire;
 
 pub use builder::MySqlBuilder;

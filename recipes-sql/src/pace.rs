@@ -12,6 +12,10 @@ const NEXT_IN_LINE: Duration = Duration::from_millis(2);
 const BEHIND: Duration = Duration::from_millis(100);
 /// Between two looks where the bell works.
 const RUNG: Duration = Duration::from_millis(500);
+/// A look that takes longer, as the session watches very much, does not keep the server busy: see [`REST`].
+const LONG: Duration = Duration::from_millis(5);
+/// The pause after a long look, in times of its own.
+const REST: u32 = 4;
 /// So many news without a bell, one after the other, are no coincidence.
 const UNRUNG_MAX: u32 = 3;
 
@@ -56,7 +60,7 @@ impl Pace {
         self.pause
     }
 
-    /// A look is over that took so long. Returns when the next begins, after that.
+    /// A look is over that took so long. Returns when the next begins, after the beginning of that.
     pub(crate) fn polled(&mut self, looked: &Looked) -> Duration {
         if looked.has_news && !looked.was_told {
             self.unrung += 1;
@@ -72,10 +76,15 @@ impl Pace {
         } else {
             self.cap = BEHIND;
         }
+        if self.is_rung && looked.is_still {
+            self.pause = self.cap;
+        }
         let pause = self.pause.min(self.cap);
         self.pause = pause * 2;
-        // A session that watches very much does not keep the server busy.
-        pause.max(looked.took * 4)
+        match looked.took > LONG {
+            true => pause.max(looked.took * (1 + REST)),
+            false => pause,
+        }
     }
 }
 
@@ -85,6 +94,8 @@ pub(crate) struct Looked {
     pub(crate) has_news: bool,
     /// It was asked for by the bell, or because of a change of the session's own.
     pub(crate) was_told: bool,
+    /// All watches were looked at, and nobody was changing a node: whoever does so from now on rings.
+    pub(crate) is_still: bool,
     pub(crate) ahead: Option<u64>,
     pub(crate) took: Duration,
 }
@@ -132,6 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn one_look_is_enough_where_the_bell_rings_and_nobody_is_changing_anything() {
+        let still = Looked {
+            is_still: true,
+            ..Looked::default()
+        };
+        let mut pace = Pace::new(true);
+        assert_eq!(pace.watched().as_millis(), 2);
+        assert_eq!(polls(&mut pace, still, 2), [500, 500]);
+        let mut deaf = Pace::new(false);
+        deaf.watched();
+        assert_eq!(polls(&mut deaf, still, 3), [1, 2, 4]);
+    }
+
+    #[test]
     fn bell_that_does_not_ring_is_not_relied_on_until_it_does() {
         let mut pace = Pace::new(true);
         let unrung = Looked {
@@ -163,6 +188,12 @@ mod tests {
             took: Duration::from_millis(30),
             ..behind(0)
         };
-        assert_eq!(polls(&mut pace, looked, 2), [120, 120]);
+        assert_eq!(polls(&mut pace, looked, 2), [150, 150]);
+        // A machine that is busy with something else is no reason to look less often.
+        let looked = Looked {
+            took: Duration::from_millis(4),
+            ..behind(0)
+        };
+        assert_eq!(polls(&mut pace, looked, 1), [2]);
     }
 }

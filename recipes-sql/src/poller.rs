@@ -15,6 +15,10 @@ use crate::pace::{Looked, Pace};
 
 /// Between two looks whether anything is watched.
 const IDLE: Duration = Duration::from_millis(250);
+/// Before news of the session's own changes are asked for.
+const OWN: Duration = Duration::from_millis(2);
+/// Timers are late by up to a millisecond, half of it on average.
+const LATE: Duration = Duration::from_micros(500);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -66,18 +70,25 @@ impl Poller<'_> {
                 if signals.has_watched {
                     next = next.min(Instant::now() + self.pace.watched());
                 }
-                if signals.is_rung || signals.has_changed || signals.is_asked {
-                    was_told = signals.is_rung || signals.has_changed;
+                if signals.has_changed {
+                    // Most often nobody watches the node in a moment: it was that of a lock that is
+                    // being released.
+                    next = next.min(Instant::now() + OWN);
+                }
+                was_told |= signals.is_rung || signals.has_changed;
+                if signals.is_rung || signals.is_asked {
                     break;
                 }
             }
             let asked = self.bell.looks();
+            // First: a watch that is confirmed in between is looked at soon.
+            let is_all = !self.watches.are_awaited();
             let watched = self.watches.confirmed();
             if watched.is_empty() {
                 // A watch may be set whose answer nobody has read yet.
                 next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
             } else {
-                let Some(looked) = self.look(&watched, was_told).await? else {
+                let Some(looked) = self.look(&watched, was_told, is_all).await? else {
                     next = Instant::now() + BUSY;
                     continue;
                 };
@@ -92,6 +103,7 @@ impl Poller<'_> {
         &mut self,
         watched: &[Rewatch],
         was_told: bool,
+        is_all: bool,
     ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
         let polled = match self.aside.poll(watched, self.pace.wants_ahead()).await {
@@ -105,6 +117,7 @@ impl Poller<'_> {
         let looked = Looked {
             has_news: polled.news.iter().any(Option::is_some),
             was_told,
+            is_still: polled.is_still && is_all,
             ahead: polled.ahead,
             took: sent.elapsed(),
         };
@@ -112,7 +125,8 @@ impl Poller<'_> {
             let Rewatch { number, path, .. } = watch;
             self.watches.fire(self.number, path, *number, event);
         }
-        Ok(Some(Instant::now() + self.pace.polled(&looked)))
+        let next = sent + self.pace.polled(&looked) - LATE;
+        Ok(Some(next.max(Instant::now())))
     }
 }
 
@@ -155,7 +169,7 @@ mod tests {
         let (deleted, changed) = (Some(NodeEvent::Deleted), Some(NodeEvent::Changed));
         let polled = Polled {
             news: vec![deleted, deleted, changed, None, changed],
-            ahead: None,
+            ..Polled::default()
         };
         let told = in_order(&watched, &polled, 7);
         let told: Vec<_> = told.iter().map(|(watch, _)| watch.number).collect();

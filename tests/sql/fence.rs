@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
 use lock_recipes::{
     FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
     SessionOptions,
 };
 use recipes_testing::TestEnsemble;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -142,10 +142,12 @@ async fn schedule(number: u64, stage: &Stage) {
                 assert!(early.await.is_err(), "{name}: granted beside a transaction");
             } else if number % 2 == 0 && when != When::AfterTheCommit {
                 // The other one is granted meanwhile.
-                stage
-                    .ensemble
-                    .until("the next grant", async || next.is_finished().then_some(()))
-                    .await;
+                let granted = async {
+                    while !next.is_finished() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                timeout(PATIENCE, granted).await.expect(&name);
             }
         }
     }
@@ -189,20 +191,14 @@ async fn schedules(ensemble: TestEnsemble) {
         .await
         .unwrap();
     let ensemble = Arc::new(ensemble);
-    let mut running = JoinSet::new();
-    for number in 0..SCHEDULES {
-        while running.len() >= SIDE_BY_SIDE {
-            running.join_next().await.unwrap().unwrap();
-        }
+    let schedules = stream::iter(0..SCHEDULES).for_each_concurrent(SIDE_BY_SIDE, |number| {
         let stage = Stage {
             ensemble: Arc::clone(&ensemble),
             lock: format!("/fenced/{number}"),
         };
-        running.spawn(async move { schedule(number, &stage).await });
-    }
-    while let Some(done) = running.join_next().await {
-        done.unwrap();
-    }
+        async move { schedule(number, &stage).await }
+    });
+    schedules.await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -244,7 +240,7 @@ async fn fenced_node_is_not_handed_on_within_the_process() {
     on_both(async |ensemble| {
         let session = ensemble.session().await;
         let options = LockOptions::new().local_handoffs(100);
-        let lock = InterProcessMutex::with_options(&session, "/fenced", options).unwrap();
+        let lock = InterProcessMutex::with_options(&session, "/fenced", &options).unwrap();
         let guard = lock.acquire().await.unwrap();
         let (fence, node) = (guard.fence().unwrap(), guard.members()[0].node_path.clone());
         let next = tokio::spawn(lock.acquire());

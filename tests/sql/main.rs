@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `fence` | does a transaction commit only while the lock is held? |
 //! | `pooler` | does a lock work through a pooler that shares connections? |
+//! | `on_postgres` | does an operator, or a transaction of the service, cost a lock there? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
+//! | `refused_by_mariadb` | and on MariaDB? |
+//! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -16,7 +19,10 @@
 
 mod database;
 mod fence;
+mod on_mariadb;
+mod on_postgres;
 mod pooler;
+mod refused_by_mariadb;
 mod refused_by_postgres;
 
 use std::time::Duration;

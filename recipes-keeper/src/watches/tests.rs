@@ -116,3 +116,17 @@ fn what_happened_before_a_listing_is_not_kept_for_it() {
     watches.fire(0, "/a", earlier, NodeEvent::Deleted);
     assert!(watches.lock().unclear.is_empty());
 }
+
+#[test]
+fn watch_is_awaited_until_it_is_confirmed_or_given_up() {
+    let watches = Watches::default();
+    assert!(!watches.are_awaited());
+    let (number, _news) = watches.enter("/a");
+    assert!(watches.are_awaited());
+    watches.confirm("/a", number, SEEN);
+    assert!(!watches.are_awaited());
+    let anywhere = watches.enter_anywhere(1);
+    assert!(watches.are_awaited());
+    drop(anywhere);
+    assert!(!watches.are_awaited());
+}

@@ -4,7 +4,9 @@ use recipes_keeper::{CallError, Value};
 
 use super::batch::unfit;
 use super::errors::Unexpected;
-use super::request::{Operation, Request, join, split};
+use crate::path::split;
+
+use super::request::{Operation, Request};
 
 /// Why a request is refused, in the order of the numbers in `requests.sql`.
 const REASONS: [&str; 7] = [
@@ -16,20 +18,6 @@ const REASONS: [&str; 7] = [
     "EphemeralParent",
     "Busy",
 ];
-
-/// The answer for a node that is watched from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Watched {
-    pub(super) path: Vec<u8>,
-    pub(super) is_own: bool,
-}
-
-/// The answer to a call: one for each request; and the nodes that they watch.
-#[derive(Debug, Default)]
-pub(super) struct Answers {
-    pub(super) values: Vec<Value>,
-    pub(super) watched: Vec<Watched>,
-}
 
 /// Of an acquire that found everything in order.
 #[derive(Debug, Default)]
@@ -52,17 +40,13 @@ fn signed(number: i64) -> i64 {
 }
 
 /// The path of a sequential node.
-fn placed(path: &[u8], place: i64) -> Vec<u8> {
-    [path, format!("{:010}", signed(place)).as_bytes()].concat()
+fn placed(path: &str, place: i64) -> String {
+    format!("{path}{:010}", signed(place))
 }
 
 /// Reads the answers of `requests`.
-pub(super) fn of_requests(
-    requests: &[Request<'_>],
-    id: i64,
-    text: &[u8],
-) -> Result<Answers, CallError> {
-    let mut answers = Answers::default();
+pub(super) fn of_requests(requests: &[Request<'_>], text: &[u8]) -> Result<Vec<Value>, CallError> {
+    let mut answers = Vec::with_capacity(requests.len() + 1);
     let mut text = Text(text);
     for request in requests {
         let value = match (request, unfit(request)) {
@@ -73,9 +57,9 @@ pub(super) fn of_requests(
             }
             (_, Some(_)) => vec![word("TooLong")],
             (Request::Multi(operations), None) => multi(operations, &mut text)?,
-            (request, None) => of_request(request, id, &mut text, &mut answers.watched)?,
+            (request, None) => of_request(request, &mut text)?,
         };
-        answers.values.push(Value::List(value));
+        answers.push(Value::List(value));
     }
     match text.0 {
         [] => Ok(answers),
@@ -95,23 +79,18 @@ fn multi(operations: &[Operation<'_>], text: &mut Text<'_>) -> Result<Vec<Value>
                 let (number, place) = (text.number()?, text.number()?);
                 let path = match kind {
                     b'S' => placed(path, place),
-                    _ => path.to_vec(),
+                    _ => (*path).to_owned(),
                 };
-                parts.extend([Value::Bytes(path), Value::Number(number)]);
+                parts.extend([word(&path), Value::Number(number)]);
             }
-            Operation::Set { .. } => parts.extend(text.stat()?.values()),
+            Operation::Set { .. } => parts.extend(text.stat()?.map(Value::Number)),
             Operation::Delete { .. } | Operation::Check { .. } => {}
         }
     }
     Ok(parts)
 }
 
-fn of_request(
-    request: &Request<'_>,
-    id: i64,
-    text: &mut Text<'_>,
-    watched: &mut Vec<Watched>,
-) -> Result<Vec<Value>, CallError> {
+fn of_request(request: &Request<'_>, text: &mut Text<'_>) -> Result<Vec<Value>, CallError> {
     let reason = text.reason()?;
     let mut parts = vec![word(reason)];
     if !reason.is_empty() {
@@ -119,28 +98,18 @@ fn of_request(
     }
     match request {
         Request::List(_) => parts.push(text.names()?),
-        Request::Look {
-            directory, numbers, ..
-        } => {
+        Request::Look { numbers, .. } => {
             parts.push(text.names()?);
             let count = text.count()?;
             for number in numbers.iter().take(count) {
-                parts.extend(text.node(id, directory, number, watched)?);
+                parts.extend(text.node(number)?);
             }
         }
-        Request::Read(path) | Request::Watch(path) => {
-            let data = text.bytes()?.to_vec();
-            let stat = text.stat()?;
-            if matches!(request, Request::Watch(_)) {
-                watched.push(Watched {
-                    path: path.to_vec(),
-                    is_own: stat.owner == id,
-                });
-            }
-            parts.push(Value::Bytes(data));
-            parts.extend(stat.values());
+        Request::Read(_) | Request::Watch(_) => {
+            parts.push(Value::Bytes(text.bytes()?.to_vec()));
+            parts.extend(text.stat()?.map(Value::Number));
         }
-        _ => parts.extend(text.stat()?.values()),
+        _ => parts.extend(text.stat()?.map(Value::Number)),
     }
     Ok(parts)
 }
@@ -150,81 +119,62 @@ pub(super) fn of_enter(
     requests: &[Request<'_>],
     id: i64,
     entered: &Entered,
-) -> Result<Answers, CallError> {
-    let mut answers = Answers::default();
-    let mut created = (Vec::new(), &b""[..]);
+) -> Result<Vec<Value>, CallError> {
+    let mut own = (String::new(), &b""[..]);
+    let mut answers = Vec::with_capacity(requests.len() + 1);
     for request in requests {
-        let value = match request {
+        let mut parts = vec![word("")];
+        match request {
             Request::Multi(operations) => {
-                let mut parts = vec![word("")];
                 for operation in operations {
                     if let Operation::Create { path, data, .. } = operation {
-                        created = (placed(path, entered.place), data);
-                        let path = Value::Bytes(created.0.clone());
-                        parts.extend([path, Value::Number(entered.number)]);
+                        own = (placed(path, entered.place), data);
+                        parts.extend([word(&own.0), Value::Number(entered.number)]);
                     }
                 }
-                parts
             }
-            Request::Look {
-                directory, numbers, ..
-            } => {
-                let names = entered.names.iter().cloned().map(Value::Bytes).collect();
-                let mut parts = vec![word(""), Value::List(names)];
+            Request::Look { numbers, .. } => {
+                let names = entered.names.iter().cloned().map(Value::Bytes);
+                parts.push(Value::List(names.collect()));
                 if entered.ahead > 0 {
-                    let [own, others @ ..] = numbers;
-                    let (path, data) = &created;
-                    let stat = Stat::new(entered.number, id);
-                    let number = Value::Bytes(own.to_vec());
-                    let name = Value::Bytes(split(path).1.to_vec());
-                    parts.extend([number, name, Value::Bytes(data.to_vec())]);
-                    parts.extend(stat.values());
-                    answers.watched.push(Watched {
-                        path: path.clone(),
-                        is_own: true,
-                    });
-                    let ahead = usize::try_from(entered.ahead).unwrap_or_default();
-                    let mut nodes = Text(&entered.nodes);
-                    for number in others.iter().take(ahead) {
-                        let watched = &mut answers.watched;
-                        parts.extend(nodes.node(id, directory, number, watched)?);
-                    }
+                    parts.extend(watched(numbers, &own, id, entered)?);
                 }
-                parts
             }
-            _ => vec![word("")],
-        };
-        answers.values.push(Value::List(value));
+            _ => {}
+        }
+        answers.push(Value::List(parts));
     }
     Ok(answers)
 }
 
+/// The nodes that an acquire watches: its own, as this transaction has created it, and those ahead.
+fn watched(
+    [first, others @ ..]: &[&str; 3],
+    (path, data): &(String, &[u8]),
+    id: i64,
+    entered: &Entered,
+) -> Result<Vec<Value>, CallError> {
+    let number = entered.number;
+    let mut parts = vec![
+        word(first),
+        word(split(path).1),
+        Value::Bytes(data.to_vec()),
+    ];
+    parts.extend([number, number, 0, id, 0, 0, number].map(Value::Number));
+    let ahead = usize::try_from(entered.ahead).unwrap_or_default();
+    let mut nodes = Text(&entered.nodes);
+    for number in others.iter().take(ahead) {
+        parts.extend(nodes.node(number)?);
+    }
+    Ok(parts)
+}
+
 /// The answer where nothing is asked but done.
-pub(super) fn of_leave(requests: &[Request<'_>]) -> Answers {
-    let done = requests.iter().map(|_| Value::List(vec![word("")]));
-    Answers {
-        values: done.collect(),
-        watched: Vec::new(),
-    }
-}
-
-struct Stat {
-    owner: i64,
-    parts: [i64; 7],
-}
-
-impl Stat {
-    /// That of a node that this transaction has created.
-    fn new(number: i64, owner: i64) -> Self {
-        Self {
-            owner,
-            parts: [number, number, 0, owner, 0, 0, number],
-        }
-    }
-
-    fn values(&self) -> impl Iterator<Item = Value> {
-        self.parts.into_iter().map(Value::Number)
-    }
+pub(super) fn of_leave(requests: &[Request<'_>]) -> Vec<Value> {
+    requests
+        .iter()
+        .map(|_| Value::List(vec![word("")]))
+        .collect()
 }
 
 /// Names with slashes between them.
@@ -284,34 +234,24 @@ impl<'a> Text<'a> {
         names(count, self.bytes()?)
     }
 
-    fn stat(&mut self) -> Result<Stat, CallError> {
-        let mut parts = [0; 7];
-        for part in &mut parts {
+    fn stat(&mut self) -> Result<[i64; 7], CallError> {
+        let mut stat = [0; 7];
+        for part in &mut stat {
             *part = self.number()?;
         }
-        let [_, _, _, owner, children, created, _] = parts;
-        // The version of the children counts creations and deletions.
-        let [_, _, _, _, _, version, _] = &mut parts;
-        *version = signed(created * 2 - children);
-        Ok(Stat { owner, parts })
+        let [_, _, _, _, children, version, _] = &mut stat;
+        // It counts creations and deletions of children; so far it has the creations.
+        *version = signed(*version * 2 - *children);
+        Ok(stat)
     }
 
     /// A node that is watched under a number.
-    fn node(
-        &mut self,
-        id: i64,
-        directory: &[u8],
-        number: &[u8],
-        watched: &mut Vec<Watched>,
-    ) -> Result<impl Iterator<Item = Value> + use<>, CallError> {
+    fn node(&mut self, number: &str) -> Result<Vec<Value>, CallError> {
         let (name, data) = (self.bytes()?, self.bytes()?);
-        let stat = self.stat()?;
-        watched.push(Watched {
-            path: join(directory, name),
-            is_own: stat.owner == id,
-        });
-        let parts = [number, name, data].map(|it| Value::Bytes(it.to_vec()));
-        Ok(parts.into_iter().chain(stat.parts.map(Value::Number)))
+        let mut parts = vec![word(number)];
+        parts.extend([name, data].map(|it| Value::Bytes(it.to_vec())));
+        parts.extend(self.stat()?.map(Value::Number));
+        Ok(parts)
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::request::{Operation, PATH_BYTES_MAX, Request, split};
+use crate::path::{split, split_new};
+
+use super::request::{Operation, PATH_BYTES_MAX, Request};
 
 /// Digits of a place, with a sign.
 const PLACE_BYTES_MAX: usize = 11;
@@ -14,13 +16,15 @@ const PLACE_BYTES_MAX: usize = 11;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call<'a> {
     Enter {
-        dir: &'a [u8],
-        name: &'a [u8],
+        up_dir: &'a str,
+        up_name: &'a str,
+        dir: &'a str,
+        name: &'a str,
         data: &'a [u8],
     },
     Leave {
-        dir: &'a [u8],
-        name: &'a [u8],
+        dir: &'a str,
+        name: &'a str,
     },
     /// The words of `requests`.
     Requests(Vec<u8>),
@@ -49,11 +53,18 @@ impl<'a> Call<'a> {
                 Some(Request::Look { directory, own, .. }),
                 None,
             ) => {
-                let (dir, name) = split(path);
+                let (dir, name) = split_new(path);
                 let is_there = own.is_empty() && *directory == dir;
-                is_there.then_some(Self::Enter { dir, name, data })
+                let (up_dir, up_name) = split(dir);
+                is_there.then_some(Self::Enter {
+                    up_dir,
+                    up_name,
+                    dir,
+                    name,
+                    data,
+                })
             }
-            ([Operation::Delete { path, version: b"" }], None, None) => {
+            ([Operation::Delete { path, version: "" }], None, None) => {
                 let (dir, name) = split(path);
                 Some(Self::Leave { dir, name })
             }
@@ -68,7 +79,7 @@ impl<'a> Call<'a> {
         for request in asked() {
             if let Request::Multi(operations) = request {
                 let created = operations.iter().filter_map(|it| match it {
-                    Operation::Create { path, .. } => Some(split(path).0),
+                    Operation::Create { path, .. } => Some(split_new(path).0),
                     _ => None,
                 });
                 directories.extend(created);
@@ -77,7 +88,7 @@ impl<'a> Call<'a> {
         let mut words = Words::default();
         words.number(directories.len());
         for directory in directories {
-            words.word(directory);
+            words.text(directory);
         }
         for request in asked() {
             words.request(request);
@@ -88,7 +99,7 @@ impl<'a> Call<'a> {
 
 /// Where a path is too long for an index, and the server is not asked: the operation, or 0.
 pub(super) fn unfit(request: &Request<'_>) -> Option<usize> {
-    let is_long = |path: &[u8]| path.len() > PATH_BYTES_MAX;
+    let is_long = |path: &str| path.len() > PATH_BYTES_MAX;
     match request {
         Request::Multi(operations) => operations.iter().position(|it| match it {
             Operation::Create {
@@ -120,13 +131,16 @@ impl Words {
         self
     }
 
-    fn number(&mut self, number: usize) -> &mut Self {
-        self.word(number.to_string().as_bytes())
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.word(text.as_bytes())
     }
 
-    fn path(&mut self, path: &[u8]) -> &mut Self {
-        let (dir, name) = split(path);
-        self.word(dir).word(name)
+    fn number(&mut self, number: usize) -> &mut Self {
+        self.text(&number.to_string())
+    }
+
+    fn path(&mut self, (dir, name): (&str, &str)) -> &mut Self {
+        self.text(dir).text(name)
     }
 
     fn request(&mut self, request: &Request<'_>) {
@@ -138,31 +152,32 @@ impl Words {
                 }
             }
             Request::Look { directory, own, .. } => {
-                self.letter(b'k').word(directory).word(own);
+                self.letter(b'k').text(directory).text(own);
             }
             Request::List(path) => {
-                self.letter(b'l').word(path);
+                self.letter(b'l').text(path);
             }
             Request::Read(path) | Request::Watch(path) => {
-                self.letter(b'r').path(path);
+                self.letter(b'r').path(split(path));
             }
             Request::Stat(path) => {
-                self.letter(b's').path(path);
+                self.letter(b's').path(split(path));
             }
             Request::Nothing => {}
         }
     }
 
     fn operation(&mut self, operation: &Operation<'_>) {
+        let path = split(operation.path());
         match operation {
-            Operation::Create { path, data, kind } => self.letter(*kind).path(path).word(data),
-            Operation::Delete { path, version } => self.letter(b'D').path(path).word(version),
-            Operation::Set {
-                path,
-                data,
-                version,
-            } => self.letter(b'W').path(path).word(data).word(version),
-            Operation::Check { path, version } => self.letter(b'X').path(path).word(version),
+            Operation::Create { path, data, kind } => {
+                self.letter(*kind).path(split_new(path)).word(data)
+            }
+            Operation::Delete { version, .. } => self.letter(b'D').path(path).text(version),
+            Operation::Set { data, version, .. } => {
+                self.letter(b'W').path(path).word(data).text(version)
+            }
+            Operation::Check { version, .. } => self.letter(b'X').path(path).text(version),
         };
     }
 }
@@ -171,7 +186,7 @@ impl Words {
 mod tests {
     use super::*;
 
-    fn create(path: &[u8]) -> Request<'_> {
+    fn create(path: &str) -> Request<'_> {
         Request::Multi(vec![Operation::Create {
             path,
             data: b"d",
@@ -179,42 +194,44 @@ mod tests {
         }])
     }
 
-    fn look<'a>(directory: &'a [u8], own: &'a [u8]) -> Request<'a> {
+    fn look<'a>(directory: &'a str, own: &'a str) -> Request<'a> {
         Request::Look {
             directory,
             own,
-            numbers: [b"1", b"2", b"3"],
+            numbers: ["1", "2", "3"],
         }
     }
 
     #[test]
     fn acquire_and_release_alone_have_procedures_of_their_own() {
         let enter = Some(Call::Enter {
-            dir: b"/a",
-            name: b"n-",
+            up_dir: "/",
+            up_name: "a",
+            dir: "/a",
+            name: "n-",
             data: b"d",
         });
         let delete = || {
             Request::Multi(vec![Operation::Delete {
-                path: b"/a/n",
-                version: b"",
+                path: "/a/n",
+                version: "",
             }])
         };
         let simple = |requests: &[Request<'static>]| Call::simple(requests).is_some();
-        assert_eq!(Call::simple(&[create(b"/a/n-"), look(b"/a", b"")]), enter);
-        let released = [Request::Nothing, create(b"/a/n-"), look(b"/a", b"")];
+        assert_eq!(Call::simple(&[create("/a/n-"), look("/a", "")]), enter);
+        let released = [Request::Nothing, create("/a/n-"), look("/a", "")];
         assert_eq!(Call::simple(&released), enter);
         assert!(simple(&[delete()]));
         assert!(!simple(&[delete(), delete()]));
-        assert!(!simple(&[create(b"/a/n-")]));
-        assert!(!simple(&[create(b"/a/n-"), look(b"/b", b"")]));
-        assert!(!simple(&[create(b"/a/n-"), look(b"/a", b"n-0")]));
+        assert!(!simple(&[create("/a/n-")]));
+        assert!(!simple(&[create("/a/n-"), look("/b", "")]));
+        assert!(!simple(&[create("/a/n-"), look("/a", "n-0")]));
         assert!(!simple(&[Request::Nothing]));
     }
 
     #[test]
     fn directories_come_first_and_sorted() {
-        let requests = [create(b"/b/n"), create(b"/a/n"), create(b"/b/m")];
+        let requests = [create("/b/n"), create("/a/n"), create("/b/m")];
         let Call::Requests(words) = Call::general(&requests) else {
             panic!("not general")
         };
@@ -231,16 +248,17 @@ mod tests {
 
     #[test]
     fn path_that_fits_into_no_index_is_not_sent() {
-        let long = vec![b'x'; PATH_BYTES_MAX + 1];
+        let long = "x".repeat(PATH_BYTES_MAX + 1);
+        let short = long.get(1..).unwrap();
         let list = Request::List(&long);
         assert_eq!(unfit(&list), Some(0));
         let Call::Requests(words) = Call::general(&[list]) else {
             panic!("not general")
         };
         assert_eq!(words, b"000000010");
-        assert_eq!(unfit(&Request::List(&long[1..])), None);
-        let place_does_not_fit = create(&long[1..]);
+        assert_eq!(unfit(&Request::List(short)), None);
+        let place_does_not_fit = create(short);
         assert_eq!(unfit(&place_does_not_fit), Some(0));
-        assert_eq!(Call::simple(&[place_does_not_fit, look(b"/a", b"")]), None);
+        assert_eq!(Call::simple(&[place_does_not_fit, look("/a", "")]), None);
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
 use recipes_keeper::Terms;
 
+use crate::settings::{CONNECT_TIMEOUT_MIN, CONTAINER_REST, SESSION_TIMEOUT_MIN};
+
 use super::address::{Address, Credentials};
 use super::checks::Allowed;
 use super::schema;
@@ -15,16 +17,6 @@ use super::wire::Route;
 
 /// What the names of all tables and procedures begin with by default.
 const PREFIX: &str = "lock_recipes_";
-/// Names have 64 characters at most.
-const PREFIX_BYTES_MAX: usize = 48;
-/// Containers that have been empty for so long are removed.
-const CONTAINER_REST: Duration = Duration::from_secs(60);
-/// Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
-const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
-
-/// Enough for a handshake over TLS across an ocean.
-const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-
 /// Options of a session on MariaDB, from [`MySql::builder`].
 ///
 /// [`connect`](Self::connect) reports an invalid option, before anything is sent.
@@ -152,8 +144,8 @@ impl MySqlBuilder {
 
     /// Whether the session creates tables and procedures that are missing. Default true.
     ///
-    /// Without it, somebody has to run the statements that `lockctl schema` prints. Then the user
-    /// needs no rights but SELECT, INSERT, UPDATE, DELETE and EXECUTE.
+    /// Without it, somebody has to run those of [`MySql::schema`]. Then the user needs no rights but
+    /// SELECT, INSERT, UPDATE, DELETE and EXECUTE.
     pub fn create_schema(mut self, may_create: bool) -> Self {
         self.may_create = may_create;
         self
@@ -180,16 +172,6 @@ impl MySqlBuilder {
     pub fn container_rest(mut self, rest: Duration) -> Self {
         self.container_rest = rest;
         self
-    }
-
-    /// The statements that create all tables and procedures, for the client `mariadb`.
-    ///
-    /// # Errors
-    /// For a URL or prefix that cannot be used.
-    #[doc(hidden)]
-    pub fn schema(&self, url: &str) -> Result<String, ConfigError> {
-        let (_, prefix) = self.place(url)?;
-        Ok(schema::script(&prefix))
     }
 
     /// Opens the session on the server of a URL, on the current tokio runtime. The session has two
@@ -234,18 +216,10 @@ impl MySqlBuilder {
         let address = Address::parse(url, &self.credentials)?;
         let prefix = self.prefix.clone().or(address.prefix.clone());
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '_';
-        let begins = prefix.chars().next().is_some_and(|it| !it.is_ascii_digit());
-        if !begins || prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(is_plain) {
-            let reason = format!(
-                "prefix {prefix:?} must be letters, digits and underscores, at most {PREFIX_BYTES_MAX}, \
-                 and not begin with a digit"
-            );
-            return Err(ConfigError::InvalidAddress {
-                address: address.shown,
-                reason,
-            });
-        }
+        schema::check(&prefix).map_err(|reason| ConfigError::InvalidAddress {
+            address: address.shown.clone(),
+            reason,
+        })?;
         Ok((address, prefix))
     }
 
@@ -271,6 +245,7 @@ impl MySqlBuilder {
             allowed: self.allowed,
             may_create: self.may_create,
             session_timeout,
+            highest: Arc::default(),
         };
         let terms = Terms {
             server: Arc::new(route),

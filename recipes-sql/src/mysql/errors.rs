@@ -18,8 +18,8 @@ pub(super) enum Unexpected {
     Answer(&'static str),
     #[error("the call before was given up")]
     GivenUp,
-    #[error("the server did not answer in time")]
-    Silent,
+    #[error("the two connections of the session are to different servers")]
+    TwoServers,
     #[error("others have locked the session or a directory")]
     Locked,
 }
@@ -76,9 +76,14 @@ pub(super) fn call_error(error: Error) -> CallError {
 
 /// The end of an attempt to connect. Errors that a retry cannot fix are refusals.
 pub(super) fn refused(error: Error) -> NodesError {
-    match failed(&error) {
-        Failed::Refused => NodesError::Refused(source_of(error)),
-        _ => NodesError::Unknown(Arc::new(error)),
+    if failed(&error) != Failed::Refused {
+        return NodesError::Unknown(Arc::new(error));
+    }
+    let source = source_of(error);
+    match source.downcast_ref() {
+        // Somebody may disconnect.
+        Some(MySqlRefusal::Connections { .. }) => NodesError::Unknown(source),
+        _ => NodesError::Refused(source),
     }
 }
 
@@ -134,8 +139,10 @@ mod tests {
             (1146, "schema"),
             (1290, "read-only"),
         ] {
-            let NodesError::Refused(source) = refused(error(code)) else {
-                panic!("{code}")
+            let source = match refused(error(code)) {
+                NodesError::Refused(source) if code != 1040 => source,
+                NodesError::Unknown(source) if code == 1040 => source,
+                other => panic!("{code}: {other}"),
             };
             let text = source.to_string();
             assert!(text.contains(word), "{text}");

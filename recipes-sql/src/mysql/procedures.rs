@@ -24,13 +24,13 @@ pub(super) async fn prepare(
 pub(super) fn of_session(session: &Name<'_>) -> Vec<Parameter> {
     vec![
         Parameter::Int(session.id),
-        bytes(session.secret),
+        text(session.secret),
         Parameter::UInt(session.connection),
     ]
 }
 
-pub(super) fn bytes(bytes: &[u8]) -> Parameter {
-    Parameter::Bytes(bytes.to_vec())
+pub(super) fn text(text: &str) -> Parameter {
+    Parameter::Bytes(text.as_bytes().to_vec())
 }
 
 /// Calls a procedure. Returns its first row, if it has selected one, once all has been committed.

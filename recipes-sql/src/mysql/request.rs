@@ -13,16 +13,16 @@ pub(super) const PATH_BYTES_MAX: usize = 1_500;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     Multi(Vec<Operation<'a>>),
-    List(&'a [u8]),
+    List(&'a str),
     Look {
-        directory: &'a [u8],
-        own: &'a [u8],
-        numbers: [&'a [u8]; 3],
+        directory: &'a str,
+        own: &'a str,
+        numbers: [&'a str; 3],
     },
-    Read(&'a [u8]),
+    Read(&'a str),
     /// As a read. Its number is for those who look for news.
-    Watch(&'a [u8]),
-    Stat(&'a [u8]),
+    Watch(&'a str),
+    Stat(&'a str),
     /// Nothing to do here.
     Nothing,
 }
@@ -31,27 +31,44 @@ pub(super) enum Request<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Operation<'a> {
     Create {
-        path: &'a [u8],
+        path: &'a str,
         data: &'a [u8],
         kind: u8,
     },
     Delete {
-        path: &'a [u8],
-        version: &'a [u8],
+        path: &'a str,
+        version: &'a str,
     },
     Set {
-        path: &'a [u8],
+        path: &'a str,
         data: &'a [u8],
-        version: &'a [u8],
+        version: &'a str,
     },
     Check {
-        path: &'a [u8],
-        version: &'a [u8],
+        path: &'a str,
+        version: &'a str,
     },
 }
 
+impl Request<'_> {
+    /// Whether it sets watches.
+    pub(super) fn watches(&self) -> bool {
+        matches!(self, Self::Look { .. } | Self::Watch(_))
+    }
+
+    /// Whether it deletes or changes nodes that somebody may watch.
+    pub(super) fn tells(&self) -> bool {
+        let tells =
+            |it: &Operation<'_>| matches!(it, Operation::Delete { .. } | Operation::Set { .. });
+        match self {
+            Self::Multi(operations) => operations.iter().any(tells),
+            _ => false,
+        }
+    }
+}
+
 impl<'a> Operation<'a> {
-    pub(super) fn path(&self) -> &'a [u8] {
+    pub(super) fn path(&self) -> &'a str {
         match self {
             Self::Create { path, .. } | Self::Delete { path, .. } => path,
             Self::Set { path, .. } | Self::Check { path, .. } => path,
@@ -73,15 +90,15 @@ pub(super) struct Caller<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name<'a> {
     pub(super) id: i64,
-    pub(super) secret: &'a [u8],
+    pub(super) secret: &'a str,
     /// The number of its connection, or 0 if it is not named.
     pub(super) connection: u64,
 }
 
 impl<'a> Name<'a> {
     /// `id:timeout:secret`, and the number of the connection behind another colon.
-    pub(super) fn of(name: &'a [u8]) -> Result<Self, CallError> {
-        let mut parts = name.split(|it| *it == b':');
+    pub(super) fn of(name: &'a str) -> Result<Self, CallError> {
+        let mut parts = name.split(':');
         let (Some(id), Some(_), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(Unexpected::words("a session"));
         };
@@ -97,10 +114,8 @@ impl<'a> Name<'a> {
 }
 
 /// A number in digits.
-pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Result<T, CallError> {
-    let text = std::str::from_utf8(word).ok();
-    let number = text.and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Unexpected::words("a number"))
+pub(super) fn number<T: std::str::FromStr>(word: &str) -> Result<T, CallError> {
+    word.parse().map_err(|_| Unexpected::words("a number"))
 }
 
 /// The words of a call, one after the other.
@@ -111,13 +126,21 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Said<'a, I> {
         Self(words, std::marker::PhantomData)
     }
 
-    pub(super) fn word(&mut self) -> Result<&'a [u8], CallError> {
+    fn bytes(&mut self) -> Result<&'a [u8], CallError> {
         self.0.next().ok_or_else(|| Unexpected::words("a word"))
     }
 
-    pub(super) fn more(&mut self) -> Option<&'a [u8]> {
-        self.0.next()
+    pub(super) fn word(&mut self) -> Result<&'a str, CallError> {
+        text(self.bytes()?)
     }
+
+    pub(super) fn more(&mut self) -> Result<Option<&'a str>, CallError> {
+        self.0.next().map(text).transpose()
+    }
+}
+
+fn text(word: &[u8]) -> Result<&str, CallError> {
+    std::str::from_utf8(word).map_err(|_| Unexpected::words("a text"))
 }
 
 /// Takes a call of `Requests` apart.
@@ -129,7 +152,7 @@ pub(super) fn parse(words: &Words) -> Result<(Caller<'_>, Vec<Request<'_>>), Cal
     let timeout = Duration::from_micros(timeout);
     let rest = number(said.word()?)?;
     let mut requests = Vec::new();
-    while let Some(word) = said.more() {
+    while let Some(word) = said.more()? {
         requests.push(request(word, &mut said)?);
     }
     let caller = Caller {
@@ -141,33 +164,33 @@ pub(super) fn parse(words: &Words) -> Result<(Caller<'_>, Vec<Request<'_>>), Cal
 }
 
 fn request<'a, I: Iterator<Item = &'a [u8]>>(
-    word: &[u8],
+    word: &str,
     said: &mut Said<'a, I>,
 ) -> Result<Request<'a>, CallError> {
     Ok(match word {
-        b"multi" => {
+        "multi" => {
             let count: usize = number(said.word()?)?;
             let operations: Result<_, _> = (0..count).map(|_| operation(said)).collect();
             Request::Multi(operations?)
         }
-        b"list" => Request::List(said.word()?),
-        b"look" => Request::Look {
+        "list" => Request::List(said.word()?),
+        "look" => Request::Look {
             directory: said.word()?,
             own: said.word()?,
             numbers: [said.word()?, said.word()?, said.word()?],
         },
-        b"read" => Request::Read(said.word()?),
-        b"stat" => Request::Stat(said.word()?),
-        b"watch" => {
+        "read" => Request::Read(said.word()?),
+        "stat" => Request::Stat(said.word()?),
+        "watch" => {
             let path = said.word()?;
             said.word()?;
             Request::Watch(path)
         }
-        b"unwatch" => {
+        "unwatch" => {
             said.word()?;
             Request::Nothing
         }
-        b"beat" => Request::Nothing,
+        "beat" => Request::Nothing,
         _ => return Err(Unexpected::words("a request")),
     })
 }
@@ -176,24 +199,24 @@ fn operation<'a, I: Iterator<Item = &'a [u8]>>(
     said: &mut Said<'a, I>,
 ) -> Result<Operation<'a>, CallError> {
     Ok(match said.word()? {
-        b"create" => Operation::Create {
+        "create" => Operation::Create {
             path: said.word()?,
-            data: said.word()?,
-            kind: match said.word()? {
+            data: said.bytes()?,
+            kind: match said.bytes()? {
                 [kind @ (b'P' | b'C' | b'E' | b'S')] => *kind,
                 _ => return Err(Unexpected::words("a kind of node")),
             },
         },
-        b"delete" => Operation::Delete {
+        "delete" => Operation::Delete {
             path: said.word()?,
             version: said.word()?,
         },
-        b"set" => Operation::Set {
+        "set" => Operation::Set {
             path: said.word()?,
-            data: said.word()?,
+            data: said.bytes()?,
             version: said.word()?,
         },
-        b"check" => Operation::Check {
+        "check" => Operation::Check {
             path: said.word()?,
             version: said.word()?,
         },
@@ -201,41 +224,9 @@ fn operation<'a, I: Iterator<Item = &'a [u8]>>(
     })
 }
 
-/// Splits a path: the parent's, and the name. Those of the root are empty.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let at = path.iter().rposition(|it| *it == b'/').unwrap_or_default();
-    match (path, at) {
-        (b"/", _) => (b"", b""),
-        (_, 0) => (b"/", path.get(1..).unwrap_or_default()),
-        _ => (
-            path.get(..at).unwrap_or_default(),
-            path.get(at + 1..).unwrap_or_default(),
-        ),
-    }
-}
-
-/// The path of a child.
-pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let dir = if dir == b"/" { b"" } else { dir };
-    [dir, b"/", name].concat()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_split_and_joined() {
-        for (path, dir, name) in [
-            (&b"/"[..], &b""[..], &b""[..]),
-            (b"/a", b"/", b"a"),
-            (b"/a/b", b"/a", b"b"),
-            (b"/a/", b"/a", b""),
-        ] {
-            assert_eq!(split(path), (dir, name));
-            assert_eq!(join(dir, name), path);
-        }
-    }
 
     #[test]
     fn words_are_taken_apart_as_the_keeper_says_them() {
@@ -260,7 +251,7 @@ mod tests {
         let (caller, requests) = parse(&words).unwrap();
         let session = Name {
             id: 7,
-            secret: b"secret",
+            secret: "secret",
             connection: 3,
         };
         let timeout = Duration::from_micros(100);
@@ -274,20 +265,20 @@ mod tests {
             }
         );
         let create = Operation::Create {
-            path: b"/a/b-",
+            path: "/a/b-",
             data: &[0, 255],
             kind: b'S',
         };
         let delete = Operation::Delete {
-            path: b"/a/c",
-            version: b"",
+            path: "/a/c",
+            version: "",
         };
         let look = Request::Look {
-            directory: b"/a",
-            own: b"",
-            numbers: [b"1", b"2", b"3"],
+            directory: "/a",
+            own: "",
+            numbers: ["1", "2", "3"],
         };
-        let rest = [Request::Nothing, Request::Watch(b"/a/b")];
+        let rest = [Request::Nothing, Request::Watch("/a/b")];
         let all: Vec<_> = [Request::Multi(vec![create, delete]), look]
             .into_iter()
             .chain(rest)

@@ -19,8 +19,29 @@ const FILES: [&str; 5] = [
     include_str!("sessions.sql"),
     include_str!("fence.sql"),
 ];
+/// What the procedures are called, after the prefix.
+const NAMES: [&str; 9] = [
+    "beat", "close", "enter", "fence", "leave", "open", "purge", "requests", "resume",
+];
+const PROCEDURES: i64 = 9;
 /// As in the files, for the client of the server.
 const DELIMITER: &str = "DELIMITER //";
+
+/// Names have 64 characters at most.
+const PREFIX_BYTES_MAX: usize = 48;
+
+/// Whether names can begin so.
+pub(super) fn check(prefix: &str) -> Result<(), String> {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let begins = prefix.chars().next().is_some_and(|it| !it.is_ascii_digit());
+    match begins && prefix.len() <= PREFIX_BYTES_MAX && prefix.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "prefix {prefix:?} must be letters, digits and underscores, at most {PREFIX_BYTES_MAX}, \
+             and not begin with a digit"
+        )),
+    }
+}
 
 /// All statements, for a person to read and for the client `mariadb` to run.
 pub(super) fn script(prefix: &str) -> String {
@@ -59,30 +80,40 @@ pub(super) async fn prepare(
     prefix: &str,
     may_create: bool,
 ) -> Result<(), NodesError> {
+    let incomplete = |said: String| {
+        let why = MySqlRefusal::NoSchema { said };
+        Err(NodesError::Refused(Arc::new(why)))
+    };
     match found(connection, prefix).await.map_err(refused)? {
-        Some(VERSION) => Ok(()),
-        Some(found) => Err(NodesError::Refused(Arc::new(MySqlRefusal::Schema {
-            prefix: prefix.to_owned(),
-            found,
-        }))),
-        None if may_create => {
+        Some((VERSION, PROCEDURES)) => Ok(()),
+        // To find out why it sees none is left to the first call.
+        Some((VERSION, 0)) => Ok(()),
+        Some((found, _)) if found != VERSION => {
+            let prefix = prefix.to_owned();
+            let why = MySqlRefusal::Schema { prefix, found };
+            Err(NodesError::Refused(Arc::new(why)))
+        }
+        _ if may_create => {
             // Others may be at it, too.
             for statement in statements(prefix) {
                 connection.query_drop(statement).await.map_err(refused)?;
             }
             Ok(())
         }
-        None => Err(NodesError::Refused(Arc::new(MySqlRefusal::NoSchema {
-            said: format!("there is no table {prefix}meta with a version"),
-        }))),
+        Some((_, count)) => incomplete(format!("{count} of {PROCEDURES} procedures are there")),
+        None => incomplete(format!("there is no table {prefix}meta with a version")),
     }
 }
 
-/// The version that is there.
-async fn found(connection: &mut Conn, prefix: &str) -> Result<Option<i64>, Error> {
-    let version = format!("SELECT MAX(version) FROM {prefix}meta");
-    match connection.query_first::<Option<i64>, _>(version).await {
-        Ok(found) => Ok(found.flatten()),
+/// The version that is there, and how many procedures the user sees.
+async fn found(connection: &mut Conn, prefix: &str) -> Result<Option<(i64, i64)>, Error> {
+    let names = NAMES.map(|name| format!("'{prefix}{name}'")).join(", ");
+    let found = format!(
+        "SELECT MAX(version), (SELECT COUNT(*) FROM information_schema.ROUTINES \
+         WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME IN ({names})) FROM {prefix}meta"
+    );
+    match connection.query_first::<(Option<i64>, i64), _>(found).await {
+        Ok(found) => Ok(found.and_then(|(version, count)| Some((version?, count)))),
         Err(Error::Server(error)) if error.code == 1146 => Ok(None),
         Err(error) => Err(error),
     }
@@ -97,7 +128,13 @@ mod tests {
         let statements = statements("my_");
         let begins = |it: &str| statements.iter().filter(|one| one.starts_with(it)).count();
         assert_eq!(begins("CREATE TABLE IF NOT EXISTS my_"), 7);
-        assert_eq!(begins("CREATE PROCEDURE IF NOT EXISTS my_"), 9);
+        for name in NAMES {
+            assert_eq!(
+                begins(&format!("CREATE PROCEDURE IF NOT EXISTS my_{name}(")),
+                1
+            );
+        }
+        assert_eq!(i64::try_from(NAMES.len()), Ok(PROCEDURES));
         assert_eq!(begins("INSERT IGNORE INTO my_"), 3);
         assert_eq!(begins("SET SESSION sql_mode"), 1);
         assert_eq!(statements.len(), 20);

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
+use recipes_core::{ConfigError, ConnectError, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
 use super::builder::MySqlBuilder;
 use super::checks::MySqlRefusal;
+use super::schema;
 
 /// What the session has to know about the store.
 pub(super) const TRAITS: Traits = Traits {
@@ -61,6 +62,23 @@ impl MySql {
         MySqlBuilder::default()
     }
 
+    /// The statements that create the tables and procedures whose names begin with a prefix, for the
+    /// client `mariadb` of whoever may carry them out. Those that exist are left alone. `lock_recipes_`
+    /// is the default prefix.
+    ///
+    /// Whoever uses the locks as another user needs `SELECT`, `INSERT`, `UPDATE`, `DELETE` and `EXECUTE`
+    /// in the database.
+    ///
+    /// # Errors
+    /// For a prefix that names cannot begin with: it has letters, digits and `_`, at most 48.
+    pub fn schema(prefix: &str) -> Result<String, ConfigError> {
+        schema::check(prefix).map_err(|reason| ConfigError::InvalidAddress {
+            address: "mysql://".to_owned(),
+            reason,
+        })?;
+        Ok(schema::script(prefix))
+    }
+
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             sessions: Sessions::new(terms),
@@ -68,11 +86,11 @@ impl MySql {
     }
 }
 
-/// After there was a session, these may be over in a moment: a server is promoted, others disconnect.
+/// After there was a session, these may be over in a moment: another server is promoted.
 fn may_pass(refusal: &MySqlRefusal) -> bool {
     matches!(
         refusal,
-        MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly | MySqlRefusal::Connections { .. }
+        MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly
     )
 }
 

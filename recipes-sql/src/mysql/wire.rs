@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
@@ -12,16 +13,19 @@ use recipes_core::NodesError;
 use recipes_keeper::{
     CallError, Facts, Function, Loss, Server, Shared, Started, Value, Wire, Words,
 };
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
+
+use crate::aside::{self, LossSender, Running};
+use crate::bell::Bell;
 
 use super::address::Address;
-use super::beats::{Ask, Beats, Message};
 use super::checks::{self, Allowed, MySqlRefusal, Said, VARIABLES};
 use super::errors::{Unexpected, refused};
 use super::fence;
 use super::lane::Lane;
+use super::request::parse;
 use super::schema;
+use super::side::{Side, SideOf};
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub(super) struct Route {
     pub(super) allowed: Allowed,
     pub(super) may_create: bool,
     pub(super) session_timeout: Duration,
+    /// The highest number of a transaction that any session has seen.
+    pub(super) highest: Arc<AtomicI64>,
 }
 
 impl Server for Route {
@@ -50,16 +56,21 @@ impl Server for Route {
     }
 }
 
-/// The two connections of a session.
+/// A session's connections to the primary.
 struct MySqlWire {
     number: u64,
     facts: Facts,
+    lines: Arc<Lines>,
+    running: Mutex<Option<Running>>,
+    loss: LossSender,
+}
+
+/// Both connections, and what is said over them.
+struct Lines {
     lane: Arc<Lane>,
-    beats: mpsc::UnboundedSender<Message>,
-    /// Tells how the other connection ended.
-    lost: watch::Receiver<Option<Loss>>,
-    /// Beats and polls; ends with the wire.
-    task: JoinHandle<()>,
+    side: Arc<Side>,
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
 }
 
 impl fmt::Debug for MySqlWire {
@@ -68,36 +79,59 @@ impl fmt::Debug for MySqlWire {
     }
 }
 
-impl Drop for MySqlWire {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl MySqlWire {
     async fn open(route: &Route, shared: &Arc<Shared>, number: u64) -> Result<Self, NodesError> {
-        let (mut one, other) = try_join(connect(route), connect(route))
-            .await
-            .map_err(refused)?;
-        let said = look(&mut one).await.map_err(refused)?;
-        let facts = checks::judge(&said, route.allowed);
-        let facts = facts.map_err(|why: MySqlRefusal| NodesError::Refused(Arc::new(why)))?;
+        let both = try_join(connect(route), connect(route)).await;
+        let (mut one, mut other) = both.map_err(refused)?;
+        let said = try_join(look(&mut one), look(&mut other)).await;
+        let (said, beside) = said.map_err(refused)?;
+        let judged = |said: &Said| {
+            let judged = checks::judge(said, route.allowed);
+            judged.map_err(|why: MySqlRefusal| NodesError::Refused(Arc::new(why)))
+        };
+        let facts = judged(&said)?;
+        if judged(&beside)?.run != facts.run {
+            return Err(NodesError::Unknown(Arc::new(Unexpected::TwoServers)));
+        }
         schema::prepare(&mut one, &route.prefix, route.may_create).await?;
-        let (beats, messages) = mpsc::unbounded_channel();
-        let (is_lost, lost) = watch::channel(None);
-        let prefix = &route.prefix;
-        let lane = Lane::new(one, prefix, number, shared, beats.clone()).await;
+        let (prefix, bell) = (&route.prefix, Arc::new(Bell::default()));
+        let lane = Lane::new(one, prefix, number, shared, &route.highest, &bell).await;
         let lane = Arc::new(lane.map_err(refused)?);
-        let beating = Beats::new(other, prefix, number, messages, Arc::clone(&lane), shared).await;
-        let beating = beating.map_err(refused)?;
+        let side = Side::new(other, prefix, Arc::clone(&lane)).await;
+        let lines = Lines {
+            lane,
+            side: Arc::new(side.map_err(refused)?),
+            shared: Arc::clone(shared),
+            bell,
+        };
         Ok(Self {
             number,
             facts,
-            lane,
-            beats,
-            lost,
-            task: tokio::spawn(beating.run(is_lost)),
+            lines: Arc::new(lines),
+            running: Mutex::default(),
+            loss: Arc::new(watch::channel(None).0),
         })
+    }
+}
+
+impl Lines {
+    /// Carries out requests.
+    async fn requests(&self, words: &Words) -> Result<Value, CallError> {
+        let (caller, requests) = parse(words)?;
+        if !self.lane.is_fresh(caller.timeout) && self.side.beat(&caller).await?.is_none() {
+            return Ok(Value::Bytes(b"ended".to_vec()));
+        }
+        self.lane.carry_out(&caller, &requests).await
+    }
+
+    /// A beat that somebody asks for. Whoever asks has heard all news when the answer comes.
+    async fn beat(&self, words: &Words) -> Result<Value, CallError> {
+        let (caller, _) = parse(words)?;
+        if self.side.beat(&caller).await?.is_none() {
+            return Ok(Value::Bytes(b"ended".to_vec()));
+        }
+        self.bell.look().await;
+        Ok(Value::List(Vec::new()))
     }
 }
 
@@ -111,7 +145,7 @@ impl Wire for MySqlWire {
     }
 
     fn in_flight_max(&self) -> usize {
-        // One transaction at a time. What waits meanwhile leaves in the next, and is flushed with it.
+        // What waits meanwhile shares a commit.
         1
     }
 
@@ -124,42 +158,47 @@ impl Wire for MySqlWire {
         function: Function,
         words: Words,
     ) -> BoxFuture<'static, Result<Value, CallError>> {
-        if function == Function::Beat {
-            let beats = self.beats.clone();
-            return async move { beat(&beats).await }.boxed();
+        let lines = Arc::clone(&self.lines);
+        async move {
+            match function {
+                Function::Open => lines.lane.open(&words).await,
+                Function::Resume => lines.lane.resume(&words).await,
+                Function::Requests | Function::Undo => lines.requests(&words).await,
+                Function::Beat => lines.beat(&words).await,
+                Function::Close => lines.lane.close(&words).await,
+            }
         }
-        let lane = Arc::clone(&self.lane);
-        async move { lane.call(function, &words).await }.boxed()
+        .boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        let mut lost = self.lost.clone();
-        let lost = async move {
-            let loss = lost.wait_for(Option::is_some).await;
-            // An error means that whoever beats is gone.
-            loss.ok().and_then(|loss| *loss).unwrap_or(Loss::Connection)
-        };
-        lost.boxed()
+        aside::lost(&self.loss)
     }
 
     fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
-        // Polls bring the news.
+        // The session looks for its news.
         async { Ok(()) }.boxed()
     }
 
     fn started(&self, session: &Started) {
-        drop(self.beats.send(Message::Started(session.clone())));
-    }
-}
-
-async fn beat(beats: &mpsc::UnboundedSender<Message>) -> Result<Value, CallError> {
-    let (ask, answer) = Ask::new();
-    drop(beats.send(Message::Ask(ask)));
-    match answer.await {
-        Ok(Ok(true)) => Ok(Value::List(Vec::new())),
-        Ok(Ok(false)) => Ok(Value::Bytes(b"ended".to_vec())),
-        Ok(Err(error)) => Err(error),
-        Err(oneshot::error::RecvError { .. }) => Err(CallError::Lost(Arc::new(Unexpected::Silent))),
+        let rest = session.container_rest.as_micros();
+        let side = SideOf {
+            side: Arc::clone(&self.lines.side),
+            name: session.name.clone(),
+            timeout: session.timeout,
+            rest: i64::try_from(rest).unwrap_or(i64::MAX),
+        };
+        let running = aside::run(
+            Arc::new(side),
+            Arc::clone(&self.lines.shared),
+            session,
+            self.number,
+            Arc::clone(&self.lines.bell),
+            false,
+            Arc::clone(&self.loss),
+        );
+        let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(running);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
@@ -237,6 +238,7 @@ impl PostgresBuilder {
             may_create: self.may_create,
             session_timeout,
             highest: Arc::default(),
+            is_pooled: AtomicBool::new(false),
         };
         let terms = Terms {
             server: Arc::new(route),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, StreamExt};
 use recipes_core::NodesError;
@@ -53,18 +54,24 @@ impl Call {
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
 
 impl Line {
-    /// Connects, with settings that are dropped by poolers that do not take them.
+    /// Connects, with settings unless the other end is known to refuse them.
     pub(super) async fn open(
         config: &Config,
         settings: &str,
+        are_refused: &AtomicBool,
         bell: &Arc<Bell>,
         loss: &LossSender,
     ) -> Result<Self, NodesError> {
         let mut settled = config.clone();
-        let own = config.get_options().unwrap_or_default();
-        settled.options(format!("{own} {settings}").trim());
+        if !are_refused.load(Ordering::Relaxed) {
+            let own = config.get_options().unwrap_or_default();
+            settled.options(format!("{own} {settings}").trim());
+        }
         let client = match connect(&settled, bell, loss).await {
-            Err(error) if is_unsupported(&error) => connect(config, bell, loss).await,
+            Err(error) if is_unsupported(&error) => {
+                are_refused.store(true, Ordering::Relaxed);
+                connect(config, bell, loss).await
+            }
             connected => connected,
         };
         Ok(Self {
@@ -76,6 +83,11 @@ impl Line {
     /// What the server has said about the settings.
     pub(super) fn settled(&mut self, is_direct: bool) {
         self.is_direct = is_direct;
+    }
+
+    /// Whether this is a connection of the server's own, and not one that a pooler lends.
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// Makes a statement ready that is sent often.
@@ -117,7 +129,7 @@ fn is_unsupported(error: &PgError) -> bool {
 async fn connect(config: &Config, bell: &Arc<Bell>, loss: &LossSender) -> Result<Client, PgError> {
     #[cfg(feature = "tls")]
     if config.get_ssl_mode() == tokio_postgres::config::SslMode::Require {
-        let (client, connection) = config.connect(super::tls::Tls::default()).await?;
+        let (client, connection) = config.connect(super::tls::Tls).await?;
         serve(connection, bell, loss);
         return Ok(client);
     }

@@ -35,6 +35,8 @@ pub(super) struct Route {
     pub(super) session_timeout: Duration,
     /// The highest number of a transaction that any session has seen.
     pub(super) highest: Arc<AtomicI64>,
+    /// A pooler has refused the settings that come with a connection.
+    pub(super) is_pooled: AtomicBool,
 }
 
 impl Server for Route {
@@ -107,7 +109,7 @@ impl Route {
              -c enable_bitmapscan=off -c jit=off -c synchronous_commit=on",
             (timeout / 8_000).max(10)
         );
-        let mut line = Line::open(&self.config, &settings, bell, loss).await?;
+        let mut line = Line::open(&self.config, &settings, &self.is_pooled, bell, loss).await?;
         let found = line.one(&Call::new(QUESTION.to_owned(), &[]), &[]).await;
         let found = found.and_then(|row| Found::read(&row)).map_err(refusal)?;
         line.settled(found.settled == timeout.to_string());
@@ -229,9 +231,13 @@ impl Wire for PostgresWire {
     fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
         let listen = format!("LISTEN lock_recipes_{id}");
         async move {
+            if !self.lines.aside.is_direct() {
+                // The pooler would lend the connection to others, and the session looks more often anyway.
+                return Ok(());
+            }
             match self.lines.aside.run(&listen).await {
                 Ok(()) => self.rings.store(true, Ordering::Relaxed),
-                // Some poolers refuse it. Then the session looks more often.
+                // As some that only speak like PostgreSQL do.
                 Err(error) if error.as_db_error().is_some() => {
                     debug!(target: STORE, session = id, %error, "nobody rings");
                 }

@@ -51,7 +51,7 @@ async fn session_closes_beside_a_release_that_nobody_polls() {
     let mut release = Box::pin(held.release());
     assert!(release.as_mut().now_or_never().is_none());
     session.close().await;
-    assert_eq!(ensemble.sessions(), []);
+    assert_eq!(ensemble.sessions(), [0_i64; 0]);
 }
 
 #[tokio::test(start_paused = true)]

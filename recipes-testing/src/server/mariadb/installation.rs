@@ -54,6 +54,8 @@ impl Installation {
         let mut arguments = vec![
             OsString::from("--no-defaults"),
             format!("--datadir={}", data.display()).into(),
+            // In the common one, installations that run at the same time delete each other's files.
+            format!("--tmpdir={}", folder.path().display()).into(),
             "--auth-root-authentication-method=normal".into(),
             "--skip-test-db".into(),
             "--skip-name-resolve".into(),

@@ -1,0 +1,116 @@
+//! What others do on a PostgreSQL server: its operator, and the service's own transactions.
+
+use std::time::Duration;
+
+use lock_recipes::{InterProcessMutex, Member, MultiLock, Postgres, Session};
+use recipes_testing::PostgresServer;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{Client, NoTls};
+
+use super::PATIENCE;
+
+async fn session(server: &PostgresServer) -> Session {
+    let builder = Postgres::builder().new_server();
+    builder.connect(&server.url()).await.unwrap()
+}
+
+/// A connection of somebody else.
+async fn connection(server: &PostgresServer) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The statement that locks a directory as a create there does.
+fn lock(name: &str) -> String {
+    format!("SELECT FROM lock_recipes.nodes WHERE dir = '/locks' AND name = '{name}' FOR UPDATE")
+}
+
+async fn until(server: &PostgresServer, condition: &str) {
+    let holds = async {
+        while server.sql(&format!("SELECT {condition}")).await.unwrap() != [["t"]] {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, holds).await.unwrap();
+}
+
+const WAITS_FOR_A_LOCK: &str = "EXISTS (SELECT FROM pg_stat_activity \
+     WHERE application_name = 'lock_recipes' AND wait_event_type = 'Lock')";
+
+#[tokio::test]
+async fn connections_that_an_operator_ends_are_made_again_and_locks_are_kept() {
+    let server = PostgresServer::start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
+    let mut guard = first.acquire().await.unwrap();
+    for round in 0..10_u32 {
+        let (holder, waiter) = match round % 2 {
+            0 => (&first, second.clone()),
+            _ => (&second, first.clone()),
+        };
+        let granted = tokio::spawn(async move { waiter.acquire().await.unwrap() });
+        let waits = "(SELECT count(*) FROM lock_recipes.nodes WHERE o <> 0) = 2";
+        until(&server, waits).await;
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE application_name = 'lock_recipes'";
+        assert_eq!(server.sql(end).await.unwrap().len(), 4);
+        guard.verify().await.unwrap();
+        assert!(holder.try_acquire().await.unwrap().is_none());
+        let token = guard.fencing_token();
+        guard.release().await.unwrap();
+        guard = timeout(PATIENCE, granted).await.unwrap().unwrap();
+        assert!(guard.fencing_token() > token);
+    }
+    one.close().await;
+    two.close().await;
+    let left = "SELECT (SELECT count(*) FROM lock_recipes.sessions), \
+                (SELECT count(*) FROM lock_recipes.nodes WHERE o <> 0), \
+                (SELECT count(*) FROM lock_recipes.watches)";
+    assert_eq!(server.sql(left).await.unwrap(), [["0", "0", "0"]]);
+}
+
+#[tokio::test]
+async fn acquire_that_the_server_ends_because_of_a_deadlock_is_sent_again() {
+    let server = PostgresServer::start().await.unwrap();
+    let session = session(&server).await;
+    let members = || ["/locks/a", "/locks/b"].map(|path| Member::mutex(path));
+    let both = MultiLock::new(&session, members()).unwrap();
+    both.acquire().await.unwrap().release().await.unwrap();
+    let other = connection(&server).await;
+    other
+        .batch_execute("BEGIN; SET LOCAL deadlock_timeout = '1h'")
+        .await
+        .unwrap();
+    other.batch_execute(&lock("b")).await.unwrap();
+    let granted = tokio::spawn(async move { both.acquire().await.map(|_| ()) });
+    until(&server, WAITS_FOR_A_LOCK).await;
+    // It has locked the one and waits for the other.
+    other.batch_execute(&lock("a")).await.unwrap();
+    other.batch_execute("COMMIT").await.unwrap();
+    timeout(PATIENCE, granted).await.unwrap().unwrap().unwrap();
+    assert!(server.log().contains("deadlock detected"), "there was none");
+    session.close().await;
+}
+
+#[tokio::test]
+async fn transaction_that_locks_a_directory_for_long_delays_an_acquire_and_no_more() {
+    let server = PostgresServer::start().await.unwrap();
+    let session = session(&server).await;
+    let mutex = InterProcessMutex::new(&session, "/locks/a").unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let other = connection(&server).await;
+    other
+        .batch_execute(&format!("BEGIN; {}", lock("a")))
+        .await
+        .unwrap();
+    let granted = tokio::spawn(async move { mutex.acquire().await.map(|_| ()) });
+    // More than once: the first wait is given up.
+    for _ in 0..2 {
+        until(&server, WAITS_FOR_A_LOCK).await;
+        until(&server, &format!("NOT {WAITS_FOR_A_LOCK}")).await;
+    }
+    other.batch_execute("COMMIT").await.unwrap();
+    timeout(PATIENCE, granted).await.unwrap().unwrap().unwrap();
+    session.close().await;
+}

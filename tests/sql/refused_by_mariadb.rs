@@ -1,0 +1,269 @@
+//! Each mistake of a user on MariaDB gets one clear error.
+
+use std::error::Error;
+use std::time::Duration;
+
+use lock_recipes::{
+    ConnectError, Guarantee, InterProcessMutex, MySql, MySqlBuilder, MySqlRefusal, Session,
+};
+use recipes_testing::{Durability, MariaDbServer};
+use tokio::net::TcpListener;
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// The error of a server that will never do, in one line.
+async fn refused(builder: MySqlBuilder, url: &str) -> String {
+    let error = builder.connect(url).await.unwrap_err();
+    let text = chain(&error);
+    assert!(matches!(error, ConnectError::Refused { .. }), "{text}");
+    assert!(!text.contains('\n') && !text.contains("secret"), "{text}");
+    text
+}
+
+/// A server with a user `app`, whose URL comes with it.
+async fn with_user() -> (MariaDbServer, String) {
+    let server = MariaDbServer::builder().user("app", "secret");
+    let server = server.start().await.unwrap();
+    let url = server.url_of("app", "secret");
+    (server, url)
+}
+
+/// Carries out what a person gives to the client.
+async fn carry_out(server: &MariaDbServer, script: &str) {
+    server.sql(&format!("DELIMITER ;\n{script}")).await.unwrap();
+}
+
+async fn locks(session: &Session) {
+    let mutex = InterProcessMutex::new(session, "/locks/orders").unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_server() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let url = format!("mysql://app:secret@127.0.0.1:{port}/shop");
+    let builder = MySql::builder().connect_timeout(Duration::from_millis(300));
+    let error = builder.connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    let shown = format!("mysql://app:***@127.0.0.1:{port}/shop");
+    assert!(text.contains(&shown), "{text}");
+    assert!(text.contains("Connection refused"), "{text}");
+}
+
+#[tokio::test]
+async fn wrong_password_user_and_database() {
+    let (server, url) = with_user().await;
+    for wrong in [
+        server.url_of("app", "secreter"),
+        server.url_of("nobody", "secret"),
+    ] {
+        let why = refused(MySql::builder(), &wrong).await;
+        assert!(why.contains("does not accept user or password"), "{why}");
+    }
+    let why = refused(MySql::builder(), &url).await;
+    assert!(why.contains("the database cannot be used"), "{why}");
+    let elsewhere = server.url().replace("/locks", "/shop");
+    let why = refused(MySql::builder(), &elsewhere).await;
+    assert!(why.contains("Unknown database 'shop'"), "{why}");
+}
+
+#[tokio::test]
+async fn user_who_may_not_create_the_schema() {
+    let (server, url) = with_user().await;
+    let rights = "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON locks.* TO app@'%'";
+    server.sql(rights).await.unwrap();
+    let why = refused(MySql::builder(), &url).await;
+    assert!(
+        why.contains("a right is missing (CREATE command denied"),
+        "{why}"
+    );
+    let why = refused(MySql::builder().create_schema(false), &url).await;
+    assert!(why.contains("`lockctl schema` prints"), "{why}");
+    // Whoever may does.
+    carry_out(&server, &MySql::schema("lock_recipes_").unwrap()).await;
+    let builder = MySql::builder().create_schema(false).new_server();
+    let session = builder.connect(&url).await.unwrap();
+    locks(&session).await;
+    session.close().await;
+    server
+        .sql("REVOKE EXECUTE ON locks.* FROM app@'%'")
+        .await
+        .unwrap();
+    let why = refused(MySql::builder(), &url).await;
+    assert!(
+        why.contains("a right is missing (execute command denied"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn schema_of_another_version_or_incomplete() {
+    let server = MariaDbServer::start().await.unwrap();
+    let url = format!("{}?prefix=orders_", server.url());
+    let session = MySql::builder().new_server().connect(&url).await.unwrap();
+    locks(&session).await;
+    session.close().await;
+    // All that is there is left alone.
+    carry_out(&server, &MySql::schema("orders_").unwrap()).await;
+    server
+        .sql("UPDATE orders_meta SET version = 99")
+        .await
+        .unwrap();
+    for builder in [MySql::builder().create_schema(false), MySql::builder()] {
+        let why = refused(builder, &url).await;
+        assert!(why.contains("tables of orders_ have schema 99"), "{why}");
+    }
+    let drop = "UPDATE orders_meta SET version = 1; $$END$$ DROP PROCEDURE orders_enter";
+    server.sql(drop).await.unwrap();
+    let why = refused(MySql::builder().create_schema(false), &url).await;
+    assert!(why.contains("8 of 9 procedures are there"), "{why}");
+    // Who may creates what is missing.
+    let session = MySql::builder().connect(&url).await.unwrap();
+    locks(&session).await;
+    session.close().await;
+}
+
+#[tokio::test]
+async fn server_that_takes_no_writes() {
+    let server = MariaDbServer::builder().read_only().start().await.unwrap();
+    let why = refused(MySql::builder(), &server.url()).await;
+    assert!(
+        why.contains("is read-only: connect to the primary"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn server_that_becomes_read_only_is_waited_for() {
+    let server = MariaDbServer::builder()
+        .user("app", "secret")
+        .start()
+        .await
+        .unwrap();
+    server.sql("GRANT ALL ON locks.* TO app@'%'").await.unwrap();
+    let url = server.url_of("app", "secret");
+    let session = MySql::builder().new_server().connect(&url).await.unwrap();
+    locks(&session).await;
+    server.set_read_only(true).await.unwrap();
+    let mutex = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let waiting = tokio::spawn(mutex.acquire());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    server.set_read_only(false).await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    session.close().await;
+}
+
+#[tokio::test]
+async fn limit_of_connections_is_reached() {
+    let (server, url) = with_user().await;
+    server.sql("GRANT ALL ON locks.* TO app@'%'").await.unwrap();
+    server
+        .sql("ALTER USER app WITH MAX_USER_CONNECTIONS 3")
+        .await
+        .unwrap();
+    let builder = MySql::builder().new_server();
+    let session = builder.clone().connect(&url).await.unwrap();
+    let impatient = builder.clone().connect_timeout(Duration::from_secs(1));
+    let error = impatient.connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    assert!(
+        text.contains("no connection is left") && text.contains("max_connections"),
+        "{text}"
+    );
+    // It goes on as soon as there is room.
+    let waiting = tokio::spawn(async move { builder.connect(&url).await });
+    session.close().await;
+    locks(&waiting.await.unwrap().unwrap()).await;
+}
+
+#[tokio::test]
+async fn settings_of_the_server_that_do_not_suit_locks_are_made_for_the_session() {
+    let server = MariaDbServer::builder()
+        .setting("autocommit", "OFF")
+        .setting("transaction_isolation", "SERIALIZABLE")
+        .setting(
+            "sql_mode",
+            "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT",
+        )
+        .setting("group_concat_max_len", "4")
+        .setting("character_set_server", "latin1")
+        .setting("default_time_zone", "+05:30")
+        .setting("innodb_rollback_on_timeout", "ON")
+        .setting("log_bin", "ON")
+        .start()
+        .await
+        .unwrap();
+    let session = MySql::builder()
+        .new_server()
+        .connect(&server.url())
+        .await
+        .unwrap();
+    let path = "/locks/größe ✓";
+    let mutex = InterProcessMutex::new(&session, path).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    assert!(mutex.try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    session.close().await;
+}
+
+#[tokio::test]
+async fn guarantee_is_that_of_the_server() {
+    for (durability, guarantee) in [
+        (Durability::Flushed, Guarantee::OneCopy),
+        (Durability::Written, Guarantee::BestEffort),
+    ] {
+        let server = MariaDbServer::builder()
+            .durability(durability)
+            .start()
+            .await
+            .unwrap();
+        let session = MySql::builder()
+            .new_server()
+            .connect(&server.url())
+            .await
+            .unwrap();
+        assert_eq!(session.guarantee(), guarantee, "{durability:?}");
+        session.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_reported_before_anything_is_sent() {
+    for (builder, url, says) in [
+        (MySql::builder(), "mysql://db:none/shop", "no URL"),
+        (MySql::builder(), "mysql://db", "names no database"),
+        (
+            MySql::builder().prefix("a-b"),
+            "mysql://db/shop",
+            "letters, digits",
+        ),
+        (
+            MySql::builder().session_timeout(Duration::from_millis(9)),
+            "mysql://db/shop",
+            "too short",
+        ),
+    ] {
+        let error = builder.connect(url).await.unwrap_err();
+        assert!(matches!(error, ConnectError::Config(_)), "{error}");
+        assert!(chain(&error).contains(says), "{}", chain(&error));
+    }
+    assert!(MySql::schema("a b").is_err());
+    let found = MySqlRefusal::Version {
+        found: "8.0.36".to_owned(),
+    };
+    assert!(found.to_string().contains("MariaDB 10.6"));
+}
