@@ -25,6 +25,8 @@ pub(crate) enum Measure {
     Multiple(&'static str, Quantity, f64),
     /// The median.
     Median(&'static str, Quantity),
+    /// The median, with that of another side in the text.
+    Beside(&'static str, Quantity, &'static str),
     /// The cost of an operation in this column.
     Count(&'static str, usize),
 }
@@ -34,12 +36,23 @@ pub(crate) fn goals(aims: &[Aim], record: &Record, counts: &[Counts]) -> Vec<Goa
     let goals = aims.iter().filter_map(|aim| {
         let measured = measured(aim.measure, record, counts)?;
         Some(Goal {
-            what: aim.what.to_owned(),
+            what: text(aim, record),
             measured,
             bound: aim.bound,
         })
     });
     goals.collect()
+}
+
+fn text(aim: &Aim, record: &Record) -> String {
+    let other = match aim.measure {
+        Measure::Beside(case, quantity, side) => record.get(case, quantity, side),
+        _ => None,
+    };
+    match other {
+        Some(other) => format!("{} ({}: {:.2})", aim.what, other.side, other.median()),
+        None => aim.what.to_owned(),
+    }
 }
 
 fn measured(measure: Measure, record: &Record, counts: &[Counts]) -> Option<f64> {
@@ -55,7 +68,9 @@ fn measured(measure: Measure, record: &Record, counts: &[Counts]) -> Option<f64>
             pairs.map(|(ours, other)| ours / other).reduce(f64::max)
         }
         Measure::Multiple(case, quantity, unit) => Some(ours(case, quantity)?.median() / unit),
-        Measure::Median(case, quantity) => ours(case, quantity).map(Series::median),
+        Measure::Median(case, quantity) | Measure::Beside(case, quantity, _) => {
+            ours(case, quantity).map(Series::median)
+        }
         Measure::Count(case, column) => {
             let mut counts = counts.iter();
             let ours = counts.find(|it| it.case == case && it.side == OURS)?;

@@ -87,7 +87,7 @@ async fn main() {
             conditions.lines.append(&mut stage.facts);
         }
         let mut bench = Bench {
-            cases: bench_cases(&options, &stage),
+            cases: cases_of(&options, &stage),
             stage,
             options: &options,
         };
@@ -106,7 +106,7 @@ async fn main() {
 }
 
 /// The cases that are asked for and that a side does.
-fn bench_cases(options: &Options, stage: &Stage) -> Vec<Case> {
+fn cases_of(options: &Options, stage: &Stage) -> Vec<Case> {
     let mut cases = plan::cases(options.store.page().round_trip);
     cases.retain(|case| options.asks_for(case));
     cases.retain(|case| stage.sides.iter().any(|side| side.does(case.work)));

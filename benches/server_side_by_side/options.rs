@@ -14,7 +14,7 @@ usage: scripts/bench --redis|--postgres|--mariadb [OPTION...]
     --rounds N        how often each side does each case, in turns; 7
     --seconds S       how long each time; 0.8
     --only TEXT       only the cases with this in their names
-    --without TEXT    not the sides with this in their names
+    --without TEXT    not the sides with this in their names; may be repeated
     --disk FOLDER     where a database has its data if it is to be on a disk; /var/tmp
     --output FOLDER   where the report goes; docs/benchmarks, or target/benchmarks for a part";
 
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) length: Duration,
     only: Option<String>,
-    without: Option<String>,
+    without: Vec<String>,
     pub(crate) disk: PathBuf,
     pub(crate) output: PathBuf,
 }
@@ -32,7 +32,7 @@ impl Options {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut store: Option<Box<dyn Store>> = None;
         let (mut rounds, mut length) = (7, Duration::from_millis(800));
-        let (mut only, mut without, mut output) = (None, None, None);
+        let (mut only, mut without, mut output) = (None, Vec::new(), None);
         // A folder for temporary files that are kept, and so on a disk. /tmp may be in memory.
         let mut disk = PathBuf::from("/var/tmp");
         while let Some(option) = words.next() {
@@ -49,7 +49,7 @@ impl Options {
                 "--rounds" => rounds = positive(&value()?)?,
                 "--seconds" => length = Duration::from_secs_f64(positive(&value()?)?),
                 "--only" => only = Some(value()?),
-                "--without" => without = Some(value()?),
+                "--without" => without.push(value()?),
                 "--disk" => disk = PathBuf::from(value()?),
                 "--output" => output = Some(PathBuf::from(value()?)),
                 // cargo passes this to every benchmark.
@@ -57,9 +57,9 @@ impl Options {
                 unknown => return Err(format!("unknown option: {unknown}")),
             }
         }
-        let folder = match (&only, &without) {
-            (None, None) => "docs/benchmarks",
-            _ => "target/benchmarks",
+        let folder = match only.is_none() && without.is_empty() {
+            true => "docs/benchmarks",
+            false => "target/benchmarks",
         };
         let output =
             output.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder));
@@ -80,8 +80,7 @@ impl Options {
     }
 
     pub(crate) fn asks_for_side(&self, name: &str) -> bool {
-        let part = self.without.as_ref();
-        part.is_none_or(|part| !name.contains(part))
+        !self.without.iter().any(|part| name.contains(part))
     }
 }
 

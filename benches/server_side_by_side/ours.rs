@@ -19,7 +19,8 @@ pub(crate) const OURS: &str = "ours";
 /// So heartbeats are so rare that hardly any is counted.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Opens a session on the server with this URL, with [`SESSION_TIMEOUT`].
+/// Opens a session with [`SESSION_TIMEOUT`] on the server with this URL, which is new: nothing was
+/// granted by a server before it.
 pub(crate) type Open = fn(String) -> LocalBoxFuture<'static, Session>;
 
 /// This library's locks, in sessions that are opened so.

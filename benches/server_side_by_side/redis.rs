@@ -49,7 +49,7 @@ turns. `scripts/bench --redis` writes this page.
     aims: &AIMS,
 };
 
-/// In `scripts`, the column that has goals. Opening a directory or a heartbeat may come in between.
+/// The column that has goals.
 const SCRIPTS: usize = 0;
 
 static AIMS: [Aim; 11] = [
@@ -83,6 +83,7 @@ static AIMS: [Aim; 11] = [
         measure: Measure::Ratio(SATURATED, Quantity::Rate, WOKEN),
         bound: AtLeast(0.85),
     },
+    // Opening a directory or a heartbeat may come in between.
     Aim {
         what: "scripts of acquire + release",
         measure: Measure::Count(UNCONTENDED, SCRIPTS),

@@ -9,7 +9,15 @@ use super::loops::{Contender, each};
 use super::side::{InProcess, Lock, Locks, Side};
 use super::work::{POLL, Place, Work};
 
-const ROUND_TRIP: &str = "SELECT 1";
+pub(crate) const NAIVE: &str = "naive row";
+pub(crate) const SHEDLOCK: &str = "ShedLock's way";
+pub(crate) const ROUND_TRIP: &str = "round trip: SELECT 1";
+
+/// The servers that are compared on.
+pub(crate) static STAGES: [&str; 2] = [
+    "On a disk, with the server's own settings: a commit is answered when it is there.",
+    "In memory, where nothing waits for a disk.",
+];
 
 /// A connection to a database.
 pub(crate) trait Connection: Send + Sync + Sized + 'static {
@@ -114,7 +122,7 @@ impl<C: Connection> Locks for SqlLocks<C> {
         let round_trip = move || {
             let client = Arc::clone(&client);
             async move {
-                assert!(client.connection.agrees(ROUND_TRIP, "", "").await);
+                assert!(client.connection.agrees("SELECT 1", "", "").await);
             }
         };
         each(round_trip, place.length).await
