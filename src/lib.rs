@@ -32,7 +32,7 @@
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
-//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, MariaDB and MySQL.
+//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL and MariaDB.
 //! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
 //! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
 //!   `zookeeper` on.
