@@ -143,7 +143,7 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
         kept.listed(names);
     }
     for (request, answer) in requests.into_iter().zip(answers) {
-        kept.owned().answered(request.asked.operations(), &answer);
+        kept.owned().answered(&request.asked, &answer);
         // Whoever dropped the request does not want to know.
         drop(request.answer.send(Ok(answer)));
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use recipes_core::{NewNode, NodeMode, NodeOp};
 
 use crate::answers::parts_of;
+use crate::asked::Asked;
 use crate::wire::Value;
 
 /// The nodes of one session that go with it.
@@ -36,16 +37,25 @@ impl Owned {
         }
     }
 
-    /// It was carried out or refused.
-    pub(crate) fn answered(&mut self, operations: &[NodeOp], answer: &Value) {
+    /// A request was carried out or refused.
+    pub(crate) fn answered(&mut self, asked: &Asked, answer: &Value) {
         let Value::List(answers) = answer else {
             return;
         };
         let mut answers = answers.iter();
         let reason = answers.next();
         let is = |word: &[u8]| matches!(reason, Some(Value::Bytes(it)) if it == word);
+        let operations = match asked {
+            Asked::Multi(operations) => operations,
+            // Whoever reads its node learns in this way that it is gone.
+            Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _) if is(b"NoNode") => {
+                self.known.remove(path);
+                return;
+            }
+            _ => return,
+        };
         let is_single = operations.len() == 1;
-        for operation in operations {
+        for operation in operations.iter() {
             let answer: Vec<_> = answers.by_ref().take(parts_of(operation)).collect();
             if let Some(node) = owned(operation) {
                 self.unanswered.remove(&node.path);
@@ -164,7 +174,7 @@ mod tests {
 
     fn asked(owned: &mut Owned, operations: &[NodeOp], answer: Vec<Value>) {
         owned.sent(operations);
-        owned.answered(operations, &Value::List(answer));
+        owned.answered(&Asked::Multi(operations.into()), &Value::List(answer));
     }
 
     #[test]
@@ -213,6 +223,26 @@ mod tests {
         owned.all_gone("/b/z");
         let nodes = ["/a/x-1", "/b/y-7", "/b/z-8"].map(ToOwned::to_owned);
         assert_eq!(owned.deleted(nodes.to_vec()), nodes);
+    }
+
+    #[test]
+    fn node_that_was_not_found_is_not_spared() {
+        let paths = ["/a/x-1", "/a/y-2", "/a/z-3", "/a/w-4"].map(ToOwned::to_owned);
+        let mut owned = Owned::on("one");
+        for path in &paths {
+            let made = [vec![text("")], made(path)].concat();
+            asked(&mut owned, &[create(path.split('-').next().unwrap())], made);
+        }
+        let [read, stat, watch, _] = paths.clone();
+        for asked in [Asked::Read(read), Asked::Stat(stat), Asked::Watch(watch, 1)] {
+            owned.answered(&asked, &Value::List(vec![text("")]));
+        }
+        assert!(owned.deleted(paths.to_vec()).is_empty());
+        let [read, stat, watch, _] = paths.clone();
+        for asked in [Asked::Read(read), Asked::Stat(stat), Asked::Watch(watch, 1)] {
+            owned.answered(&asked, &Value::List(vec![text("NoNode")]));
+        }
+        assert_eq!(owned.deleted(paths.to_vec()), paths[..3]);
     }
 
     #[test]

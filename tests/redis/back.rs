@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_recipes::{Session, SessionHealth};
+use lock_recipes::{LostReason, Session, SessionHealth};
 use recipes_testing::RedisServer;
 use tokio::time::timeout;
 
 use super::wires::Wires;
-use super::{PATH, PATIENCE, mutex, options, until, waiting};
+use super::{PATH, PATIENCE, mutex, options, until, verified, waiting};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -76,7 +76,7 @@ async fn node_that_an_operator_removed_blocks_nobody_when_it_is_back() {
     })
     .await;
     pair.primary.kill().await.unwrap();
-    held.verify().await.unwrap();
+    verified(&held).await;
     held.release().await.unwrap();
     let granted = timeout(5 * SESSION_TIMEOUT, waiter).await;
     let left = queue(&pair.replica).await;
@@ -110,7 +110,7 @@ async fn waiter_whose_session_had_expired_is_not_granted_beside_the_next_holder(
     held.release().await.unwrap();
     let next = timeout(PATIENCE, next).await.unwrap().unwrap();
     pair.primary.kill().await.unwrap();
-    next.verify().await.unwrap();
+    verified(&next).await;
     gone_wires.down(false);
     let behind = until("a place behind the holder", async || {
         let queue = queue(&pair.replica).await;
@@ -154,7 +154,7 @@ async fn session_goes_on_where_its_last_connection_is_forgotten() {
     .await;
     answered().await;
     assert_eq!(here.epoch(), 1);
-    guard.verify().await.unwrap();
+    verified(&guard).await;
 }
 
 /// An operator has removed the node of a holder, which was told, and keeps its guard.
@@ -172,7 +172,8 @@ async fn node_of_a_lost_guard_blocks_nobody_when_it_is_back() {
     let operator = options(SESSION_TIMEOUT).store(&pair.primary.url()).unwrap();
     let operator = operator.connect().await.unwrap();
     operator.delete(&format!("{PATH}/{removed}")).await.unwrap();
-    timeout(PATIENCE, lost.lost()).await.unwrap();
+    let told = timeout(PATIENCE, lost.lost()).await.unwrap();
+    assert_eq!(told.reason, LostReason::NodeRemoved);
     let next = timeout(PATIENCE, waiter).await.unwrap().unwrap();
     pair.primary.kill().await.unwrap();
     until("the replica", async || next.verify().await.ok()).await;

@@ -8,7 +8,7 @@ use recipes_testing::RedisServer;
 use tokio::time::{Instant, timeout};
 
 use super::absent::Absent;
-use super::{PATIENCE, mutex, options, session, until};
+use super::{PATIENCE, mutex, options, session, until, verified};
 
 /// Short, because contenders wait for most of it.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -157,7 +157,7 @@ async fn holder_stays_over_a_restart_and_the_next_waits_for_the_quarantine() {
     let killed = Instant::now();
     server.kill().await.unwrap();
     server.start_again().await.unwrap();
-    guard.verify().await.unwrap();
+    verified(&guard).await;
     let token = guard.fencing_token();
     guard.release().await.unwrap();
     let next = timeout(PATIENCE, waiter).await.unwrap().unwrap();

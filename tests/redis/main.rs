@@ -38,7 +38,7 @@ mod wires;
 
 use std::time::Duration;
 
-use lock_recipes::{InterProcessMutex, Redis, RedisBuilder, Session};
+use lock_recipes::{InterProcessMutex, LockGuard, Redis, RedisBuilder, Session, VerifyError};
 use recipes_core::{NewNode, NodeMode};
 use recipes_testing::RedisServer;
 
@@ -82,6 +82,15 @@ async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
     };
     let answered = tokio::time::timeout(PATIENCE, asked).await;
     answered.unwrap_or_else(|_| panic!("{what}: not after {PATIENCE:?}"))
+}
+
+/// Waits until a guard is verified: what was on its way when a connection broke has no answer.
+async fn verified(guard: &LockGuard) {
+    until("a verified guard", async || match guard.verify().await {
+        Err(VerifyError::Unknown { .. }) => None,
+        verified => Some(verified.unwrap()),
+    })
+    .await;
 }
 
 /// Cuts all connections but the operator's.

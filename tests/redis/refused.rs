@@ -7,7 +7,7 @@ use lock_recipes::{AcquireError, ConnectError, LostReason, Redis};
 use recipes_testing::RedisServer;
 use tokio::net::TcpListener;
 
-use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until};
+use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until, verified};
 
 /// An error with its causes.
 fn chain(error: &dyn Error) -> String {
@@ -250,7 +250,7 @@ async fn full_server_releases_and_grants_and_takes_sessions_up_again() {
     let refused = server.command::<String>(&["SET", "a", "b"]).await;
     assert!(chain(&refused.unwrap_err()).contains("maxmemory"));
     cut(&server).await;
-    guard.verify().await.unwrap();
+    verified(&guard).await;
     guard.release().await.unwrap();
     let there = session(&server, Duration::from_secs(20)).await;
     let guard = mutex(&there).acquire().await.unwrap();
@@ -289,7 +289,7 @@ async fn documented_rights_are_enough() {
         .unwrap();
     let guard = mutex(&here).acquire().await.unwrap();
     cut(&server).await;
-    guard.verify().await.unwrap();
+    verified(&guard).await;
     guard.release().await.unwrap();
     assert_eq!(here.epoch(), 1);
 }

@@ -26,6 +26,8 @@ enum Learned {
     /// A create is answered: its path, and the node.
     Created(String, Option<String>),
     Deleted(String),
+    /// Somebody has looked for it.
+    Absent(String),
 }
 
 impl Owned {
@@ -66,6 +68,10 @@ impl Owned {
                     .into_iter()
                     .collect()
             }
+            (
+                Call::Read(path) | Call::Stat(path) | Call::Watch(path),
+                Ok(Answer::Node(None) | Answer::Stat(None) | Answer::Watched(None)),
+            ) => vec![Learned::Absent(path.clone())],
             _ => return,
         };
         self.learned.insert(number, learned);
@@ -80,6 +86,7 @@ impl Owned {
                     self.known.extend(path);
                 }
                 Learned::Deleted(path) => self.gone(&path),
+                Learned::Absent(path) => drop(self.known.remove(&path)),
             }
         }
     }
