@@ -63,6 +63,8 @@ const SCRIPTS: u64 = 250;
 const COVERING: u64 = 2_000;
 /// Scripts that run at the same time on one server, each with a directory and sessions of its own.
 const SIDE_BY_SIDE: usize = 64;
+/// On a database, where each session has two connections, and some a process for each.
+const SIDE_BY_SIDE_DATABASE: usize = 16;
 /// Nothing is cleaned up, so a server is replaced after this many.
 const SCRIPTS_A_SERVER: u64 = 5_000;
 
@@ -78,6 +80,7 @@ struct Compared {
     /// Outcomes that no script for this store can have.
     never: fn(&str) -> bool,
     test: &'static str,
+    side_by_side: usize,
 }
 
 async fn start() -> World {
@@ -108,7 +111,7 @@ async fn find_difference(
             Err(difference) => Err((seed, script, difference)),
         }
     });
-    let mut runs = runs.buffer_unordered(SIDE_BY_SIDE);
+    let mut runs = runs.buffer_unordered(compared.side_by_side);
     let mut all = Tally::default();
     while let Some(tally) = runs.next().await {
         all.merge(tally?);
@@ -155,16 +158,22 @@ async fn random_scripts_show_the_same_on_zookeeper() {
         script: |script| script,
         never: |_| false,
         test: "on_zookeeper",
+        side_by_side: SIDE_BY_SIDE,
     };
     compare(compared).await;
 }
 
-fn on(start: fn() -> BoxFuture<'static, World>, test: &'static str) -> Compared {
+fn on(
+    start: fn() -> BoxFuture<'static, World>,
+    test: &'static str,
+    side_by_side: usize,
+) -> Compared {
     Compared {
         start,
         script: differences_served::script,
         never: differences_served::never_seen,
         test,
+        side_by_side,
     }
 }
 
@@ -176,7 +185,7 @@ async fn random_scripts_show_the_same_on_redis() {
         let world = async { Served::on(TestEnsemble::Redis(server.start().await.unwrap())).await };
         world.map(World::Served).boxed()
     };
-    compare(on(start, "on_redis")).await;
+    compare(on(start, "on_redis", SIDE_BY_SIDE)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,7 +196,7 @@ async fn random_scripts_show_the_same_on_postgres() {
             async { Served::on(TestEnsemble::Postgres(server.start().await.unwrap())).await };
         world.map(World::Served).boxed()
     };
-    compare(on(start, "on_postgres")).await;
+    compare(on(start, "on_postgres", SIDE_BY_SIDE_DATABASE)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -198,5 +207,5 @@ async fn random_scripts_show_the_same_on_mariadb() {
             async { Served::on(TestEnsemble::MariaDb(server.start().await.unwrap())).await };
         world.map(World::Served).boxed()
     };
-    compare(on(start, "on_mariadb")).await;
+    compare(on(start, "on_mariadb", SIDE_BY_SIDE_DATABASE)).await;
 }

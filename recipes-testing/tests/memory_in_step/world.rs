@@ -15,8 +15,10 @@ use crate::served::Served;
 
 pub(crate) const CREDENTIALS: &str = "user:secret";
 
-/// Long enough that a busy machine loses no session.
-pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+/// Long enough that a busy machine loses no session, also while it is cut off.
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1_200);
+/// The client for ZooKeeper waits for a part of it before it tries to connect again.
+const ZOOKEEPER_SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The user to whom a server allows everything.
 pub(crate) struct SuperUser {
@@ -38,7 +40,7 @@ pub(crate) struct RealServer {
 
 impl RealServer {
     pub(crate) async fn new(server: ZooKeeperServer) -> Self {
-        let connector = Client::connector().with_session_timeout(SESSION_TIMEOUT);
+        let connector = Client::connector().with_session_timeout(ZOOKEEPER_SESSION_TIMEOUT);
         let operator = connector
             .with_auth("digest", SUPER_USER.credentials.as_bytes())
             .connect(&server.connect_string())
@@ -105,6 +107,7 @@ impl World {
                 };
                 let through = gate.as_ref().map(Gate::connect_string);
                 let address = through.unwrap_or_else(|| server.connect_string());
+                options = options.session_timeout(ZOOKEEPER_SESSION_TIMEOUT);
                 let store = options.store(&address).unwrap();
                 client::Client::new(store.connect().await.unwrap(), lists, gate)
             }
@@ -123,7 +126,12 @@ impl World {
     pub(crate) fn cut(&self, client: &client::Client) {
         match self {
             Self::Memory(ensemble) => drop(ensemble.disconnect(client.id)),
-            Self::Real(_) | Self::Served(_) => client.gate.iter().for_each(Gate::shut),
+            Self::Real(_) => client.gate.iter().for_each(Gate::shut),
+            Self::Served(_) => {
+                client.gate.iter().for_each(Gate::shut);
+                // A client of MariaDB notices when it asks. Its next beat would be in minutes.
+                drop(client.nodes.as_ref().map(|nodes| nodes.sync("/")));
+            }
         }
     }
 
