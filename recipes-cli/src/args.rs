@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 pub(crate) struct StoreArguments {
     /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot.
     /// Or Redis: redis://user:password@host:port/database?prefix=locks, rediss:// over TLS,
-    /// redis+sentinel://host:port,host:port/name; a password is better passed in the environment
+    /// redis+sentinel://host:port,host:port/name. Or a database: postgres://user:password@host/database,
+    /// mysql://user:password@host/database. A password is better passed in the environment
     #[arg(
         long,
         short,
@@ -177,6 +178,11 @@ pub(crate) enum Task {
     Deadlocks(DeadlocksArguments),
     /// Serve a live page of locks, queues and deadlocks
     Serve(ServeArguments),
+    /// Print the statements that create the tables and functions of a database
+    ///
+    /// For a user who may create them, where the services may not. Their names are those that
+    /// sessions at the URL would use. Nothing is sent.
+    Schema,
     /// Print the completion script for a shell
     Completions {
         /// The shell

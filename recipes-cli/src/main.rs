@@ -127,6 +127,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut Arguments::command(), "lockctl", &mut script);
             print::write(&String::from_utf8_lossy(&script))
         }
+        Task::Schema => print::write(&session::schema(on)?),
         Task::Man { folder } => man::write(Arguments::command(), &folder),
         Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
         Task::Inspect { path } => {

@@ -142,6 +142,20 @@ pub(crate) fn store(arguments: &StoreArguments) -> Result<Arc<dyn Store>, Failur
     Ok(Place::of(arguments, None)?.store(servers(arguments)?)?)
 }
 
+/// What creates the tables of a database, as its own client runs it.
+pub(crate) fn schema(arguments: &StoreArguments) -> Result<String, Failure> {
+    let servers = servers(arguments)?;
+    match Place::of(arguments, None)? {
+        Place::Postgres(builder) => Ok(builder.statements(servers)?),
+        Place::MySql(builder) => Ok(builder.statements(servers)?),
+        Place::ZooKeeper(_) | Place::Redis(_) => {
+            let message =
+                "only a database has a schema: give --connect postgres://... or mysql://...";
+            Err(Failure::new(code::USAGE, message))
+        }
+    }
+}
+
 fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
     let message = "no servers: give --connect host:port, redis://host, postgres://host/database or \
                    mysql://host/database, or set LOCKCTL_CONNECT";

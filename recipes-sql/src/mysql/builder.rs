@@ -211,6 +211,14 @@ impl MySqlBuilder {
         Ok(Arc::new(self.mysql(url)?.0))
     }
 
+    /// As [`MySql::schema`], with the prefix that a session at this URL would have. Nothing is sent.
+    ///
+    /// # Errors
+    /// For a URL that is not understood, or a prefix that names cannot begin with.
+    pub fn statements(&self, url: &str) -> Result<String, ConfigError> {
+        Ok(schema::script(&self.place(url)?.1))
+    }
+
     /// The server, and the prefix of the names.
     fn place(&self, url: &str) -> Result<(Address, String), ConfigError> {
         let address = Address::parse(url, &self.credentials)?;

@@ -200,17 +200,34 @@ impl PostgresBuilder {
         Ok(Arc::new(self.postgres(url)?.0))
     }
 
+    /// As [`Postgres::schema`], with the schema that a session at this URL would use. Nothing is sent.
+    ///
+    /// # Errors
+    /// For a URL that is not understood, or a name that no schema can have.
+    pub fn statements(&self, url: &str) -> Result<String, ConfigError> {
+        Ok(schema::statements(&self.place(url)?.1))
+    }
+
+    /// The server, and the schema.
+    fn place(&self, url: &str) -> Result<(Address, String), ConfigError> {
+        let address = Address::parse(url)?;
+        let schema = self.schema.clone().or(address.schema.clone());
+        let schema = schema.unwrap_or_else(|| SCHEMA.to_owned());
+        schema::check(&schema).map_err(|reason| ConfigError::InvalidAddress {
+            address: address.shown.clone(),
+            reason,
+        })?;
+        Ok((address, schema))
+    }
+
     /// The store, and the URL to show.
     fn postgres(&self, url: &str) -> Result<(Postgres, String), ConfigError> {
         self.options.check(&TRAITS)?;
-        let address = Address::parse(url)?;
+        let (address, schema) = self.place(url)?;
         let invalid = |reason: String| ConfigError::InvalidAddress {
             address: address.shown.clone(),
             reason,
         };
-        let schema = self.schema.clone().or(address.schema.clone());
-        let schema = schema.unwrap_or_else(|| SCHEMA.to_owned());
-        schema::check(&schema).map_err(invalid)?;
         let session_timeout = self.options.requested_timeout();
         if session_timeout < SESSION_TIMEOUT_MIN {
             return Err(invalid(format!(
