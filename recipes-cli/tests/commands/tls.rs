@@ -1,6 +1,8 @@
 //! `lockctl` on a server that encrypts.
 
 mod certificates;
+mod databases;
+
 use recipes_multilock::{Member, MultiLock};
 use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use tokio::process::Command;

@@ -37,9 +37,7 @@ pub(super) struct Credentials {
 pub(super) enum Encryption {
     #[default]
     Off,
-    /// Whoever answers is trusted.
-    Any,
-    /// The server proves its name.
+    /// The server proves its name. A certificate that nobody checks is none.
     Proven { authorities: Option<String> },
 }
 
@@ -108,10 +106,11 @@ impl Parameters {
                 Some(("ssl-mode", mode)) => {
                     parameters.encryption = match mode.to_ascii_lowercase().as_str() {
                         "disabled" => Encryption::Off,
-                        "required" => Encryption::Any,
-                        "verify_identity" => Encryption::Proven { authorities: None },
+                        "required" | "verify_ca" | "verify_identity" => {
+                            Encryption::Proven { authorities: None }
+                        }
                         _ => {
-                            let known = "disabled, required or verify_identity";
+                            let known = "disabled, required, verify_ca or verify_identity";
                             return Err(format!("ssl-mode is {known}, not {mode:?}"));
                         }
                     }
@@ -141,9 +140,6 @@ fn encrypted(builder: OptsBuilder, encryption: Encryption) -> Result<OptsBuilder
     let options = SslOpts::default().with_disable_built_in_roots(true);
     let options = match encryption {
         Encryption::Off => return Ok(builder),
-        Encryption::Any => options
-            .with_danger_accept_invalid_certs(true)
-            .with_danger_skip_domain_validation(true),
         Encryption::Proven {
             authorities: Some(path),
         } => {
@@ -238,11 +234,12 @@ mod tests {
     fn encryption_is_named_by_parameters() {
         let encryption = |text| Parameters::parse(text).unwrap().encryption;
         assert_eq!(encryption(""), Encryption::Off);
-        assert_eq!(encryption("ssl-mode=REQUIRED"), Encryption::Any);
         let proven = |authorities: Option<&str>| Encryption::Proven {
             authorities: authorities.map(ToOwned::to_owned),
         };
-        assert_eq!(encryption("ssl-mode=verify_identity"), proven(None));
+        for mode in ["REQUIRED", "verify_ca", "verify_identity"] {
+            assert_eq!(encryption(&format!("ssl-mode={mode}")), proven(None));
+        }
         assert_eq!(
             encryption("ssl-ca=/a.pem&ssl-mode=required"),
             proven(Some("/a.pem"))

@@ -184,9 +184,8 @@ impl MySqlBuilder {
     /// |---|---|
     /// | `prefix=name_` | as [`prefix`](Self::prefix) |
     /// | `ssl-mode=disabled` | no encryption, the default |
-    /// | `ssl-mode=required` | encryption; whoever answers is trusted (feature `tls`) |
-    /// | `ssl-mode=verify_identity` | encryption; the server proves its name, to the system's authorities |
-    /// | `ssl-ca=file.pem` | the same, to these authorities |
+    /// | `ssl-mode=required`, `verify_ca`, `verify_identity` | encryption; the server's certificate is checked, name included, against those that the system trusts (feature `tls`) |
+    /// | `ssl-ca=file.pem` | the same, against the certificates in this file |
     ///
     /// # Errors
     /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
