@@ -157,15 +157,16 @@ async fn fenced_transactions_of_many_ended_sessions_keep_their_own_locks_only() 
     let (other, _) = connection(&server).await;
     let many = "INSERT INTO lock_recipes.nodes \
                   SELECT '/fenced/' || i, 'n-0000000000', 0, 1, 1, 0, i, 0, 1, '' \
-                  FROM generate_series(1, 200) AS i; \
-                INSERT INTO lock_recipes.ended SELECT generate_series(1, 200)";
+                  FROM generate_series(1, 200) AS i";
     let fenced = "BEGIN; SELECT lock_recipes.fence('/fenced/' || i || '/n-0000000000', 1) \
                   FROM generate_series(1, 200) AS i";
+    let ended = "INSERT INTO lock_recipes.ended SELECT generate_series(1, 200)";
     let granted = InterProcessMutex::new(&waiter, "/locks/a").unwrap();
     let granted = tokio::spawn(granted.acquire());
     until(&server, "(SELECT count(*) FROM lock_recipes.watches) > 0").await;
     other.batch_execute(many).await.unwrap();
     other.batch_execute(fenced).await.unwrap();
+    server.sql(ended).await.unwrap();
     let end = format!(
         "DELETE FROM lock_recipes.sessions WHERE id = {id}; \
          INSERT INTO lock_recipes.ended VALUES ({id}); UPDATE lock_recipes.clock SET due = 0"

@@ -124,6 +124,8 @@ BEGIN
   END IF;
   SELECT id INTO v_id FROM @prefix@ended WHERE id = p_id FOR UPDATE SKIP LOCKED;
   IF v_id IS NOT NULL THEN CALL @prefix@purge(p_id, v_left); END IF;
+  -- Somebody fences a node of it. The next beat of any session comes back to it.
+  IF EXISTS (SELECT 1 FROM @prefix@ended WHERE id = p_id) THEN UPDATE @prefix@clock SET due = 0 WHERE id = 1; END IF;
   COMMIT;
   SELECT v_left = 0 AS more;
 END//

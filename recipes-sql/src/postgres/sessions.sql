@@ -49,21 +49,24 @@ CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   ended bigint;
   room integer := 500;
-  count integer;
+  dirs text[]; names text[];
 BEGIN
-  FOR ended IN SELECT e.session FROM @schema@.ended e LIMIT 16 FOR UPDATE SKIP LOCKED LOOP
+  FOR ended IN SELECT e.session FROM @schema@.ended e FOR UPDATE SKIP LOCKED LOOP
+    -- With `o <> 0`, as the index has no others.
     WITH found AS MATERIALIZED (
-      SELECT n.dir, n.name FROM @schema@.nodes n WHERE n.o = ended LIMIT room FOR UPDATE SKIP LOCKED
+      SELECT n.dir, n.name FROM @schema@.nodes n WHERE n.o = ended AND n.o <> 0 LIMIT room
+        FOR UPDATE SKIP LOCKED
     ), gone AS (
       DELETE FROM @schema@.nodes n USING found f WHERE n.dir = f.dir AND n.name = f.name
         RETURNING n.dir, n.name
-    ), rung AS MATERIALIZED (
-      SELECT pg_notify('lock_recipes_' || w.session, '')
-        FROM gone g, @schema@.watches w WHERE w.dir = g.dir AND w.name = g.name GROUP BY w.session
     )
-    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM rung) INTO count;
-    room := room - count;
-    PERFORM 1 FROM @schema@.nodes n WHERE n.o = ended LIMIT 1;
+    SELECT array_agg(g.dir), array_agg(g.name) INTO dirs, names FROM gone g;
+    -- A statement of its own: it sees the watches that were set until the nodes were deleted.
+    PERFORM pg_notify('lock_recipes_' || w.session, '')
+      FROM unnest(dirs, names) AS g (dir, name), @schema@.watches w
+      WHERE w.dir = g.dir AND w.name = g.name GROUP BY w.session;
+    room := room - coalesce(cardinality(dirs), 0);
+    PERFORM 1 FROM @schema@.nodes n WHERE n.o = ended AND n.o <> 0 LIMIT 1;
     IF NOT FOUND THEN
       DELETE FROM @schema@.ended e WHERE e.session = ended;
       DELETE FROM @schema@.watches w WHERE w.session = ended;
@@ -140,7 +143,7 @@ BEGIN
   nodes := '{}';
   IF wants_nodes THEN
     SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes
-      FROM @schema@.nodes n WHERE n.o = me;
+      FROM @schema@.nodes n WHERE n.o = me AND n.o <> 0;
   END IF;
 END $$;
 
