@@ -7,6 +7,7 @@
 //! | `pooler` | does a lock work through a pooler that shares connections? |
 //! | `on_postgres` | does an operator, or a transaction of the service, cost a lock there? |
 //! | `races_on_postgres` | what if transactions cross there? |
+//! | `races_on_mariadb` | and on MariaDB? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
@@ -25,6 +26,7 @@ mod fence;
 mod on_mariadb;
 mod on_postgres;
 mod pooler;
+mod races_on_mariadb;
 mod races_on_postgres;
 mod refused_by_mariadb;
 mod refused_by_postgres;
