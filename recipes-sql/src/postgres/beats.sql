@@ -86,20 +86,17 @@ BEGIN
     FROM @schema@.clock c;
 END $$;
 
--- Closes a session, which deletes its nodes. Returns whether some are left; the client then calls it again.
+-- Closes a session, which deletes its nodes. Returns whether nodes may be left that can be deleted at once;
+-- the client then calls it again.
 CREATE OR REPLACE FUNCTION @schema@.close(known_as text, me bigint, timeout bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM @schema@.settle(timeout);
   PERFORM 1 FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as FOR UPDATE;
-  IF FOUND THEN
-    PERFORM @schema@.end_session(me);
-  ELSE
-    PERFORM @schema@.purge();
-  END IF;
+  IF FOUND THEN RETURN @schema@.end_session(me); END IF;
   PERFORM 1 FROM @schema@.ended e WHERE e.session = me;
-  RETURN FOUND;
+  RETURN FOUND AND @schema@.purge();
 END $$;
 
 -- ---- News.

@@ -43,8 +43,8 @@ END $$;
 
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits
 -- for such a node waits a little longer; nobody is granted a lock too early. It skips nodes that somebody
--- has locked, as a user's transaction does that was fenced by one.
-CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS void LANGUAGE plpgsql AS $$
+-- has locked, as a user's transaction does that was fenced by one. Returns whether it has reached the bound.
+CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
   ended bigint;
@@ -73,15 +73,16 @@ BEGIN
     END IF;
     EXIT WHEN room <= 0;
   END LOOP;
+  RETURN room <= 0;
 END $$;
 
--- Ends a session that nobody else can write any more: its row is locked.
-CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Ends a session that nobody else can write any more: its row is locked. Returns as `purge` does.
+CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   DELETE FROM @schema@.sessions s WHERE s.id = me;
   INSERT INTO @schema@.ended VALUES (me);
-  PERFORM @schema@.purge();
+  RETURN @schema@.purge();
 END $$;
 
 -- Goes on with a session over a new connection, and watches again what it watched. The client calls it
