@@ -3,8 +3,11 @@
 //! | file | question |
 //! |---|---|
 //! | `fence` | does a transaction commit only while the lock is held? |
+//! | `ended_holder` | what can a holder whose session has ended still do to others? |
 //! | `pooler` | does a lock work through a pooler that shares connections? |
 //! | `on_postgres` | does an operator, or a transaction of the service, cost a lock there? |
+//! | `races_on_postgres` | what if transactions cross there? |
+//! | `races_on_mariadb` | and on MariaDB? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
@@ -18,10 +21,13 @@
 )]
 
 mod database;
+mod ended_holder;
 mod fence;
 mod on_mariadb;
 mod on_postgres;
 mod pooler;
+mod races_on_mariadb;
+mod races_on_postgres;
 mod refused_by_mariadb;
 mod refused_by_postgres;
 

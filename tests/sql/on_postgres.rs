@@ -120,3 +120,26 @@ async fn transaction_that_locks_a_directory_for_long_delays_an_acquire_and_no_mo
     timeout(PATIENCE, granted).await.unwrap().unwrap().unwrap();
     session.close().await;
 }
+
+/// What it cannot delete is left to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_that_cannot_delete_all_of_its_nodes_is_closed_once() {
+    let server = PostgresServer::builder().setting("track_functions", "pl");
+    let server = server.start().await.unwrap();
+    let session = session(&server).await;
+    let mutex = InterProcessMutex::new(&session, "/locks/a").unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let other = connection(&server).await;
+    other.batch_execute("BEGIN").await.unwrap();
+    other
+        .batch_execute(guard.fence().unwrap().sql())
+        .await
+        .unwrap();
+    drop(guard);
+    session.close().await;
+    let is_gone =
+        "NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'lock_recipes')";
+    until(&server, is_gone).await;
+    let calls = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'close'";
+    assert_eq!(server.sql(calls).await.unwrap(), [["1"]]);
+}

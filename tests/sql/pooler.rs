@@ -70,6 +70,23 @@ impl Pooler {
     }
 }
 
+/// It keeps the connections of its clients when the server behind it is another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_may_have_forgotten_locks_is_noticed_behind_a_pooler() {
+    let server = PostgresServer::builder().setting("fsync", "off");
+    let server = server.start().await.unwrap();
+    let pooler = Pooler::before(&server).await;
+    let session = pooler.session().await;
+    let lock = InterProcessMutex::new(&session, PATH).unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    server.kill().await.unwrap();
+    server.start_again().await.unwrap();
+    let guard = timeout(PATIENCE, lock.acquire()).await.unwrap().unwrap();
+    let waited = "SELECT quarantine > 0 FROM lock_recipes.clock";
+    assert_eq!(server.sql(waited).await.unwrap(), [["t"]]);
+    guard.release().await.unwrap();
+}
+
 /// Four connections for six sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_work_through_a_pooler_that_shares_connections() {

@@ -221,6 +221,15 @@ async fn settings_of_the_server_that_do_not_suit_locks_are_made_for_the_session(
 }
 
 #[tokio::test]
+async fn log_of_statements() {
+    let server = MariaDbServer::builder().setting("log_bin", "ON");
+    let server = server.setting("binlog_format", "STATEMENT");
+    let server = server.start().await.unwrap();
+    let why = refused(MySql::builder(), &server.url()).await;
+    assert!(why.contains("binlog_format"), "{why}");
+}
+
+#[tokio::test]
 async fn guarantee_is_that_of_the_server() {
     for (durability, guarantee) in [
         (Durability::Flushed, Guarantee::OneCopy),

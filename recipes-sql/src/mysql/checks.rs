@@ -27,6 +27,12 @@ pub enum MySqlRefusal {
          sessions use one node and call allow_galera(), or use another server"
     )]
     Galera,
+    /// It logs statements, and then takes no writes at READ COMMITTED.
+    #[error(
+        "the server logs statements (binlog_format = STATEMENT), which does not go with READ COMMITTED: \
+         set it to MIXED or ROW"
+    )]
+    StatementLog,
     /// It is too old, or another product.
     #[error("the server is {found}; MariaDB 10.6 or later is needed")]
     Version {
@@ -102,7 +108,8 @@ pub(super) struct Said {
 }
 
 /// The variables that are looked at.
-pub(super) const VARIABLES: [&str; 7] = [
+pub(super) const VARIABLES: [&str; 8] = [
+    "binlog_format",
     "gtid_slave_pos",
     "innodb_flush_log_at_trx_commit",
     "log_bin",
@@ -128,6 +135,9 @@ pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal
     // Whoever may write nevertheless is an administrator, and the locks are not for them alone.
     if is("read_only", "ON") {
         return Err(MySqlRefusal::ReadOnly);
+    }
+    if is("log_bin", "ON") && is("binlog_format", "STATEMENT") {
+        return Err(MySqlRefusal::StatementLog);
     }
     let is_galera = is("wsrep_on", "ON");
     if is_galera && !allowed.galera {

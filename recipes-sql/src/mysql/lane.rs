@@ -16,7 +16,7 @@ use super::batch::Call;
 use super::errors::{Failed, Unexpected, call_error, failed};
 use super::line::{Line, Turn};
 use super::looks::{Looks, happened};
-use super::procedures::{Columns, entered, first, of_session, prepare, text};
+use super::procedures::{Columns, all, entered, first, of_session, prepare, text};
 use super::request::{Caller, Name, Request, Said, number};
 
 /// How often a call is sent that deadlocks.
@@ -186,12 +186,20 @@ impl Lane {
         let mut parameters = of_session(&caller.session);
         parameters.extend([seen, caller.rest].map(Parameter::Int));
         parameters.push(Parameter::Bytes(words));
-        let row = first(turn.connection(), &self.requests, parameters).await?;
-        let mut row = Columns::of(row)?;
-        Ok(match (row.number()?, row.number()?, row.bytes()?) {
-            (0, _, text) => Outcome::Done(answers::of_requests(requests, &text)?),
-            (1, ..) => Outcome::Ended,
-            _ => Outcome::Locked,
+        let rows = all(turn.connection(), &self.requests, parameters).await?;
+        // The last one counts.
+        let (mut state, mut text) = (None, Vec::new());
+        for row in rows {
+            let mut row = Columns::of(Some(row))?;
+            state = Some(row.number()?);
+            row.number()?;
+            text.append(&mut row.bytes()?);
+        }
+        Ok(match state {
+            Some(0) => Outcome::Done(answers::of_requests(requests, &text)?),
+            Some(1) => Outcome::Ended,
+            Some(2) => Outcome::Locked,
+            _ => return Err(Unexpected::answer("no state").into()),
         })
     }
 

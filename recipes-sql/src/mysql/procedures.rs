@@ -47,6 +47,24 @@ pub(super) async fn first(
     Ok(row)
 }
 
+/// Calls a procedure that selects several times. Returns all rows, once all has been committed.
+pub(super) async fn all(
+    connection: &mut Conn,
+    statement: &Statement,
+    parameters: Vec<Parameter>,
+) -> Result<Vec<Row>, Error> {
+    let parameters = Params::Positional(parameters);
+    let mut result = connection.exec_iter(statement, parameters).await?;
+    let mut rows = Vec::new();
+    // Each is of another statement.
+    while !result.is_empty() {
+        rows.append(&mut result.collect().await?);
+    }
+    // Rows come before the commit is known.
+    result.drop_result().await?;
+    Ok(rows)
+}
+
 /// Calls `enter`.
 pub(super) async fn entered(
     connection: &mut Conn,

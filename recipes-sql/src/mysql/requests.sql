@@ -36,11 +36,13 @@ DELIMITER //
 -- `look` lists for a contender whose node is `own`, or was created there by this call if that is ''. If
 -- others are ahead, it watches the node itself and the two right ahead of it.
 --
--- Selects one row: state (0 done, 1 ended, 2 locked by others), the highest number given, and the answers: numbers with
--- a blank after each, and bytes after their count and a blank. An answer begins with 0, or why it is
--- refused: 1 no node, 2 node exists, 3 other version, 4 not empty, 5 parent is ephemeral, 6 locked by
--- others; of a multi, the index of the operation follows. Names are their count, and bytes with slashes
--- between them.
+-- Selects a row: state (0 done, 1 ended, 2 locked by others), the highest number given, and the answers.
+-- Answers that are too long for one packet begin in rows before that, with state 3.
+--
+-- Answers are numbers with a blank after each, and bytes after their count and a blank. An answer begins with
+-- 0, or why it is refused: 1 no node, 2 node exists, 3 other version, 4 not empty, 5 parent is ephemeral, 6
+-- locked by others; of a multi, the index of the operation follows. Names are their count, and bytes with
+-- slashes between them.
 CREATE PROCEDURE IF NOT EXISTS @prefix@requests(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_seen BIGINT, p_rest BIGINT, p_words LONGBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -316,6 +318,10 @@ proc: BEGIN
         ELSE SET v_answers = CONCAT(v_answers, '0 '); END IF;
         SET v_answers = CONCAT(v_answers, CONCAT_WS(' ', v_c, v_m, v_v, v_o, v_children, v_q, v_p), ' ');
       END IF;
+    END IF;
+    IF LENGTH(v_answers) > 100000 THEN
+      SELECT 3 AS state, 0 AS number, v_answers AS answers;
+      SET v_answers = '';
     END IF;
   END WHILE;
   COMMIT;

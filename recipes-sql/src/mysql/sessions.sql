@@ -47,7 +47,7 @@ END//
 --
 -- Selects one row: state (0 done, 1 ended), how long nobody may be granted a lock, and the step of the clock.
 CREATE PROCEDURE IF NOT EXISTS @prefix@resume(
-  p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_known_by VARBINARY(1000), p_run VARBINARY(255))
+  p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_known_by LONGBLOB, p_run VARBINARY(255))
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
   DECLARE v_timeout, v_now, v_last, v_own, v_step, v_longest, v_quarantine BIGINT;
@@ -83,6 +83,7 @@ END//
 CREATE PROCEDURE IF NOT EXISTS @prefix@purge(p_id BIGINT, INOUT p_max INT)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+  DECLARE v_left BIGINT;
   DECLARE v_dir, v_name VARBINARY(1500);
   DECLARE v_is_over BOOLEAN DEFAULT FALSE;
   DECLARE v_nodes CURSOR FOR SELECT dir, name FROM @prefix@nodes FORCE INDEX (by_owner)
@@ -98,7 +99,9 @@ BEGIN
     END IF;
   UNTIL v_is_over END REPEAT;
   CLOSE v_nodes;
-  IF NOT EXISTS (SELECT 1 FROM @prefix@nodes FORCE INDEX (by_owner) WHERE o = p_id) THEN
+  -- A statement of its own: a condition would wait for whoever has locked them.
+  SELECT MIN(o) INTO v_left FROM @prefix@nodes FORCE INDEX (by_owner) WHERE o = p_id;
+  IF v_left IS NULL THEN
     DELETE FROM @prefix@ended WHERE id = p_id;
   END IF;
 END//
@@ -124,6 +127,9 @@ BEGIN
   END IF;
   SELECT id INTO v_id FROM @prefix@ended WHERE id = p_id FOR UPDATE SKIP LOCKED;
   IF v_id IS NOT NULL THEN CALL @prefix@purge(p_id, v_left); END IF;
+  -- Somebody fences a node of it. The next beat of any session comes back to it.
+  SELECT MIN(id) INTO v_id FROM @prefix@ended WHERE id = p_id;
+  IF v_id IS NOT NULL THEN UPDATE @prefix@clock SET due = 0 WHERE id = 1; END IF;
   COMMIT;
   SELECT v_left = 0 AS more;
 END//
@@ -200,7 +206,9 @@ proc: BEGIN
         CALL @prefix@purge(v_other, v_purged);
         SELECT MIN(id) INTO v_other FROM @prefix@ended WHERE id > v_other;
       END WHILE;
-      IF EXISTS (SELECT 1 FROM @prefix@ended) THEN SET v_soon = TRUE; END IF;
+      -- As in `purge`.
+      SELECT MIN(id) INTO v_other FROM @prefix@ended;
+      IF v_other IS NOT NULL THEN SET v_soon = TRUE; END IF;
       SELECT COALESCE(MIN(deadline), v_own) INTO v_due FROM @prefix@beats;
       SELECT COALESCE(MIN(timeout) DIV 4, 0) INTO v_step FROM @prefix@sessions;
       -- Only this session comes back at once. Another does if it does not.
@@ -219,11 +227,12 @@ proc: BEGIN
       SELECT c.p INTO v_p FROM @prefix@nodes u, @prefix@nodes c
         WHERE u.dir = v_up_dir AND u.name = v_up_name AND c.dir = v_dir AND c.name = v_name
         FOR UPDATE SKIP LOCKED;
+      SELECT MIN(seq) INTO v_other FROM @prefix@nodes FORCE INDEX (by_seq)
+        WHERE dir = CONCAT(IF(v_dir = '/', '', v_dir), '/', v_name);
       IF v_p IS NULL THEN
         -- Somebody creates nodes there.
         SET v_skipped = v_skipped + 1;
-      ELSEIF EXISTS (SELECT 1 FROM @prefix@nodes FORCE INDEX (by_seq)
-          WHERE dir = CONCAT(IF(v_dir = '/', '', v_dir), '/', v_name)) THEN
+      ELSEIF v_other IS NOT NULL THEN
         UPDATE @prefix@containers SET look = v_own + p_rest WHERE dir = v_dir AND name = v_name;
       ELSE
         DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name;

@@ -86,20 +86,17 @@ BEGIN
     FROM @schema@.clock c;
 END $$;
 
--- Closes a session, which deletes its nodes. Returns whether some are left; the client then calls it again.
+-- Closes a session, which deletes its nodes. Returns whether nodes may be left that can be deleted at once;
+-- the client then calls it again.
 CREATE OR REPLACE FUNCTION @schema@.close(known_as text, me bigint, timeout bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM @schema@.settle(timeout);
   PERFORM 1 FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as FOR UPDATE;
-  IF FOUND THEN
-    PERFORM @schema@.end_session(me);
-  ELSE
-    PERFORM @schema@.purge();
-  END IF;
+  IF FOUND THEN RETURN @schema@.end_session(me); END IF;
   PERFORM 1 FROM @schema@.ended e WHERE e.session = me;
-  RETURN FOUND;
+  RETURN FOUND AND @schema@.purge();
 END $$;
 
 -- ---- News.
@@ -146,13 +143,17 @@ END $$;
 -- Fails unless the lock node of a path stands that was created by this transaction: the path of a guard's
 -- node, and its fencing token. Otherwise nobody can delete it until the caller's transaction is over. So
 -- that transaction is committed only while the lock is held.
+--
+-- A node of a session that has ended may stand because another transaction has fenced it. If more could
+-- begin, the lock would never be free.
 CREATE OR REPLACE FUNCTION @schema@.fence(path text, token bigint) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM 1 FROM @schema@.nodes n
     WHERE n.dir = @schema@.parent_of(path) AND n.name = @schema@.name_of(path) AND n.c = token
-    FOR KEY SHARE;
+      AND NOT EXISTS (SELECT FROM @schema@.ended e WHERE e.session = n.o)
+    FOR KEY SHARE OF n;
   IF NOT FOUND THEN
     RAISE EXCEPTION SQLSTATE 'LR001' USING
       MESSAGE = format('the lock is not held any more: %s with token %s', path, token);

@@ -32,15 +32,18 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Those of a schema, whose name is quoted.
-    pub(super) fn new(schema: &str) -> Self {
+    /// Those of a schema, whose name is quoted. Through a pooler, `only_on` is the condition under which they
+    /// are carried out.
+    pub(super) fn new(schema: &str, only_on: &str) -> Self {
         let call = |function: &str, types: &[Type]| {
             let places = (1..=types.len()).map(|it| format!("${it}"));
             let places = places.collect::<Vec<_>>().join(", ");
             // One value is cheaper than a row of one.
             let text = match function {
-                "requests" | "close" => format!("SELECT {schema}.{function}({places})"),
-                _ => format!("SELECT * FROM {schema}.{function}({places})"),
+                "requests" | "close" => {
+                    format!("SELECT {schema}.{function}({places}){only_on}")
+                }
+                _ => format!("SELECT * FROM {schema}.{function}({places}){only_on}"),
             };
             Call::new(text, types)
         };

@@ -108,7 +108,10 @@ pub enum PostgresRefusal {
     },
 }
 
-/// Asks what [`Found`] has.
+/// When the server was started, in microseconds. No two servers are, and none twice.
+const STARTED: &str = "(date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8";
+
+/// Asks what [`Found`] has. [`STARTED`] is in it.
 pub(crate) const QUESTION: &str = "
     SELECT pg_is_in_recovery(),
       current_setting('transaction_read_only') = 'on',
@@ -159,6 +162,11 @@ impl Found {
             user: row.try_get(10)?,
             settled: row.try_get(11)?,
         })
+    }
+
+    /// The condition that a statement is carried out by this run of the server.
+    pub(crate) fn is_still_there(&self) -> String {
+        format!(" WHERE {STARTED} = {}", self.started)
     }
 
     /// Judges the server.

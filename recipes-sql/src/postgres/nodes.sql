@@ -116,8 +116,10 @@ CREATE OR REPLACE FUNCTION @schema@.create_named(
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
+  -- A directory with a higher number was created by somebody else since the call locked those that it
+  -- found: numbers would not rise there.
   PERFORM 1 FROM @schema@.nodes n
-    WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 FOR NO KEY UPDATE;
+    WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 AND n.p <= number FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN @schema@.no_parent(up_dir, up_name); END IF;
   -- The root has no name.
   IF base = '' THEN RETURN 'NodeExists'; END IF;
@@ -143,12 +145,12 @@ BEGIN
   RETURN CASE WHEN FOUND THEN '' ELSE 'NoNode' END;
 END $$;
 
--- Why nothing is created there.
+-- Why nothing is created there. A directory that is there now was not a moment ago.
 CREATE OR REPLACE FUNCTION @schema@.no_parent(up_dir text, up_name text) RETURNS text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name;
+  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name AND n.o <> 0;
   RETURN CASE WHEN FOUND THEN 'EphemeralParent' ELSE 'NoNode' END;
 END $$;
 

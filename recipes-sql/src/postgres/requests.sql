@@ -161,6 +161,8 @@ BEGIN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
         UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + gap, number)
           WHERE n.dir = words[at + 1] AND n.name = words[at + 2] AND n.o = 0
+            -- As in `create_named`.
+            AND (gap = 1 OR n.p <= number)
           RETURNING @schema@.signed(n.q - 1), n.p INTO sequence, given;
         IF FOUND THEN
           number := given;

@@ -43,42 +43,46 @@ END $$;
 
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits
 -- for such a node waits a little longer; nobody is granted a lock too early. It skips nodes that somebody
--- has locked, as a user's transaction does that was fenced by one.
-CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS void LANGUAGE plpgsql AS $$
+-- has locked, as a user's transaction does that was fenced by one. Returns whether it has reached the bound.
+CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
   ended bigint;
   room integer := 500;
-  count integer;
+  dirs text[]; names text[];
 BEGIN
-  FOR ended IN SELECT e.session FROM @schema@.ended e LIMIT 16 FOR UPDATE SKIP LOCKED LOOP
+  FOR ended IN SELECT e.session FROM @schema@.ended e FOR UPDATE SKIP LOCKED LOOP
+    -- With `o <> 0`, as the index has no others.
     WITH found AS MATERIALIZED (
-      SELECT n.dir, n.name FROM @schema@.nodes n WHERE n.o = ended LIMIT room FOR UPDATE SKIP LOCKED
+      SELECT n.dir, n.name FROM @schema@.nodes n WHERE n.o = ended AND n.o <> 0 LIMIT room
+        FOR UPDATE SKIP LOCKED
     ), gone AS (
       DELETE FROM @schema@.nodes n USING found f WHERE n.dir = f.dir AND n.name = f.name
         RETURNING n.dir, n.name
-    ), rung AS MATERIALIZED (
-      SELECT pg_notify('lock_recipes_' || w.session, '')
-        FROM gone g, @schema@.watches w WHERE w.dir = g.dir AND w.name = g.name GROUP BY w.session
     )
-    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM rung) INTO count;
-    room := room - count;
-    PERFORM 1 FROM @schema@.nodes n WHERE n.o = ended LIMIT 1;
+    SELECT array_agg(g.dir), array_agg(g.name) INTO dirs, names FROM gone g;
+    -- A statement of its own: it sees the watches that were set until the nodes were deleted.
+    PERFORM pg_notify('lock_recipes_' || w.session, '')
+      FROM unnest(dirs, names) AS g (dir, name), @schema@.watches w
+      WHERE w.dir = g.dir AND w.name = g.name GROUP BY w.session;
+    room := room - coalesce(cardinality(dirs), 0);
+    PERFORM 1 FROM @schema@.nodes n WHERE n.o = ended AND n.o <> 0 LIMIT 1;
     IF NOT FOUND THEN
       DELETE FROM @schema@.ended e WHERE e.session = ended;
       DELETE FROM @schema@.watches w WHERE w.session = ended;
     END IF;
     EXIT WHEN room <= 0;
   END LOOP;
+  RETURN room <= 0;
 END $$;
 
--- Ends a session that nobody else can write any more: its row is locked.
-CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Ends a session that nobody else can write any more: its row is locked. Returns as `purge` does.
+CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
   DELETE FROM @schema@.sessions s WHERE s.id = me;
   INSERT INTO @schema@.ended VALUES (me);
-  PERFORM @schema@.purge();
+  RETURN @schema@.purge();
 END $$;
 
 -- Goes on with a session over a new connection, and watches again what it watched. The client calls it
@@ -140,7 +144,7 @@ BEGIN
   nodes := '{}';
   IF wants_nodes THEN
     SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes
-      FROM @schema@.nodes n WHERE n.o = me;
+      FROM @schema@.nodes n WHERE n.o = me AND n.o <> 0;
   END IF;
 END $$;
 

@@ -74,7 +74,13 @@ impl Route {
             return Err(NodesError::Unknown(Arc::new(std::io::Error::other(why))));
         }
         self.look_at_schema(&requests, &found).await?;
-        let mut calls = Calls::new(&schema::quoted(&self.schema));
+        // A pooler keeps its clients' connections when the server behind it is another, which may have
+        // forgotten locks. Then a call has no row, and the session connects again.
+        let only_on = match requests.is_direct() && aside.is_direct() {
+            true => String::new(),
+            false => found.is_still_there(),
+        };
+        let mut calls = Calls::new(&schema::quoted(&self.schema), &only_on);
         let prepared = async {
             requests.prepare(&mut calls.requests).await?;
             aside.prepare(&mut calls.beat).await?;
