@@ -143,3 +143,51 @@ async fn session_that_cannot_delete_all_of_its_nodes_is_closed_once() {
     let calls = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'close'";
     assert_eq!(server.sql(calls).await.unwrap(), [["1"]]);
 }
+
+/// The timers of the server's connections: their kind, and how long they still run.
+#[cfg(target_os = "linux")]
+fn timers(port: u16) -> Vec<(u8, Duration)> {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let of_server = format!(":{port:04X}");
+    // sl local remote state queues kind:hundredths
+    let rows = table
+        .lines()
+        .map(|it| it.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[1].ends_with(&of_server) && row[3] == ESTABLISHED)
+        .map(|row| {
+            let (kind, left) = row[5].split_once(':').unwrap();
+            let left = u64::from_str_radix(left, 16).unwrap();
+            (kind.parse().unwrap(), Duration::from_millis(10 * left))
+        })
+        .collect()
+}
+
+/// A call of which only the first part has arrived keeps what it has locked.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn server_asks_a_silent_client_soon_whether_it_is_still_there() {
+    const KEEPALIVE: u8 = 2;
+    let server = PostgresServer::start().await.unwrap();
+    let builder = Postgres::builder().new_server();
+    let session_timeout = Duration::from_secs(20);
+    let builder = builder.session_timeout(session_timeout);
+    let session = builder.connect(&server.url()).await.unwrap();
+    let soon = async {
+        // Another timer runs for a moment when something was sent.
+        loop {
+            let timers = timers(server.port());
+            let is_soon = |it: &(u8, Duration)| it.0 == KEEPALIVE && it.1 <= session_timeout / 4;
+            if timers.len() == 2 && timers.iter().all(is_soon) {
+                break;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(
+        timeout(PATIENCE, soon).await.is_ok(),
+        "{:?}",
+        timers(server.port())
+    );
+    session.close().await;
+}

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lock_recipes::{LockGuard, LockKind};
 
+use crate::operator::Operator;
 use crate::recipe::Place;
-use crate::store::Operator;
 
 /// The locks of one run.
 #[derive(Debug, Default)]

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use recipes_testing::{Cut, Fault};
 use tokio::time::Instant;
 
-use crate::case::{Case, Dropped, Harm, Lifetime, Point, harms};
+use crate::case::{Case, Dropped, Harm, Lifetime, harms};
 use crate::cuts::learn;
+use crate::points::{FEW, Point};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
@@ -38,9 +38,7 @@ fn cuts() -> Vec<(Lifetime, Harm)> {
     let all = |lifetime| harms(lifetime).into_iter().map(move |it| (lifetime, it));
     match is_long() {
         true => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
-        false => [Fault::CutBefore(Cut::Fin), Fault::CutAfter(Cut::Reset)]
-            .map(|fault| (Lifetime::Long, Harm::Fault(fault)))
-            .to_vec(),
+        false => FEW.map(|harm| (Lifetime::Long, harm)).to_vec(),
     }
 }
 
@@ -70,7 +68,7 @@ async fn drop_alone(
 
 async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
     let (started, stage) = (Instant::now(), Stage::set(servers).await);
-    let points = frames_of(dropped, &learn(&stage, recipe).await);
+    let points = frames_of(dropped, &learn(&stage, recipe, Lifetime::Long).await);
     let mut tally = Tally::default();
     let polls = drop_alone(&stage, recipe, dropped, &mut tally).await;
     assert!(polls > 0, "done before it was polled");
@@ -160,6 +158,70 @@ mod on_redis {
     async fn release_dropped_while_its_frames_are_cut() {
         for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
             sweep(Servers::redis().await, recipe, Dropped::Release).await;
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use super::{Dropped, Recipe, Servers, sweep};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::postgres().await, Recipe::Mutex, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::postgres().await, Recipe::Read, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::postgres().await, Recipe::Write, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::postgres().await, Recipe::Set, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn release_dropped_while_its_frames_are_cut() {
+        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+            sweep(Servers::postgres().await, recipe, Dropped::Release).await;
+        }
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod on_mariadb {
+    use super::{Dropped, Recipe, Servers, sweep};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::mariadb().await, Recipe::Mutex, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::mariadb().await, Recipe::Read, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::mariadb().await, Recipe::Write, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_acquire_dropped_while_its_frames_are_cut() {
+        sweep(Servers::mariadb().await, Recipe::Set, Dropped::Acquire).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn release_dropped_while_its_frames_are_cut() {
+        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+            sweep(Servers::mariadb().await, recipe, Dropped::Release).await;
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use recipes_testing::{Cut, Direction, Fault, Frame};
 use tokio::time::Instant;
 
-use crate::case::{Case, First, Harm, Lifetime, Point, harms, points};
+use crate::case::{Case, First, Harm, Lifetime};
+use crate::points::{Kind, Point, points};
 use crate::recipe::Recipe;
 use crate::runner::{Tally, is_long, is_wanted, run_all};
 use crate::scene::Stage;
@@ -14,29 +15,35 @@ use crate::store::Servers;
 /// A busy machine may break a connection by itself, or give up the answer to a close, but not this
 /// many times.
 const LESSONS_MAX: usize = 20;
+/// Runs with a database, of which the shortest counts. A busy server may be asked for the same more than once.
+const LESSONS: usize = 3;
 
-/// The frames of a run without a fault.
-pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe) -> Vec<Point> {
-    let asked: &[&str] = match (stage.is_on_redis(), recipe) {
-        (true, _) => &["open", "multi create", "look", "multi delete", "close"],
-        (false, Recipe::Set) => &["Multi", "MultiRead", "GetData", "Sync"],
-        (false, _) => &["Create", "GetChildren", "Delete", "GetData", "Sync"],
+/// The frames of a run without a fault, in a session of this kind.
+pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe, lifetime: Lifetime) -> Vec<Point> {
+    let words = stage.words();
+    let asked = match recipe {
+        Recipe::Set => words.asked_for_set,
+        _ => words.asked,
     };
-    let news = match stage.is_on_redis() {
-        true => "message",
-        false => "Notification",
-    };
+    // It comes by the clock.
+    let comes = |name: &&str| lifetime == Lifetime::Short || *name != "Sync";
     let both = |name| [(Direction::ToServer, name), (Direction::FromServer, name)];
-    let mut expected: Vec<_> = asked.iter().copied().flat_map(both).collect();
-    expected.push((Direction::FromServer, news));
+    let mut expected: Vec<_> = asked.iter().copied().filter(comes).flat_map(both).collect();
+    expected.extend(words.news.map(|news| (Direction::FromServer, news)));
     let case = Case {
         recipe,
-        lifetime: Lifetime::Short,
+        lifetime,
         first: None,
         harm: None,
         dropped: None,
     };
-    points(&lesson(stage, case, 1, &expected).await, 1)
+    let frames = lesson(stage, case, words.connections, &expected).await;
+    if std::env::var_os("SWEEP_SHOW").is_some() {
+        println!("{}", crate::scene::transcript(&frames));
+    }
+    let mut points = points(&frames, 1);
+    points.retain(|it| it.comes_in(lifetime, recipe));
+    points
 }
 
 /// The frames of a run over so many connections, with at least these names.
@@ -46,7 +53,11 @@ async fn lesson(
     connections: u64,
     expected: &[(Direction, &str)],
 ) -> Vec<Frame> {
-    let mut missing = Vec::new();
+    let (mut missing, mut lessons) = (Vec::new(), Vec::new());
+    let enough = match stage.words().connections {
+        1 => 1,
+        _ => LESSONS,
+    };
     for _ in 0..LESSONS_MAX {
         let shown = Arc::clone(stage).run(case.clone()).await;
         let frames = shown.expect("a run without a fault").frames;
@@ -57,21 +68,33 @@ async fn lesson(
         missing = expected.iter().filter(|it| !is_in(it)).collect();
         let used = frames.iter().map(|it| it.connection).max();
         if missing.is_empty() && used == Some(connections) {
-            return frames;
+            lessons.push(frames);
+        }
+        if lessons.len() == enough {
+            break;
         }
     }
-    panic!("no run over {connections} connections with all frames: {missing:?} are missing")
+    let shortest = lessons
+        .into_iter()
+        .min_by_key(|frames| points(frames, 1).len());
+    match shortest {
+        Some(frames) => frames,
+        None => {
+            panic!("no run over {connections} connections with all frames: {missing:?} are missing")
+        }
+    }
 }
 
 async fn sweep(servers: Servers, recipe: Recipe) {
     let stage = Stage::set(servers).await;
-    let mut points = learn(&stage, recipe).await;
-    // Nothing is known of the lock yet, so one kind is enough.
-    points.retain(|it| recipe == Recipe::Mutex || is_long() || !it.is_greeting());
-    let mut cases = Vec::new();
+    let (mut cases, mut frames) = (Vec::new(), 0);
     for lifetime in [Lifetime::Short, Lifetime::Long] {
-        for point in points.iter().filter(|it| it.comes_in(lifetime, recipe)) {
-            cases.extend(harms(lifetime).into_iter().map(|harm| Case {
+        let mut points = learn(&stage, recipe, lifetime).await;
+        // Nothing is known of the lock yet, so one kind is enough.
+        points.retain(|it| recipe == Recipe::Mutex || is_long() || !it.is_greeting());
+        frames = points.len().max(frames);
+        for point in &points {
+            cases.extend(point.harms(lifetime).into_iter().map(|harm| Case {
                 recipe,
                 lifetime,
                 first: None,
@@ -80,11 +103,7 @@ async fn sweep(servers: Servers, recipe: Recipe) {
             }));
         }
     }
-    let what = format!(
-        "{} sweep of {recipe:?}, {} frames",
-        stage.store(),
-        points.len()
-    );
+    let what = format!("{} sweep of {recipe:?}, {frames} frames", stage.store());
     judge(&stage, cases, &what).await;
 }
 
@@ -92,21 +111,20 @@ async fn sweep(servers: Servers, recipe: Recipe) {
 /// when it does not know whether its node is gone. Then the next one breaks at every frame.
 async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
     let stage = Stage::set(servers).await;
-    let (entered, left) = match stage.is_on_redis() {
-        true => ("multi create", "multi delete"),
-        false => ("Create", "Delete"),
-    };
-    let mut cases = Vec::new();
-    let answer = |name: &str| Point {
+    let (words, mut cases) = (stage.words(), Vec::new());
+    let answer = |(name, n): (&str, usize)| Point {
         direction: Direction::FromServer,
         name: name.to_owned(),
-        n: 1,
+        n,
+        connection: (words.connections > 1).then_some(1),
+        kind: Kind::Request,
+        is_apart: true,
     };
     let lost = Fault::CutBefore(Cut::Reset);
     for first in [
         First::Waiting,
-        First::At(answer(entered), lost),
-        First::At(answer(left), lost),
+        First::At(answer(words.entered), lost),
+        First::At(answer(words.left), lost),
     ] {
         let case = Case {
             recipe,
@@ -115,9 +133,11 @@ async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
             harm: None,
             dropped: None,
         };
-        for point in points(&lesson(&stage, case.clone(), 2, &[]).await, 2) {
+        let connections = words.connections;
+        let frames = lesson(&stage, case.clone(), 2 * connections, &[]).await;
+        for point in points(&frames, connections + 1) {
             if point.comes_in(Lifetime::Long, recipe) {
-                cases.extend(harms(Lifetime::Long).into_iter().map(|harm| Case {
+                cases.extend(point.harms(Lifetime::Long).into_iter().map(|harm| Case {
                     harm: Some((point.clone(), harm)),
                     ..case.clone()
                 }));
@@ -131,15 +151,12 @@ async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
 /// The server that the subject moves to may lag behind the previous one.
 async fn sweep_with_moves(recipe: Recipe) {
     let stage = Stage::set(Servers::ensemble().await).await;
-    let points = learn(&stage, recipe).await;
-    let moves = points
-        .iter()
-        .filter(|it| it.comes_in(Lifetime::Long, recipe));
-    let cases = moves.map(|point| Case {
+    let points = learn(&stage, recipe, Lifetime::Long).await;
+    let cases = points.into_iter().map(|point| Case {
         recipe,
         lifetime: Lifetime::Long,
         first: None,
-        harm: Some((point.clone(), Harm::Move)),
+        harm: Some((point, Harm::Move)),
         dropped: None,
     });
     judge(&stage, cases.collect(), &format!("moves of {recipe:?}")).await;
@@ -230,5 +247,65 @@ mod on_redis {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn set_survives_every_cut() {
         sweep(Servers::redis().await, Recipe::Set).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use super::{Recipe, Servers, sweep, sweep_of_reconnects};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut_after_a_cut() {
+        sweep_of_reconnects(Servers::postgres().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut() {
+        sweep(Servers::postgres().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_survives_every_cut() {
+        sweep(Servers::postgres().await, Recipe::Read).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_survives_every_cut() {
+        sweep(Servers::postgres().await, Recipe::Write).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_survives_every_cut() {
+        sweep(Servers::postgres().await, Recipe::Set).await;
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod on_mariadb {
+    use super::{Recipe, Servers, sweep, sweep_of_reconnects};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut_after_a_cut() {
+        sweep_of_reconnects(Servers::mariadb().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn mutex_survives_every_cut() {
+        sweep(Servers::mariadb().await, Recipe::Mutex).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn read_lock_survives_every_cut() {
+        sweep(Servers::mariadb().await, Recipe::Read).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn write_lock_survives_every_cut() {
+        sweep(Servers::mariadb().await, Recipe::Write).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn set_survives_every_cut() {
+        sweep(Servers::mariadb().await, Recipe::Set).await;
     }
 }

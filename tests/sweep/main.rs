@@ -1,5 +1,5 @@
 //! Every frame of an acquire, a wait, a hold and a release is cut in every way, and no promise is
-//! broken. On ZooKeeper, and on Redis (`on_redis`).
+//! broken. On ZooKeeper, on Redis (`on_redis`), on PostgreSQL (`on_postgres`) and on MariaDB (`on_mariadb`).
 //!
 //! For each kind of lock a scripted run is observed through a [`FaultProxy`]. A contender holds,
 //! the subject comes through the proxy and waits, and a waiter follows it. Each is granted in turn.
@@ -21,7 +21,13 @@
 //!
 //! A failure names its case. `SWEEP_CASE` with a part of that name runs only these cases.
 //! `SWEEP_LONG` drops futures under all faults instead of two, and cuts the greeting of a connection to
-//! Redis for every kind of lock instead of one.
+//! Redis or a database for every kind of lock instead of one. A request to a database is several messages
+//! that are sent together, and so is its answer: it cuts all of them, instead of the first and the last.
+//!
+//! Three faults are left out for messages to a database that follow another at once: silence, delay and
+//! partition. What is sent together arrives together, or the connection ends.
+//!
+//! `SWEEP_SHOW` prints what was observed.
 //!
 //! [`FaultProxy`]: recipes_testing::FaultProxy
 #![cfg(unix)]
@@ -36,8 +42,11 @@ mod cancel;
 mod case;
 mod cuts;
 mod observer;
+mod operator;
 mod partition;
+mod points;
 mod recipe;
 mod runner;
 mod scene;
 mod store;
+mod words;

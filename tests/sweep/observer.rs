@@ -1,17 +1,57 @@
 //! Sees when a server deletes a node, at the moment at which it does.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use futures::future::select_all;
 use futures::{FutureExt as _, StreamExt as _};
 use lock_recipes::Client;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use zookeeper_client::EventType;
 
-use crate::store::{Operator, Servers};
+use crate::operator::Operator;
+use crate::store::Servers;
+
+/// Between two looks at the nodes of a database.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 pub(crate) enum Observer {
     /// One on each server, to notice a deletion as soon as any server shows it.
     ZooKeeper(Vec<Client>),
     /// And who reads a node.
     Redis(Box<redis::Client>, Operator),
+    Database(Looks),
+}
+
+/// Looks at all nodes of a database, again and again.
+pub(crate) struct Looks {
+    nodes: watch::Receiver<HashSet<String>>,
+    looking: AbortHandle,
+}
+
+impl Looks {
+    fn by(operator: Operator) -> Self {
+        let (sender, nodes) = watch::channel(HashSet::new());
+        let looking = tokio::spawn(async move {
+            // Ends with the server, or when this is dropped.
+            while let Ok(nodes) = operator.owned().await {
+                sender.send_replace(nodes);
+                sleep(LOOK_EVERY).await;
+            }
+        });
+        Self {
+            nodes,
+            looking: looking.abort_handle(),
+        }
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
 }
 
 impl Observer {
@@ -27,7 +67,10 @@ impl Observer {
             }
             Servers::Redis(server) => {
                 let client = redis::Client::open(server.url()).expect("a URL");
-                Self::Redis(Box::new(client), servers.operator().await)
+                Self::Redis(Box::new(client), Operator::of(servers).await)
+            }
+            Servers::Postgres(_) | Servers::MariaDb(_) => {
+                Self::Database(Looks::by(Operator::of(servers).await))
             }
         }
     }
@@ -60,6 +103,16 @@ impl Observer {
                     let event = news.on_message().next().await.expect("an event");
                     let event: String = event.get_payload().expect("a word");
                     assert_eq!(event, "del");
+                };
+                deleted.boxed()
+            }
+            Self::Database(looks) => {
+                let (mut nodes, node) = (looks.nodes.clone(), node.to_owned());
+                let there = nodes.wait_for(|it| it.contains(&node)).await;
+                drop(there.expect("a node"));
+                let deleted = async move {
+                    let deleted = nodes.wait_for(|it| !it.contains(&node)).await;
+                    drop(deleted.expect("looks"));
                 };
                 deleted.boxed()
             }

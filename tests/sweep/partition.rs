@@ -155,7 +155,7 @@ async fn cut_off(servers: Servers) {
     let [first, second, third] = servers.addresses();
     let any = match &servers {
         Servers::Three(_) => [first, second, third].join(","),
-        Servers::One(_) | Servers::Redis(_) => first,
+        _ => first,
     };
     let steady = SessionOptions::new().session_timeout(PATIENCE);
     let waiting = servers.connect(&any, steady).await;
@@ -238,5 +238,25 @@ mod on_redis {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
         cut_off(Servers::redis().await).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use super::{Servers, cut_off};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+        cut_off(Servers::postgres().await).await;
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod on_mariadb {
+    use super::{Servers, cut_off};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+        cut_off(Servers::mariadb().await).await;
     }
 }

@@ -18,9 +18,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::arena::{Arena, check_order};
 use crate::case::{Case, Dropped, First, Harm, Lifetime};
+use crate::operator::Operator;
 use crate::recipe::{Place, lock};
-use crate::store::{Operator, Servers};
-use trouble::{harm, transcript};
+use crate::store::Servers;
+use crate::words::Words;
+use trouble::harm;
+pub(crate) use trouble::transcript;
 
 /// For all contenders except the subject. They are judges as well, so their sessions must not be
 /// lost.
@@ -72,7 +75,7 @@ impl Stage {
         Arc::new(Self {
             before: before.expect("a session"),
             behind: behind.expect("a session"),
-            operator: servers.operator().await,
+            operator: Operator::of(&servers).await,
             servers,
             runs: AtomicU64::new(0),
         })
@@ -82,8 +85,8 @@ impl Stage {
         self.servers.name()
     }
 
-    pub(crate) fn is_on_redis(&self) -> bool {
-        self.servers.are_redis()
+    pub(crate) fn words(&self) -> &'static Words {
+        Words::of(&self.servers)
     }
 
     /// Runs a case in directories of its own. An error is a broken promise.
@@ -154,15 +157,11 @@ impl Run {
 
         self.await_subject(&acquiring).await?;
         // The subject settles, unless the fault prevents it. Then it is caught half-way.
-        // On Redis the watches come with the first listing.
-        let (watching, again) = match stage.is_on_redis() {
-            true => (("look", 1), ("resume", 1)),
-            false => (("GetData", 2), ("Connect", 2)),
-        };
-        settled(proxy, watching, &acquiring).await;
+        let words = stage.words();
+        settled(proxy, words.watching, &acquiring).await;
         if self.case.first == Some(First::Waiting) {
             proxy.cut_all(Cut::Reset);
-            settled(proxy, again, &acquiring).await;
+            settled(proxy, words.watching_again, &acquiring).await;
         }
         let waiter = self.send_waiter();
         self.await_waiter(&waiter).await?;

@@ -1,13 +1,16 @@
-//! The servers of a stage, and what they say when they are asked outside the lock's code.
+//! The servers of a stage.
 
 use std::io;
 
-use lock_recipes::{Client, ConnectError, Session, ZooKeeperBuilder};
+use lock_recipes::{ConnectError, Session, ZooKeeperBuilder};
 use recipes_core::SessionOptions;
-use recipes_testing::{FaultProxy, RedisServer, ZooKeeperEnsemble, ZooKeeperServer};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, cmd};
-use zookeeper_client::Error;
+use recipes_testing::{
+    FaultProxy, MariaDbServer, PostgresServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer,
+};
+
+/// Connections that the proxies have cut, but that the server still has, are among them.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const CONNECTIONS_MAX: u16 = 1000;
 
 pub(crate) enum Servers {
     One(ZooKeeperServer),
@@ -17,6 +20,19 @@ pub(crate) enum Servers {
         expect(dead_code, reason = "no stage on Redis is set without the feature")
     )]
     Redis(RedisServer),
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(
+            dead_code,
+            reason = "no stage on PostgreSQL is set without the feature"
+        )
+    )]
+    Postgres(PostgresServer),
+    #[cfg_attr(
+        not(feature = "mysql"),
+        expect(dead_code, reason = "no stage on MariaDB is set without the feature")
+    )]
+    MariaDb(MariaDbServer),
 }
 
 impl Servers {
@@ -36,18 +52,31 @@ impl Servers {
         Self::Redis(server.start().await.expect("a server"))
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres() -> Self {
+        let server = PostgresServer::builder().max_connections(CONNECTIONS_MAX);
+        Self::Postgres(server.start().await.expect("a server"))
+    }
+
+    #[cfg(feature = "mysql")]
+    pub(crate) async fn mariadb() -> Self {
+        let server = MariaDbServer::builder().max_connections(CONNECTIONS_MAX);
+        Self::MariaDb(server.start().await.expect("a server"))
+    }
+
     /// The server of all contenders except the subject, the one to which the subject connects first,
     /// and the one to which it can move.
     pub(crate) fn addresses(&self) -> [String; 3] {
-        match self {
-            Self::One(server) => [(); 3].map(|()| server.connect_string()),
-            Self::Three(servers) => [0, 1, 2].map(|index| servers.server(index).connect_string()),
-            Self::Redis(server) => [(); 3].map(|()| format!("127.0.0.1:{}", server.port())),
-        }
-    }
-
-    pub(crate) fn are_redis(&self) -> bool {
-        matches!(self, Self::Redis(_))
+        let port = match self {
+            Self::One(server) => server.port(),
+            Self::Three(servers) => {
+                return [0, 1, 2].map(|index| servers.server(index).connect_string());
+            }
+            Self::Redis(server) => server.port(),
+            Self::Postgres(server) => server.port(),
+            Self::MariaDb(server) => server.port(),
+        };
+        [(); 3].map(|()| format!("127.0.0.1:{port}"))
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -55,6 +84,8 @@ impl Servers {
             Self::One(_) => "ZooKeeper",
             Self::Three(_) => "ZooKeeper ensemble",
             Self::Redis(_) => "Redis",
+            Self::Postgres(_) => "PostgreSQL",
+            Self::MariaDb(_) => "MariaDB",
         }
     }
 
@@ -63,6 +94,8 @@ impl Servers {
         match self {
             Self::One(_) | Self::Three(_) => FaultProxy::start(address).await,
             Self::Redis(_) => FaultProxy::start_for_redis(address).await,
+            Self::Postgres(_) => FaultProxy::start_for_postgres(address).await,
+            Self::MariaDb(_) => FaultProxy::start_for_mysql(address).await,
         }
     }
 
@@ -75,25 +108,8 @@ impl Servers {
         match self {
             Self::One(_) | Self::Three(_) => ZooKeeperBuilder::from(options).connect(address).await,
             Self::Redis(_) => connect_to_redis(address, options).await,
-        }
-    }
-
-    pub(crate) async fn operator(&self) -> Operator {
-        match self {
-            Self::One(server) => Operator::ZooKeeper(server.client().await.expect("a client")),
-            Self::Three(servers) => {
-                let client = servers.server(0).client().await;
-                Operator::ZooKeeper(client.expect("a client"))
-            }
-            Self::Redis(server) => {
-                let client = redis::Client::open(server.url()).expect("a URL");
-                // A busy machine may take longer than the half second of the defaults.
-                let patient = AsyncConnectionConfig::new()
-                    .set_connection_timeout(None)
-                    .set_response_timeout(None);
-                let connection = client.get_multiplexed_async_connection_with_config(&patient);
-                Operator::Redis(connection.await.expect("a connection"))
-            }
+            Self::Postgres(server) => connect_to_postgres(&server.url_at(address), options).await,
+            Self::MariaDb(server) => connect_to_mariadb(&server.url_at(address), options).await,
         }
     }
 }
@@ -110,73 +126,24 @@ async fn connect_to_redis(_: &str, _: SessionOptions) -> Result<Session, Connect
     unreachable!("no stage on Redis is set without the feature")
 }
 
-/// Reads what the store has, and none of it through a lock's code.
-pub(crate) enum Operator {
-    ZooKeeper(Client),
-    Redis(MultiplexedConnection),
+#[cfg(feature = "postgres")]
+async fn connect_to_postgres(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+    let options = lock_recipes::PostgresBuilder::from(options).new_server();
+    options.connect(url).await
 }
 
-/// What is known of a node.
-pub(crate) struct Node {
-    /// The transaction that created it.
-    pub(crate) created: i64,
-    /// The session that it goes with.
-    pub(crate) owner: i64,
+#[cfg(not(feature = "postgres"))]
+async fn connect_to_postgres(_: &str, _: SessionOptions) -> Result<Session, ConnectError> {
+    unreachable!("no stage on PostgreSQL is set without the feature")
 }
 
-impl Operator {
-    /// The names in a directory; none if it does not exist.
-    pub(crate) async fn names(&self, directory: &str) -> Result<Vec<String>, String> {
-        let names = match self {
-            Self::ZooKeeper(client) => match client.list_children(directory).await {
-                Err(Error::NoNode) => return Ok(Vec::new()),
-                names => names.map_err(|error| error.to_string()),
-            },
-            Self::Redis(connection) => {
-                let mut asked = cmd("ZRANGE");
-                asked.arg(format!("{{locks}}:c:{directory}")).arg(0).arg(-1);
-                let names = asked.query_async(&mut connection.clone()).await;
-                names.map_err(|error: redis::RedisError| error.to_string())
-            }
-        };
-        names.map_err(|error| format!("cannot list {directory}: {error}"))
-    }
+#[cfg(feature = "mysql")]
+async fn connect_to_mariadb(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+    let options = lock_recipes::MySqlBuilder::from(options).new_server();
+    options.connect(url).await
+}
 
-    pub(crate) async fn node(&self, path: &str) -> Result<Option<Node>, String> {
-        let node = match self {
-            Self::ZooKeeper(client) => {
-                let stat = client.check_stat(path).await;
-                stat.map_err(|error| error.to_string()).map(|stat| {
-                    stat.map(|it| Node {
-                        created: it.czxid,
-                        owner: it.ephemeral_owner,
-                    })
-                })
-            }
-            Self::Redis(connection) => {
-                let mut asked = cmd("HMGET");
-                asked.arg(format!("{{locks}}:n:{path}")).arg("c").arg("o");
-                let fields = asked.query_async(&mut connection.clone()).await;
-                fields
-                    .map_err(|error: redis::RedisError| error.to_string())
-                    .map(|(created, owner): (Option<i64>, Option<i64>)| {
-                        let (created, owner) = created.zip(owner)?;
-                        Some(Node { created, owner })
-                    })
-            }
-        };
-        node.map_err(|error| format!("cannot read {path}: {error}"))
-    }
-
-    /// What is read after this is not older than what anybody has seen before it.
-    pub(crate) async fn sync(&self, path: &str) -> Result<(), String> {
-        match self {
-            Self::ZooKeeper(client) => {
-                let synced = client.sync(path).await;
-                synced.map_err(|error| format!("cannot sync: {error}"))
-            }
-            // There is one server.
-            Self::Redis(_) => Ok(()),
-        }
-    }
+#[cfg(not(feature = "mysql"))]
+async fn connect_to_mariadb(_: &str, _: SessionOptions) -> Result<Session, ConnectError> {
+    unreachable!("no stage on MariaDB is set without the feature")
 }

@@ -109,10 +109,16 @@ impl Route {
     async fn line(&self, bell: &Arc<Bell>, loss: &LossSender) -> Result<(Line, Found), NodesError> {
         let timeout = self.session_timeout.as_micros();
         // As the functions make them for each call otherwise: see `settle`.
+        //
+        // A call that has arrived in part keeps what it has locked, and the server waits for the rest of
+        // it. If the client is cut off, the connection must not outlast its session by much.
+        let keepalive = (self.session_timeout.as_secs() / 4).max(1);
         let settings = format!(
             "-c lock_recipes.settled={timeout} -c lock_timeout={} \
              -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
-             -c enable_bitmapscan=off -c jit=off -c synchronous_commit=on",
+             -c enable_bitmapscan=off -c jit=off -c synchronous_commit=on \
+             -c tcp_keepalives_idle={keepalive} -c tcp_keepalives_interval={keepalive} \
+             -c tcp_keepalives_count=3",
             (timeout / 8_000).max(10)
         );
         let mut line = Line::open(&self.config, &settings, &self.is_pooled, bell, loss).await?;

@@ -41,7 +41,7 @@ pub(super) async fn harm(
     pending().await
 }
 
-pub(super) fn transcript(log: &[Frame]) -> String {
+pub(crate) fn transcript(log: &[Frame]) -> String {
     let start = log.first().map(|it| it.arrived);
     let line = |it: &Frame| {
         let at = start.map(|start| (it.arrived - start).as_millis());
