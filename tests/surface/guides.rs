@@ -76,3 +76,45 @@ fn every_exit_code_of_lockctl_is_in_its_guide() {
         assert!(rows.iter().any(|it| guide.contains(it)), "{code}");
     }
 }
+
+/// The pages in a folder and below it.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages.extend(self::pages(&path));
+        } else if path.extension().is_some_and(|it| it == "md") {
+            pages.push(path);
+        }
+    }
+    pages
+}
+
+#[test]
+fn every_file_that_a_page_links_to_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = pages(&root.join("docs"));
+    let others = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "tests/README.md",
+        "tests/zoo/README.md",
+    ];
+    pages.extend(others.map(|it| root.join(it)));
+    let mut count = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for after in text.split("](").skip(1) {
+            let target = after.split([')', '#', ' ']).next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let file = page.parent().unwrap().join(target);
+            assert!(file.exists(), "{}: {target}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+}

@@ -9,7 +9,7 @@
 //! | `errors` | does each error say which lock, what failed, and what to do? |
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `texts` | what do errors, guards and handles say when they are printed? |
-//! | `guides` | do the guides cover every error and every exit code? |
+//! | `guides` | do the guides cover every error and every exit code, and lead to files that exist? |
 
 #![allow(
     clippy::unwrap_used,
