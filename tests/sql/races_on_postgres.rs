@@ -174,3 +174,26 @@ async fn fenced_transactions_of_many_ended_sessions_keep_their_own_locks_only() 
     server.sql(&end).await.unwrap();
     drop(timeout(PATIENCE, granted).await.unwrap().unwrap().unwrap());
 }
+
+/// The release waits for the transaction. Nobody else of the session does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_of_a_fenced_lock_does_not_hold_up_other_locks_of_the_session() {
+    let server = PostgresServer::start().await.unwrap();
+    // A call would wait longer for the row than this test.
+    let builder = Postgres::builder().session_timeout(8 * 2 * PATIENCE);
+    let session = builder.new_server().connect(&server.url()).await.unwrap();
+    let mutex = |path: &str| InterProcessMutex::new(&session, path).unwrap();
+    let guard = mutex("/locks/a").acquire().await.unwrap();
+    let (own, _) = connection(&server).await;
+    own.batch_execute("BEGIN").await.unwrap();
+    let fence = guard.fence().unwrap();
+    own.batch_execute(fence.sql()).await.unwrap();
+    drop(guard);
+    for _ in 0..20 {
+        let guard = timeout(PATIENCE, mutex("/locks/b").acquire()).await;
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+    own.batch_execute("COMMIT").await.unwrap();
+    let guard = timeout(PATIENCE, mutex("/locks/a").acquire()).await;
+    guard.unwrap().unwrap().release().await.unwrap();
+}

@@ -212,6 +212,9 @@ async fn connect(route: &Route) -> Result<Conn, Error> {
         "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'".to_owned(),
         format!("innodb_lock_wait_timeout = {wait}"),
         format!("lock_wait_timeout = {wait}"),
+        // An acquire selects what is ahead before it commits. Nobody waits longer for a client that stands
+        // still while it reads that.
+        format!("net_write_timeout = {wait}"),
         // A name that is left out of a listing would be a holder whom nobody sees.
         "group_concat_max_len = 1073741824".to_owned(),
         "max_statement_time = 0".to_owned(),

@@ -162,6 +162,10 @@ CREATE OR REPLACE FUNCTION @schema@.delete_lasting(
 DECLARE
   node @schema@.nodes;
 BEGIN
+  -- It goes with its session, and somebody has locked it, or was about to delete it.
+  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name AND n.o <> 0
+    AND (version IS NULL OR n.v = version);
+  IF FOUND THEN RETURN 'Busy'; END IF;
   -- First, as a create there does.
   PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name FOR NO KEY UPDATE;
   SELECT * INTO node FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name FOR UPDATE;

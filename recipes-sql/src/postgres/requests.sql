@@ -189,9 +189,13 @@ BEGIN
     ELSIF word = 'delete' THEN
       version := nullif(words[at + 5], '');
       -- What goes with its session has no children, and its directory is left alone: who releases a lock
-      -- does not wait for the commits of those who enter.
-      DELETE FROM @schema@.nodes n WHERE n.dir = words[at + 3] AND n.name = words[at + 4]
-        AND n.o <> 0 AND (version IS NULL OR n.v = version);
+      -- does not wait for the commits of those who enter. If somebody has fenced the node it is refused: a
+      -- wait would hold up others of the session.
+      DELETE FROM @schema@.nodes n USING (
+          SELECT x.dir, x.name FROM @schema@.nodes x
+            WHERE x.dir = words[at + 3] AND x.name = words[at + 4]
+              AND x.o <> 0 AND (version IS NULL OR x.v = version) FOR UPDATE SKIP LOCKED
+        ) AS found WHERE n.dir = found.dir AND n.name = found.name;
       IF NOT FOUND THEN
         refused := @schema@.delete_lasting(
           number, words[at + 1], words[at + 2], words[at + 3], words[at + 4], version);
