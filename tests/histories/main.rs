@@ -15,9 +15,15 @@
 
 #[path = "../support/again.rs"]
 mod again;
+#[cfg(feature = "mysql")]
+mod mariadb;
 mod orders;
 #[path = "../support/plot.rs"]
 mod plot;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+mod primary;
 #[cfg(feature = "redis")]
 mod redis;
 mod run;
@@ -96,10 +102,11 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
     assert!(outcome.histories >= 10, "{outcome:?}");
 }
 
-#[cfg(feature = "redis")]
-mod on_redis {
+/// Servers of which one serves at a time: Redis, PostgreSQL, MariaDB.
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+mod on_one_at_a_time {
     use super::*;
-    use crate::trouble::Keeps;
+    use crate::primary::{self, Keeps, Machine};
 
     /// Grants stop for most of a second after each restart, so scenes are longer.
     const SCENES: Scenes = Scenes {
@@ -109,13 +116,13 @@ mod on_redis {
     };
 
     /// Half of [`HISTORIES`], for each of two kinds of servers.
-    async fn judged(keeps: Keeps) {
+    pub(crate) async fn judged<M: Machine>(keeps: Keeps) {
         let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
         let wanted = usize::try_from(wanted).unwrap();
         let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
         let mut all = Outcome::default();
         for seed in (seed..).take(wanted) {
-            all.add(redis::judged(seed, SCENES, keeps).await);
+            all.add(primary::judged::<M>(seed, SCENES, keeps).await);
             if all.histories >= wanted {
                 break;
             }
@@ -123,15 +130,59 @@ mod on_redis {
         println!("{keeps:?} {all:?}");
         assert!(all.histories >= wanted, "{all:?}");
     }
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use recipes_testing::RedisServer;
+
+    use crate::on_one_at_a_time::judged;
+    use crate::primary::Keeps;
 
     #[tokio::test]
     async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
-        judged(Keeps::All).await;
+        judged::<RedisServer>(Keeps::All).await;
     }
 
     #[tokio::test]
     async fn contenders_keep_every_promise_on_servers_that_forget_what_was_written_last() {
-        judged(Keeps::Most).await;
+        judged::<RedisServer>(Keeps::Most).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use recipes_testing::PostgresServer;
+
+    use crate::on_one_at_a_time::judged;
+    use crate::primary::Keeps;
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
+        judged::<PostgresServer>(Keeps::All).await;
+    }
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_while_replicas_take_the_place_of_their_primaries() {
+        judged::<PostgresServer>(Keeps::Most).await;
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod on_mariadb {
+    use recipes_testing::MariaDbServer;
+
+    use crate::on_one_at_a_time::judged;
+    use crate::primary::Keeps;
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
+        judged::<MariaDbServer>(Keeps::All).await;
+    }
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_a_server_that_forgets_all_when_it_is_killed() {
+        judged::<MariaDbServer>(Keeps::Most).await;
     }
 }
 

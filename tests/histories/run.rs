@@ -73,7 +73,8 @@ impl<S: Servers> Run<S> {
         let mut run = Self::new(servers, seed, scenes).await;
         let troubles = run.trouble(&schedule).await;
         run.finish().await;
-        run.judge(&schedule, troubles)
+        let sessions = run.stage.servers.sessions().await;
+        run.judge(&schedule, troubles, &sessions)
     }
 
     async fn new(servers: S, seed: u64, scenes: Scenes) -> Self {
@@ -97,6 +98,8 @@ impl<S: Servers> Run<S> {
             if begun.elapsed() > self.scenes.length() {
                 break;
             }
+            let prepared = self.stage.servers.prepare(step.trouble).await;
+            prepared.unwrap();
             let brought = match step.unseen_by {
                 Some(worker) => {
                     let stage = &mut self.stage;
@@ -129,9 +132,17 @@ impl<S: Servers> Run<S> {
         self.stage.note_what_is_left().await;
     }
 
-    fn judge(&self, schedule: &Schedule, troubles: usize) -> Outcome {
+    fn judge(
+        &self,
+        schedule: &Schedule,
+        troubles: usize,
+        sessions: &BTreeMap<String, i64>,
+    ) -> Outcome {
         let events = events(self.folder.path());
         let mut history = History::parse(&events).unwrap();
+        let grants = history.grants().map(|(_, it)| (it.node.clone(), it.token));
+        let tokens: BTreeMap<_, _> = grants.collect();
+        history.learn(|node| Some((*tokens.get(node)?, *sessions.get(node)?)));
         let log = self.stage.servers.log();
         let (confirmed, mut violations) = match log.as_ref().map(|log| history.confirm(log)) {
             Some(Ok(confirmed)) => (confirmed, Vec::new()),

@@ -1,5 +1,6 @@
 //! The servers of a store, as the run sees them.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -19,6 +20,11 @@ pub(crate) trait Servers {
     /// Creates these nodes, to which contenders write.
     async fn create(&self, paths: &[String]);
 
+    /// Comes before each fault, and before a process is halted for it.
+    async fn prepare(&self, _trouble: Trouble) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
     /// Brings a fault that hits servers or connections. All servers serve again when this returns.
     async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Result<(), Box<dyn Error>>;
 
@@ -33,4 +39,9 @@ pub(crate) trait Servers {
 
     /// What the servers did, if they write it down in order.
     fn log(&self) -> Option<TransactionLog>;
+
+    /// The sessions of all nodes that there ever were, if there is no log and sessions are ended from outside.
+    async fn sessions(&self) -> BTreeMap<String, i64> {
+        BTreeMap::new()
+    }
 }

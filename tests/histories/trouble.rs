@@ -8,8 +8,8 @@ use fastrand::Rng;
 use crate::worker::SESSION_TIMEOUT;
 
 #[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "only servers of Redis have a replica")
+    not(any(feature = "redis", feature = "postgres", feature = "mysql")),
+    expect(dead_code, reason = "servers of ZooKeeper do not forget")
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
@@ -155,73 +155,6 @@ impl Schedule {
         Self(schedule)
     }
 }
-
-/// What Redis servers can do.
-#[cfg(feature = "redis")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    /// One server, which keeps what it has acknowledged.
-    All,
-    /// A server and its replica, which may forget what was written last.
-    Most,
-}
-
-#[cfg(feature = "redis")]
-impl Schedule {
-    /// Random faults of Redis servers and their clients for this length of time.
-    pub(crate) fn on_redis(
-        random: &mut Rng,
-        workers: usize,
-        length: Duration,
-        keeps: Keeps,
-    ) -> Self {
-        let mut schedule = Vec::new();
-        let mut total = Duration::ZERO;
-        while total < length {
-            let mut calm = Duration::from_millis(random.u64(300..1500));
-            let pause = Duration::from_millis(random.u64(50..2 * session_ms()));
-            // A server that flushes once a second forgets this much when its machine stops.
-            let last = Duration::from_millis(random.u64(..1000));
-            let worker = random.usize(..workers);
-            let kinds = match keeps {
-                Keeps::All => 13,
-                Keeps::Most => 22,
-            };
-            let trouble = match random.u8(..kinds) {
-                0 => Trouble::RestartServer,
-                1 | 2 => Trouble::KillServer(Which::Leader, pause / 4),
-                3..=5 => Trouble::PauseServer(Which::Leader, pause),
-                6 => Trouble::CutConnections,
-                7 | 8 => {
-                    // The quarantine and the deadlines of sessions allow for one such step.
-                    calm += SESSION_TIMEOUT;
-                    Trouble::SetClock(*random.choice(&[-YEAR_US, YEAR_US, 2_000_000]).unwrap())
-                }
-                9 | 10 => Trouble::PauseWorker(worker, pause),
-                11 | 12 => Trouble::KillWorker(worker),
-                13..=15 => Trouble::ForgetLast(last),
-                16..=18 => Trouble::Promote(last),
-                _ => Trouble::Swap(last),
-            };
-            total += calm + pause / 2;
-            let is_unseen = match trouble {
-                Trouble::PauseWorker(..) | Trouble::KillWorker(_) => false,
-                // Whoever runs learns at once what became of its session.
-                Trouble::SetClock(_) => true,
-                _ => random.bool(),
-            };
-            schedule.push(Step {
-                calm,
-                trouble,
-                unseen_by: is_unseen.then_some(worker),
-            });
-        }
-        Self(schedule)
-    }
-}
-
-#[cfg(feature = "redis")]
-const YEAR_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 
 fn session_ms() -> u64 {
     u64::try_from(SESSION_TIMEOUT.as_millis()).unwrap()

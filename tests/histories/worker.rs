@@ -8,8 +8,8 @@ use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
     AcquireError, ConnectError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock,
-    LockGuard, LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, WriteGuard,
-    ZooKeeper,
+    LockGuard, LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, SessionOptions,
+    WriteGuard,
 };
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
@@ -26,6 +26,15 @@ const TASKS: u64 = 6;
 pub(crate) const OVER: &str = "over";
 /// How often a holder checks whether it still holds the lock.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
+
+/// The session timeout of contenders there. A database takes most of a second to start again, and a holder
+/// that is halted meanwhile must not have lost its lock by then.
+pub(crate) fn session_timeout(address: &str) -> Duration {
+    match address.split_once("://") {
+        Some(("postgres" | "mysql", _)) => 2 * SESSION_TIMEOUT,
+        _ => SESSION_TIMEOUT,
+    }
+}
 
 /// Plays the scenes, and again for each new order.
 pub(crate) async fn work(mut orders: Orders) {
@@ -49,19 +58,8 @@ pub(crate) async fn work(mut orders: Orders) {
 }
 
 async fn connect(address: &str) -> Result<Session, ConnectError> {
-    #[cfg(feature = "redis")]
-    if address.starts_with("redis://") {
-        let options = lock_recipes::Redis::builder();
-        return options
-            .session_timeout(SESSION_TIMEOUT)
-            .connect(address)
-            .await;
-    }
-    let options = ZooKeeper::builder();
-    options
-        .session_timeout(SESSION_TIMEOUT)
-        .connect(address)
-        .await
+    let options = SessionOptions::new().session_timeout(session_timeout(address));
+    lock_recipes::connect_with(address, options).await
 }
 
 async fn play(orders: Orders, session: &Session) {

@@ -191,3 +191,48 @@ async fn server_asks_a_silent_client_soon_whether_it_is_still_there() {
     );
     session.close().await;
 }
+
+/// A call that creates the directory `/locks/a` unless it is there, and enters it.
+fn enter(session: &Session, seen: i64) -> String {
+    format!(
+        "SELECT lock_recipes.requests(name, id, timeout, 60000000, {seen}, true,
+           ARRAY['/', '/locks'], ARRAY['locks', 'a'],
+           ARRAY['create', '/', 'locks', '/locks', 'a', 'C', '1',
+                 'create', '/locks', 'a', '/locks/a', 'n-', 'S', '1'], ARRAY[''::bytea])
+         FROM lock_recipes.sessions WHERE id = {}",
+        session.session_id().unwrap()
+    )
+}
+
+/// A directory that another call is about to create is not locked first.
+#[tokio::test]
+async fn tokens_rise_if_two_sessions_create_the_directory_of_a_lock() {
+    let server = PostgresServer::start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    // The root of the locks is there.
+    drop(
+        InterProcessMutex::new(&one, "/locks/b")
+            .unwrap()
+            .acquire()
+            .await
+            .unwrap(),
+    );
+    let (first, second) = (connection(&server).await, connection(&server).await);
+    first.batch_execute("BEGIN").await.unwrap();
+    first.batch_execute(&enter(&one, 0)).await.unwrap();
+    // A minute later by the numbers.
+    let high = "SELECT max(p) + 60000000 FROM lock_recipes.nodes";
+    let high: i64 = first.query_one(high, &[]).await.unwrap().get(0);
+    first.batch_execute(&enter(&one, high)).await.unwrap();
+    let entered = enter(&two, 0);
+    let entered = tokio::spawn(async move { second.batch_execute(&entered).await });
+    let waits = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+    until(&server, waits).await;
+    first.batch_execute("COMMIT").await.unwrap();
+    entered.await.unwrap().unwrap();
+    let tokens = "SELECT c FROM lock_recipes.nodes WHERE dir = '/locks/a' ORDER BY seq";
+    let tokens = first.query(tokens, &[]).await.unwrap();
+    let tokens: Vec<i64> = tokens.iter().map(|row| row.get(0)).collect();
+    assert_eq!(tokens.len(), 3);
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}

@@ -109,31 +109,35 @@ BEGIN
   ];
 END $$;
 
--- Creates a node that stays in its place and has no sequence. Returns '', or why it is refused.
+-- Creates a node that stays in its place and has no sequence. Returns '', or why it is refused; and the
+-- number, which is higher if somebody has given one like it out there. `gap` is 0 if the same transaction
+-- has, otherwise 1.
 CREATE OR REPLACE FUNCTION @schema@.create_named(
-  me bigint, number bigint, up_dir text, up_name text, up text, base text, kind text, data bytea,
-  rest bigint
-) RETURNS text LANGUAGE plpgsql AS $$
+  me bigint, INOUT number bigint, gap integer, up_dir text, up_name text, up text, base text, kind text,
+  data bytea, rest bigint, OUT refused text
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
+DECLARE
+  given bigint;
 BEGIN
-  -- A directory with a higher number was created by somebody else since the call locked those that it
-  -- found: numbers would not rise there.
-  PERFORM 1 FROM @schema@.nodes n
-    WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 AND n.p <= number FOR NO KEY UPDATE;
-  IF NOT FOUND THEN RETURN @schema@.no_parent(up_dir, up_name); END IF;
+  SELECT n.p + gap INTO given FROM @schema@.nodes n
+    WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 FOR NO KEY UPDATE;
+  IF NOT FOUND THEN refused := @schema@.no_parent(up_dir, up_name); RETURN; END IF;
+  refused := 'NodeExists';
   -- The root has no name.
-  IF base = '' THEN RETURN 'NodeExists'; END IF;
+  IF base = '' THEN RETURN; END IF;
+  number := greatest(given, number);
   INSERT INTO @schema@.nodes VALUES (
     up, base, 0, number, number, 0, CASE kind WHEN 'E' THEN me ELSE 0 END, 0, number, data
   ) ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN RETURN 'NodeExists'; END IF;
+  IF NOT FOUND THEN RETURN; END IF;
   UPDATE @schema@.nodes n SET q = n.q + 1, p = number WHERE n.dir = up_dir AND n.name = up_name;
   IF kind = 'C' THEN
     INSERT INTO @schema@.containers
       SELECT up, base, @schema@.own_now(k.own, k.last, k.step) + rest FROM @schema@.clock k
       ON CONFLICT DO NOTHING;
   END IF;
-  RETURN '';
+  refused := '';
 END $$;
 
 -- Returns '' if there is a node, otherwise 'NoNode'.

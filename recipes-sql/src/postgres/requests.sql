@@ -94,8 +94,8 @@ END $$;
 -- (ephemeral) or S (ephemeral and sequential). A version is '' for any. Data are a place in `data`. A
 -- length is that of the words that follow and belong to it. What changes is one transaction.
 --
--- The directories of all creates are locked first, in order, unless the only create is one of kind S by
--- itself, which finds out its number. Calls that cross do not wait for each other then.
+-- The directories of all creates that are there are locked first, in order, unless the only create is one of
+-- kind S by itself, which finds out its number. Calls that cross do not wait for each other then.
 --
 -- Returns 'ended'; or 'late', and then nothing was done, and a beat must come first; or the step of the
 -- clock, and for each request NULL and the answer. Names are one word with '/' between them, or NULL,
@@ -112,7 +112,8 @@ DECLARE
   at integer := 1;
   next integer;
   i integer := 0;
-  gap integer := 0;
+  gap integer := 1;
+  touched text[] := '{}';
   answers bytea[];
   answer bytea[];
   refused text := '';
@@ -145,8 +146,6 @@ BEGIN
           SELECT n.p FROM unnest(up_dirs, up_names) AS w (dir, name), @schema@.nodes n
             WHERE n.dir = w.dir AND n.name = w.name ORDER BY n.dir, n.name FOR NO KEY UPDATE OF n
         ) AS locked;
-      ELSE
-        gap := 1;
       END IF;
       since := number;
     END IF;
@@ -157,19 +156,18 @@ BEGIN
     word := words[at];
     IF word = 'create' THEN
       base := words[at + 4];
+      -- Others may have given numbers out there since: a directory that was not there was not locked.
+      IF known_as IS NULL THEN gap := CASE WHEN words[at + 3] = ANY (touched) THEN 0 ELSE 1 END; END IF;
       IF words[at + 5] = 'S' THEN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
         UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + gap, number)
           WHERE n.dir = words[at + 1] AND n.name = words[at + 2] AND n.o = 0
-            -- As in `create_named`.
-            AND (gap = 1 OR n.p <= number)
           RETURNING @schema@.signed(n.q - 1), n.p INTO sequence, given;
         IF FOUND THEN
-          number := given;
           base := base || CASE WHEN sequence < 0 THEN to_char(sequence, 'FM000000000')
             ELSE lpad(sequence::text, 10, '0') END;
           INSERT INTO @schema@.nodes VALUES (
-            words[at + 3], base, sequence, number, number, 0, me, 0, number,
+            words[at + 3], base, sequence, given, given, 0, me, 0, given,
             data[words[at + 6]::integer]
           ) ON CONFLICT DO NOTHING;
           IF NOT FOUND THEN
@@ -181,8 +179,19 @@ BEGIN
           refused := @schema@.no_parent(words[at + 1], words[at + 2]);
         END IF;
       ELSE
-        refused := @schema@.create_named(me, number, words[at + 1], words[at + 2], words[at + 3],
-          base, words[at + 5], data[words[at + 6]::integer], rest);
+        SELECT c.number, c.refused INTO given, refused FROM @schema@.create_named(
+          me, number, gap, words[at + 1], words[at + 2], words[at + 3], base, words[at + 5],
+          data[words[at + 6]::integer], rest) AS c;
+      END IF;
+      IF refused = '' THEN
+        IF known_as IS NOT NULL THEN
+          number := given;
+        ELSIF given > number THEN
+          -- One transaction has one number. The directory has just been made.
+          refused := 'NoNode';
+        ELSE
+          touched := touched || words[at + 3] || @schema@.path_of(words[at + 3], base);
+        END IF;
       END IF;
       answer := ARRAY['', @schema@.say(@schema@.path_of(words[at + 3], base)), @schema@.say(number)];
       next := at + 7;
