@@ -156,7 +156,8 @@ BEGIN
     word := words[at];
     IF word = 'create' THEN
       base := words[at + 4];
-      -- Others may have given numbers out there since: a directory that was not there was not locked.
+      -- Others may have given numbers out there since: a directory that was not there was not locked. This
+      -- transaction may have, too.
       IF known_as IS NULL THEN gap := CASE WHEN words[at + 3] = ANY (touched) THEN 0 ELSE 1 END; END IF;
       IF words[at + 5] = 'S' THEN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
@@ -208,6 +209,7 @@ BEGIN
       IF NOT FOUND THEN
         refused := @schema@.delete_lasting(
           number, words[at + 1], words[at + 2], words[at + 3], words[at + 4], version);
+        IF known_as IS NULL AND refused = '' THEN touched := touched || words[at + 3]; END IF;
       END IF;
       -- Rings whoever else watches it, at the commit. What has happened they ask themselves.
       PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
