@@ -86,11 +86,11 @@ async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
 
 /// Waits until a guard is verified: what was on its way when a connection broke has no answer.
 async fn verified(guard: &LockGuard) {
-    until("a verified guard", async || match guard.verify().await {
+    let verified = until("a verified guard", async || match guard.verify().await {
         Err(VerifyError::Unknown { .. }) => None,
-        verified => Some(verified.unwrap()),
-    })
-    .await;
+        verified => Some(verified),
+    });
+    verified.await.unwrap();
 }
 
 /// Cuts all connections but the operator's.

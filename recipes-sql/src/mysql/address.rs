@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn encryption_is_named_by_parameters() {
-        let encryption = |text| Parameters::parse(text).unwrap().encryption;
+        let encryption = |text: &str| Parameters::parse(text).unwrap().encryption;
         assert_eq!(encryption(""), Encryption::Off);
         let proven = |authorities: Option<&str>| Encryption::Proven {
             authorities: authorities.map(ToOwned::to_owned),
