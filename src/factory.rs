@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use recipes_core::internal::FactoryRoot;
 use recipes_core::{ConfigError, DistributedLock, LockOptions, Session, escape_key};
+use recipes_leader::LeaderElection;
 use recipes_multilock::{Member, MultiLock};
 use recipes_mutex::InterProcessMutex;
 use recipes_rwlock::InterProcessReadWriteLock;
+use recipes_semaphore::InterProcessSemaphore;
 
 use crate::key_member::KeyMember;
 use crate::shards::{Shard, Shards};
@@ -184,6 +186,31 @@ impl LockFactory {
     pub fn read_write_lock(&self, key: &str) -> Result<InterProcessReadWriteLock, ConfigError> {
         let (session, path) = (self.session_of(key), self.path(key));
         InterProcessReadWriteLock::with_options(session, &path, &self.options)
+    }
+
+    /// Makes the semaphore of a key, with so many permits; sends nothing.
+    ///
+    /// It shares nothing with the locks of the same key.
+    ///
+    /// # Errors
+    /// As [`mutex`](Self::mutex); [`ConfigError::NoPermits`] unless there are 1 to 10,000 permits.
+    pub fn semaphore(
+        &self,
+        key: &str,
+        permits: usize,
+    ) -> Result<InterProcessSemaphore, ConfigError> {
+        let (session, path) = (self.session_of(key), self.path(key));
+        InterProcessSemaphore::with_options(session, &path, permits, &self.options)
+    }
+
+    /// Makes the election of a key, for a candidate with this id; sends nothing. The nodes are those
+    /// of Curator's `LeaderSelector`, whatever the [options](Self::with_options) of this factory.
+    ///
+    /// # Errors
+    /// As [`LeaderElection::new`]; [`ConfigError::FactoryRoot`] if the election is the root of another
+    /// factory.
+    pub fn election(&self, key: &str, id: &str) -> Result<LeaderElection, ConfigError> {
+        LeaderElection::new(self.session_of(key), &self.path(key), id)
     }
 
     /// Makes the set of the locks of these keys; sends nothing.

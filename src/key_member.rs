@@ -43,11 +43,7 @@ impl KeyMember {
 
     /// The member at this path, which is that of the key.
     pub(crate) fn at(&self, path: String) -> Member {
-        match self.kind {
-            LockKind::Mutex => Member::mutex(path),
-            LockKind::Read => Member::read(path),
-            LockKind::Write => Member::write(path),
-        }
+        Member::new(path, self.kind)
     }
 }
 

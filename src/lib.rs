@@ -16,7 +16,8 @@
 //!
 //! Start with the store, [`ZooKeeper`] or [`connect`](fn@connect), which opens a
 //! [`Session`] (a connection that outlives sessions of the store). Then take a recipe:
-//! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once, or a
+//! [`InterProcessMutex`], [`InterProcessReadWriteLock`], [`MultiLock`] for several at once,
+//! [`InterProcessSemaphore`] for a number of holders, [`LeaderElection`] or [`LeaderLatch`], or a
 //! [`LockFactory`] that makes them by key. [`Acquire`] says what an acquire waits for, how it fails,
 //! and what is left if it is dropped. An [`Owner`] re-enters the locks that it holds. Guards are the
 //! proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
@@ -40,8 +41,9 @@
 //!   service installs, for example that of `metrics-exporter-prometheus`.
 //!
 //! # Metrics
-//! Install the recorder before the first session. `kind` is `mutex`, `read` or `write`, and `set`
-//! for several locks that are acquired together. No label contains paths, keys, nodes or sessions.
+//! Install the recorder before the first session. `kind` is `mutex`, `read`, `write` or
+//! `latch` (an election with the nodes of `LeaderLatch`), and `set` for several locks that are
+//! acquired together. No label contains paths, keys, nodes or sessions.
 //!
 //! | metric | type | labels | what |
 //! |---|---|---|---|
@@ -97,17 +99,23 @@ pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
     Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher,
-    Identity, InspectError, Inspection, LockGuard, LockKind, LockOptions, LostError, LostReason,
-    NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe, ReleaseError,
-    ReleaseOutcome, RevokeError, Scan, Session, SessionHealth, SessionOptions, Standing, Step,
-    TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError,
-    WaitForGraph, escape_key, inspect, scan, unescape_key,
+    Identity, InspectError, Inspection, LatchError, LockGuard, LockKind, LockOptions, LostError,
+    LostReason, NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe,
+    ReleaseError, ReleaseOutcome, RevokeError, Scan, Session, SessionHealth, SessionOptions,
+    Standing, Step, TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire,
+    VerifyError, WaitForGraph, escape_key, inspect, scan, unescape_key,
+};
+pub use recipes_leader::{
+    Candidate, ElectionLayout, LatchWatcher, LeaderElection, LeaderLatch, LeaderObserver,
+    Leadership,
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
 pub use recipes_rwlock::{
     DowngradeError, InterProcessReadWriteLock, ReadGuard, ReadLock, WriteGuard, WriteLock,
 };
+
+pub use recipes_semaphore::{InterProcessSemaphore, InterProcessSemaphoreMutex, SemaphorePermit};
 
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;

@@ -5,7 +5,7 @@
 //! gigabytes of names, so the short form has fewer:
 //!
 //! ```sh
-//! CROWD=10000 cargo test --features testing --test crowded_session -- --nocapture
+//! CROWD=10000 cargo test --features testing,redis --test crowded_session -- --nocapture
 //! ```
 
 #![allow(
@@ -31,10 +31,6 @@ use tokio::time::timeout;
 const ONE: &str = "/locks/orders";
 /// The default number of waiters.
 const CROWD: usize = 1_000;
-/// The client of Redis takes long to read a listing if it was not optimized, and there is one of all for
-/// each that joins.
-#[cfg(feature = "redis")]
-const ON_ONE_MAX: usize = 2_000;
 /// How many join together. Each on the one lock requests a listing of all.
 const AT_ONCE: usize = 200;
 /// Long enough that a busy machine loses no session.
@@ -337,7 +333,5 @@ async fn waiters_for_many_locks_keep_their_places_over_a_reconnect_on_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_for_one_lock_keep_their_places_over_a_reconnect_on_redis() {
     let _alone = ALONE.lock().await;
-    let mut crowd = Crowd::on_redis().await;
-    crowd.size = crowd.size.min(ON_ONE_MAX);
-    one_lock(crowd).await;
+    one_lock(Crowd::on_redis().await).await;
 }

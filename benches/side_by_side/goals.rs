@@ -3,8 +3,8 @@
 use super::counts::Counts;
 use super::goal::{Bound, Goal};
 use super::plan::{
-    CONTENDERS, LOCAL_HANDED_ON, PARALLEL, QUEUES, Quantity, READ_WRITE, SET, TRY, UNCONTENDED,
-    contended, drain,
+    CONTENDERS, LOCAL_HANDED_ON, PARALLEL, PERMIT, QUEUES, Quantity, READ_WRITE, SET, TRY,
+    UNCONTENDED, contended, drain,
 };
 use super::record::{Record, Series};
 use super::side::Kind;
@@ -89,6 +89,7 @@ fn against_curator(record: &Record) -> Vec<Claim> {
         ),
         ("multi-lock of 8, local", SET, Cycle, Local, 6.0),
         ("multi-lock of 8 at 1.5 ms", SET, Cycle, Distant, 10.0),
+        ("permit of 5 at 1.5 ms", PERMIT, Cycle, Distant, 3.0),
         ("32 in parallel, local", PARALLEL, Rate, Local, 2.0),
         ("32 in parallel at 1.5 ms", PARALLEL, Rate, Distant, 2.0),
         ("read/write at 1.5 ms", READ_WRITE, Rate, Distant, 2.0),

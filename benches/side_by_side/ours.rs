@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
-    MultiLock, Session, ZooKeeper,
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphore,
+    LockGuard, LockOptions, Member, MultiLock, SemaphorePermit, Session, ZooKeeper,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -47,6 +47,7 @@ impl Ours {
                 let session = &self.sessions(&place.at, 1).await[0];
                 cycles(OneLock(set(session, &place.path, members)), length).await
             }
+            Work::Permit { permits } => self.permit(place, permits).await,
             Work::Contended { sessions } => {
                 let sessions = self.sessions(&place.at, sessions).await;
                 let locks = sessions.iter();
@@ -76,12 +77,7 @@ impl Ours {
             } => {
                 let sessions = self.sessions(&place.at, sessions).await;
                 let both = sessions.iter().zip(RANDOM_SEED..).map(|(session, seed)| {
-                    let lock = InterProcessReadWriteLock::new(session, &place.path).unwrap();
-                    ReadWrite {
-                        locks: [Arc::new(lock.read_lock()), Arc::new(lock.write_lock())],
-                        write_percent,
-                        random: fastrand::Rng::with_seed(seed),
-                    }
+                    ReadWrite::new(session, &place.path, write_percent, seed)
                 });
                 together(both.collect(), length).await
             }
@@ -131,6 +127,12 @@ impl Ours {
         let locks = self.crowd_sessions.iter();
         let locks = locks.map(|session| OneLock(mutex(session, &place.path)));
         self.crowd = Some(Crowd::gather(locks.collect()).await);
+    }
+
+    async fn permit(&mut self, place: &Place, permits: usize) -> Vec<u64> {
+        let session = &self.sessions(&place.at, 1).await[0];
+        let semaphore = InterProcessSemaphore::new(session, &place.path, permits);
+        cycles(OnePermit(semaphore.unwrap()), place.length).await
     }
 
     async fn tries(&mut self, place: &Place) -> Vec<u64> {
@@ -220,11 +222,36 @@ impl Contender for OneLock {
     }
 }
 
+struct OnePermit(InterProcessSemaphore);
+
+impl Contender for OnePermit {
+    type Held = SemaphorePermit;
+
+    async fn take(&mut self) -> SemaphorePermit {
+        self.0.acquire().await.unwrap()
+    }
+
+    async fn give_back(&mut self, held: SemaphorePermit) {
+        held.release().await.unwrap();
+    }
+}
+
 struct ReadWrite {
     /// The locks for reading and for writing.
     locks: [Lock; 2],
     write_percent: u8,
     random: fastrand::Rng,
+}
+
+impl ReadWrite {
+    fn new(session: &Session, path: &str, write_percent: u8, seed: u64) -> Self {
+        let lock = InterProcessReadWriteLock::new(session, path).unwrap();
+        Self {
+            locks: [Arc::new(lock.read_lock()), Arc::new(lock.write_lock())],
+            write_percent,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
 }
 
 impl Contender for ReadWrite {

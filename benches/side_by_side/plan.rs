@@ -54,6 +54,7 @@ pub(crate) const CONTENDERS: usize = 8;
 pub(crate) const UNCONTENDED: &str = "acquire + release, uncontended";
 pub(crate) const ROUND_TRIP: &str = "round trip: a read of a node";
 pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
+pub(crate) const PERMIT: &str = "semaphore of 5, acquire + release of one permit";
 pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
 pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
 pub(crate) const LOCAL: &str = "one lock, 8 contenders of one session";
@@ -146,6 +147,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(UNCONTENDED, Work::Uncontended, &Kind::ALL),
         Case::new(contended(CONTENDERS), sessions_of(CONTENDERS), &with_all),
         Case::new(SET, Work::Set { members: 8 }, &PAIR),
+        Case::new(PERMIT, Work::Permit { permits: 5 }, &PAIR),
         Case::new(
             PARALLEL,
             Work::Parallel { locks: 32 },

@@ -105,7 +105,7 @@ impl Series {
 pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
     let samples = u64::try_from(figures.len()).unwrap();
     match work {
-        Work::Uncontended | Work::Set { .. } => samples / 2,
+        Work::Uncontended | Work::Set { .. } | Work::Permit { .. } => samples / 2,
         Work::Try | Work::Read => samples,
         _ => figures[2],
     }
@@ -116,7 +116,7 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64, Vec<f64>)> {
     let micros = |nanos: u64| nanos as f64 / 1e3;
     let timed = |quantity, samples: Vec<f64>| (quantity, median(&samples), samples);
     match work {
-        Work::Uncontended | Work::Set { .. } => {
+        Work::Uncontended | Work::Set { .. } | Work::Permit { .. } => {
             let pairs = figures.chunks_exact(2);
             let acquires = pairs.clone().map(|pair| micros(pair[0]));
             let cycles = pairs.map(|pair| micros(pair.iter().sum()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// | work | figures |
 /// |---|---|
-/// | `Uncontended`, `Set` | nanoseconds of each acquire and each release, in turn |
+/// | `Uncontended`, `Set`, `Permit` | nanoseconds of each acquire and each release, in turn |
 /// | `Try`, `Read` | nanoseconds of each attempt |
 /// | `Contended`, `Local`, `Parallel`, `ReadWrite` | cycles while all took part, nanoseconds of that, all cycles |
 /// | `Drain` | cycles, nanoseconds, cycles |
@@ -21,6 +21,8 @@ pub(crate) enum Work {
     Uncontended,
     /// The same for several locks together.
     Set { members: usize },
+    /// Acquire and release one permit of a semaphore without contention.
+    Permit { permits: usize },
     /// Sessions that want one lock all the time.
     Contended { sessions: usize },
     /// Contenders of one session that want one lock all the time. Only this library hands it on
@@ -72,6 +74,7 @@ impl fmt::Display for Order<'_> {
             Work::Read => write!(f, "read {place}"),
             Work::Uncontended => write!(f, "uncontended {place}"),
             Work::Set { members } => write!(f, "set {place} {members}"),
+            Work::Permit { permits } => write!(f, "semaphore {place} {permits}"),
             Work::Contended { sessions } => write!(f, "contended {place} {sessions}"),
             Work::Local { contenders, .. } => write!(f, "local {place} {contenders}"),
             Work::Parallel { locks } => write!(f, "parallel {place} {locks}"),

@@ -1,25 +1,25 @@
 //! A worker that runs in one process at a time, while others stand by.
 //!
 //! A leader leads as long as it works. When its process dies, another takes over after the session
-//! timeout. When it loses the lock, it stops at its next await and queues up again.
+//! timeout. When it loses its term, it stops at its next await and campaigns again.
 
-use lock_recipes::{AcquireError, FencingToken, InterProcessMutex};
+use lock_recipes::{AcquireError, FencingToken, LeaderElection};
 use tracing::warn;
 
 /// Works each time that it is the leader, until `work` completes.
 ///
-/// `work` should send its token with everything that it writes elsewhere. Then the store refuses a
-/// leader that was paused and does not know yet that it has been replaced.
+/// `work` should send the number of its term with everything that it writes elsewhere. Then the
+/// store refuses a leader that was paused and does not know yet that it has been replaced.
 pub(crate) async fn lead<F: Future<Output = ()>>(
-    leadership: &InterProcessMutex,
+    election: &LeaderElection,
     mut work: impl FnMut(FencingToken) -> F,
 ) -> Result<(), AcquireError> {
     loop {
-        let guard = leadership.acquire().await?;
-        match guard.run(work(guard.fencing_token())).await {
+        let term = election.campaign().await?;
+        match term.run(work(term.fencing_token())).await {
             Ok(()) => {
-                if let Err(error) = guard.release().await {
-                    warn!(%error, "done, but the lock was not released as usual");
+                if let Err(error) = term.resign().await {
+                    warn!(%error, "done, but did not resign as usual");
                 }
                 return Ok(());
             }

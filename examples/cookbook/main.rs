@@ -1,4 +1,4 @@
-//! Eight short recipes for services, one in each file. Copy what you need.
+//! Nine short recipes for services, one in each file. Copy what you need.
 //!
 //! ```text
 //! cargo run --example cookbook                               # all, in memory
@@ -11,6 +11,7 @@
 //! | `cron_job` | run a job once that a clock starts on several machines |
 //! | `leader` | have one worker at work and others stand by |
 //! | `rate_of_one` | make one call for each key in a period |
+//! | `few_at_a_time` | make at most a few calls at a time for each key |
 //! | `fenced_write` | make a late writer harmless in SQL |
 //! | `graceful_shutdown` | stop without making other processes wait |
 //! | `config_reload` | read several values that change together |
@@ -25,6 +26,7 @@ mod batch_reservation;
 mod config_reload;
 mod cron_job;
 mod fenced_write;
+mod few_at_a_time;
 mod graceful_shutdown;
 mod leader;
 mod rate_of_one;
@@ -33,17 +35,20 @@ mod testing_your_code;
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, InterProcessMutex, LockFactory, Session, ZooKeeper};
+use lock_recipes::{
+    ConnectError, InterProcessMutex, LeaderElection, LockFactory, Session, ZooKeeper,
+};
 use recipes_testing::MemoryEnsemble;
 use testing_your_code::Export;
 use tokio::sync::oneshot;
 
 type Done = Result<(), Box<dyn Error>>;
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "cron_job",
     "leader",
     "rate_of_one",
+    "few_at_a_time",
     "fenced_write",
     "graceful_shutdown",
     "config_reload",
@@ -93,6 +98,7 @@ async fn show(name: &str, session: &Session, place: &Place) -> Done {
         "cron_job" => cron(session).await,
         "leader" => leads(session).await,
         "rate_of_one" => rate(session).await,
+        "few_at_a_time" => limit(session).await,
         "fenced_write" => fence(session).await,
         "graceful_shutdown" => shut_down(place).await,
         "config_reload" => reload(session).await,
@@ -114,9 +120,9 @@ async fn cron(session: &Session) -> Done {
 }
 
 async fn leads(session: &Session) -> Done {
-    let leadership = InterProcessMutex::new(session, "/workers/leader")?;
-    let work = async |token| println!("leader: at work under token {token}");
-    leader::lead(&leadership, work).await?;
+    let election = LeaderElection::new(session, "/workers/leader", "host-7")?;
+    let work = async |term| println!("leader: {} at work in term {term}", election.id());
+    leader::lead(&election, work).await?;
     Ok(())
 }
 
@@ -127,6 +133,16 @@ async fn rate(session: &Session) -> Done {
         let called = rate_of_one::call_at_most_once(&keys, customer, hour, async {}).await?;
         println!("rate_of_one: {customer}: called = {}", called.is_some());
     }
+    Ok(())
+}
+
+async fn limit(session: &Session) -> Done {
+    let partners = LockFactory::new(session, "/partners")?;
+    let call = |number: u32| {
+        let call = async move { println!("few_at_a_time: call {number} to acme") };
+        few_at_a_time::call(&partners, "acme", 2, call)
+    };
+    tokio::try_join!(call(1), call(2), call(3))?;
     Ok(())
 }
 

@@ -17,12 +17,16 @@ use clap::ValueEnum;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 #[cfg(target_os = "linux")]
+use recipes_leader::ElectionLayout;
+#[cfg(target_os = "linux")]
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::Targets;
 
 #[cfg(target_os = "linux")]
 pub(crate) use acl::acl;
 pub(crate) use values::auth;
+#[cfg(target_os = "linux")]
+use values::mode;
 use values::{duration, interval, log_filter, session_timeout};
 
 /// The variable with the credentials.
@@ -199,8 +203,11 @@ pub(crate) enum Task {
 #[derive(Args, Debug)]
 #[command(after_long_help = RUN_HELP)]
 pub(crate) struct RunArguments {
-    /// How the locks are held
-    #[arg(long, value_enum, default_value_t = Mode::Mutex)]
+    /// How the locks are held: mutex, read or write (exclusively, shared with other readers, or as the
+    /// writer of a read/write lock), semaphore:N (one of N permits), leader or leader-latch (as the
+    /// leader of an election, with the nodes of Curator's LeaderSelector or LeaderLatch). A semaphore
+    /// and an election have one path
+    #[arg(long, default_value = "mutex", value_parser = mode, value_name = "MODE")]
     pub(crate) mode: Mode,
     /// Give up after this time without the lock (such as 500ms, 30s, 5m), the time to connect
     /// included; 0s takes only a free lock. Without it, wait as long as it takes
@@ -215,6 +222,10 @@ pub(crate) struct RunArguments {
     /// What the lock is held for, shown to people who inspect it; up to 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) purpose: Option<String>,
+    /// The id of the candidate in an election, which tells others who leads. Without it, the
+    /// candidate is called by the command, the host, the process and the purpose
+    #[arg(long, value_name = "TEXT", conflicts_with = "purpose")]
+    pub(crate) id: Option<String>,
     /// Who may use the nodes that are created: `open` (everybody), `creator` (the credentials of this
     /// run), or SCHEME:ID:PERMISSIONS, several with commas, such as
     /// digest:ops:HASH:cdrwa,world:anyone:r
@@ -227,8 +238,8 @@ pub(crate) struct RunArguments {
         hide_env_values = true
     )]
     pub(crate) acl: String,
-    /// Run although a directory has nodes of another recipe. A mutex and a read/write lock do not
-    /// keep each other out
+    /// Run although a directory has nodes of another recipe. A mutex, a read/write lock and a leader
+    /// latch do not keep each other out
     #[arg(long)]
     pub(crate) allow_other_recipe: bool,
     /// Lock directories; several are held together or not at all
@@ -298,14 +309,18 @@ lockctl by the code: let it use others. (lockctl also says why, on stderr.)";
 
 /// How a lock is held.
 #[cfg(target_os = "linux")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Exclusively
+    /// Exclusively.
     Mutex,
-    /// Shared with other readers of a read/write lock
+    /// Shared with other readers of a read/write lock.
     Read,
-    /// Exclusively, as the writer of a read/write lock
+    /// Exclusively, as the writer of a read/write lock.
     Write,
+    /// One of so many permits.
+    Semaphore(usize),
+    /// As the leader of an election.
+    Leader(ElectionLayout),
 }
 
 /// What happens to the command when the lock is lost.

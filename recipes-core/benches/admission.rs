@@ -46,7 +46,7 @@ const CHILDREN: u32 = 10_000;
 fn listing(kind: LockKind) -> Vec<String> {
     let name = |sequence: u32| {
         let kind = match kind {
-            LockKind::Mutex => LockKind::Mutex,
+            LockKind::Mutex | LockKind::Permit | LockKind::Latch => kind,
             LockKind::Read | LockKind::Write if sequence % 10 == 0 => LockKind::Write,
             LockKind::Read | LockKind::Write => LockKind::Read,
         };
@@ -90,7 +90,7 @@ fn places(criterion: &mut Criterion) {
         .collect();
     group.throughput(Throughput::Elements(readers.len() as u64));
     group.bench_function("reader, would be admitted", |it| {
-        it.iter(|| admission::would_admit(LockKind::Read, black_box(&readers)));
+        it.iter(|| admission::ahead_of_newcomers(LockKind::Read, black_box(&readers)).is_none());
     });
     let children = listing(LockKind::Mutex);
     group.throughput(Throughput::Elements(CHILDREN.into()));

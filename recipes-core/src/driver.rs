@@ -6,6 +6,7 @@
 //! | `locks` | the locks that it acquires, and what all locks have in common |
 //! | `in_turn` | acquires the locks of several sessions |
 //! | `internals` | one lock of one kind, the core of every recipe |
+//! | `permits` | the locks of a semaphore |
 //! | `acquire_all` | acquires a set of locks of one session for an owner |
 //! | `deadline` | how long that may take |
 //! | `late` | the error of an acquire that ran out of time |
@@ -22,4 +23,5 @@ pub(crate) mod internals;
 pub(crate) mod late;
 pub(crate) mod locks;
 pub(crate) mod one_or_more;
+pub(crate) mod permits;
 pub(crate) mod request;

@@ -1,6 +1,7 @@
 //! Locks seen from outside: their holders, their waiters, and which node each waiter waits for.
 
 mod cycles;
+pub(crate) mod first;
 pub(crate) mod front;
 mod graph;
 pub(crate) mod participants;
@@ -59,7 +60,13 @@ pub enum Recipe {
     Mutex,
     /// Nodes of a read/write lock.
     ReadWrite,
-    /// Nodes of both. They order nodes differently, so neither keeps the other out. Each contender
+    /// Leases of a semaphore. How many may hold is not in the store, so each shows as a holder; the
+    /// contenders that wait are in the directory `locks` next to it, and the first of them may have
+    /// its leases here already.
+    Semaphore,
+    /// Nodes of a leader latch.
+    Election,
+    /// Nodes of several. They order nodes differently, so none keeps another out. Each contender
     /// stands as its own recipe sees it.
     Unknown,
 }
@@ -71,6 +78,8 @@ impl Recipe {
         match self {
             Self::Mutex => "mutex",
             Self::ReadWrite => "read/write",
+            Self::Semaphore => "semaphore",
+            Self::Election => "election",
             Self::Unknown => "unknown",
         }
     }

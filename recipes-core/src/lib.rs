@@ -41,9 +41,9 @@ pub use driver::guard::{GuardMember, LockGuard};
 pub use driver::locks::DistributedLock;
 pub use driver::request::{Acquire, TryAcquire};
 pub use error::{
-    AcquireError, ConfigError, ConnectError, Error, FenceError, InspectError, LostError,
-    LostReason, QueryError, ReleaseError, RevokeError, Step, TimeoutReason, TransactionError,
-    VerifyError,
+    AcquireError, ConfigError, ConnectError, Error, FenceError, InspectError, LatchError,
+    LostError, LostReason, QueryError, ReleaseError, RevokeError, Step, TimeoutReason,
+    TransactionError, VerifyError,
 };
 pub use inspect::participants::Participant;
 pub use inspect::{
@@ -86,11 +86,14 @@ pub mod internal {
     pub use crate::driver::internals::LockInternals;
     pub use crate::driver::locks::{Locks, sealed};
     pub use crate::driver::one_or_more::OneOrMore;
+    pub use crate::driver::permits::SemaphoreInternals;
+    pub use crate::inspect::first::{FirstWatcher, Queued};
     pub use crate::inspect::front::{Front, inspect_front};
     pub use crate::inspect::{inspect_with_strangers, scan_with_strangers};
     pub use crate::lock::factory_root::FactoryRoot;
     pub use crate::names::owner::encloses;
     pub use crate::names::path::validate as validate_path;
     pub use crate::names::printable::{is_text, one_line};
+    pub use crate::names::record::host_name;
     pub use crate::store::machine::suspended as machine_slept;
 }

@@ -61,6 +61,8 @@ fn target(stage: &Stage) -> Target {
         kind: LockKind::Mutex,
         beside: None,
         owner: None,
+        permits: None,
+        data: None,
     }
 }
 

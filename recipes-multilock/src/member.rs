@@ -34,7 +34,9 @@ impl Member {
         self
     }
 
-    fn new(path: String, kind: LockKind) -> Self {
+    /// Returns a lock of this kind.
+    #[doc(hidden)]
+    pub fn new(path: String, kind: LockKind) -> Self {
         let options = LockOptions::new();
         Self {
             path,

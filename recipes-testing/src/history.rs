@@ -6,12 +6,17 @@
 //!
 //! | rule | what must not happen |
 //! |---|---|
-//! | [`Rule::Exclusion`] | two conflicting guards were certainly valid at one time |
+//! | [`Rule::Exclusion`] | two conflicting guards, such as those of two leaders, were certainly valid at one time |
+//! | [`Rule::Permits`] | more permits of a semaphore were certainly valid at one time than it has |
 //! | [`Rule::Told`] | a holder was notified of its loss after another was granted |
 //! | [`Rule::Order`] | a grant before that of an older conflicting node |
-//! | [`Rule::Token`] | a token that does not rise over conflicting grants |
+//! | [`Rule::Token`] | a token that does not rise over conflicting grants, such as the terms of an election |
 //! | [`Rule::Orphan`] | a lock node is left at the end |
 //! | [`Rule::Wake`] | a live contender waits with no node ahead |
+//!
+//! An election is a mutex to the rules, of kind `mutex` or `latch` as its nodes are. The holders of
+//! a semaphore with several permits, of kind `permit:3` for three, do not exclude each other: their
+//! grants and tokens come in any order. Each of the permits that are acquired together is a grant.
 //!
 //! Nothing is assumed that a pause of the process could make untrue. An event is stamped *before*
 //! the guard is asked whether it is valid, and written after the answer was yes. A guard never
@@ -47,6 +52,9 @@ mod oracle;
 mod oracle_tests;
 #[cfg(test)]
 mod pair_tests;
+mod permits;
+#[cfg(test)]
+mod permits_tests;
 #[cfg(test)]
 mod tests;
 mod wake;

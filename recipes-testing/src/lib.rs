@@ -22,8 +22,8 @@ pub use memory::{
     Checkpoint, Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request,
 };
 pub use peer::{
-    CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError, PeerStat,
-    ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,
+    CandidateKind, CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError,
+    PeerStat, ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,
 };
 pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `foreign` | the locks of Go and Python |
 //! | `redisson` | Redisson's locks |
+//! | `election` | Curator's leader latch and leader selector |
 //! | `nodes` | nodes, as Curator's client reads and changes them |
 //! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
 //! | `verbs` | the commands that all peers know |
 //! | `process`, `wire` | the peer's process, and the lines to and from it |
 
 mod contention;
+mod election;
 mod error;
 mod foreign;
 mod grants;
@@ -24,6 +26,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use contention::ReadWriteMix;
+pub use election::CandidateKind;
 pub use error::PeerError;
 pub use foreign::{ForeignPeer, Naming};
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
@@ -200,6 +203,43 @@ impl CuratorPeer {
         self.process
             .tell(Command::new(MAIN, "rw").word(lock).word(client).word(path))
             .await
+    }
+
+    /// Makes an `InterProcessSemaphoreV2` named `lock`, of which each acquire takes one permit.
+    pub async fn semaphore(
+        &self,
+        lock: &str,
+        client: &str,
+        path: &str,
+        permits: u32,
+    ) -> Result<(), PeerError> {
+        self.semaphore_of_many(lock, client, path, permits, 1).await
+    }
+
+    /// Makes an `InterProcessSemaphoreV2` named `lock`, of which each acquire takes so many permits at
+    /// a time, and a release gives as many back.
+    pub async fn semaphore_of_many(
+        &self,
+        lock: &str,
+        client: &str,
+        path: &str,
+        permits: u32,
+        taken: u32,
+    ) -> Result<(), PeerError> {
+        let semaphore = Command::new(MAIN, "semaphore").word(lock).word(client);
+        let semaphore = semaphore.word(path).number(permits).number(taken);
+        self.process.tell(semaphore).await
+    }
+
+    /// Makes an `InterProcessSemaphoreMutex` named `lock`.
+    pub async fn semaphore_mutex(
+        &self,
+        lock: &str,
+        client: &str,
+        path: &str,
+    ) -> Result<(), PeerError> {
+        let mutex = Command::new(MAIN, "semaphoremutex").word(lock);
+        self.process.tell(mutex.word(client).word(path)).await
     }
 
     /// Makes an `InterProcessMultiLock` named `lock` over existing locks, in this order.

@@ -20,8 +20,8 @@ use thiserror::Error;
 
 use crate::jute::Jute;
 
-pub(crate) use lives::directory;
 pub use lives::{Life, LockNodes, Removal};
+pub(crate) use lives::{directory, sequence};
 
 const MAGIC: &[u8] = b"ZKLG";
 const VERSION: i32 = 2;

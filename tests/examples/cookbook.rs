@@ -8,6 +8,8 @@ mod config_reload;
 mod cron_job;
 #[path = "../../examples/cookbook/fenced_write.rs"]
 mod fenced_write;
+#[path = "../../examples/cookbook/few_at_a_time.rs"]
+mod few_at_a_time;
 #[path = "../../examples/cookbook/graceful_shutdown.rs"]
 #[expect(
     dead_code,
@@ -29,8 +31,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_recipes::{
-    InterProcessMutex, InterProcessReadWriteLock, LockFactory, LockOptions, Owner, Session,
-    SessionHealth,
+    InterProcessMutex, InterProcessReadWriteLock, LeaderElection, LockFactory, LockOptions, Owner,
+    Session, SessionHealth,
 };
 use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
@@ -48,8 +50,9 @@ async fn mutex(ensemble: &TestEnsemble, path: &str) -> (Session, InterProcessMut
 on_every_ensemble!(
     job_runs_on_one_machine_and_once_for_a_slot,
     job_whose_lock_is_lost_is_left_to_another_machine,
-    one_leads_until_it_is_done_or_loses_the_lock,
+    one_leads_until_it_is_done_or_loses_its_term,
     one_call_for_each_key_in_a_period,
+    no_more_calls_are_under_way_than_are_allowed,
     late_writer_is_refused_by_the_table,
     late_writer_of_the_same_process_is_refused_after_a_local_hand_off,
     service_that_is_asked_to_stop_ends_its_job_and_leaves_nothing,
@@ -106,9 +109,10 @@ async fn job_whose_lock_is_lost_is_left_to_another_machine(ensemble: TestEnsembl
     );
 }
 
-async fn one_leads_until_it_is_done_or_loses_the_lock(ensemble: TestEnsemble) {
-    let (first, led_by_first) = mutex(&ensemble, "/workers/leader").await;
-    let (_second, led_by_second) = mutex(&ensemble, "/workers/leader").await;
+async fn one_leads_until_it_is_done_or_loses_its_term(ensemble: TestEnsemble) {
+    let (first, second) = (ensemble.session().await, ensemble.session().await);
+    let led_by = |session, id| LeaderElection::new(session, "/workers/leader", id).unwrap();
+    let (led_by_first, led_by_second) = (led_by(&first, "first"), led_by(&second, "second"));
     let log = Arc::new(Mutex::new(Vec::new()));
     let (started, is_at_work) = oneshot::channel();
     let mut started = Some(started);
@@ -126,18 +130,21 @@ async fn one_leads_until_it_is_done_or_loses_the_lock(ensemble: TestEnsemble) {
         leader::lead(&led_by_first, work).await
     });
     is_at_work.await.unwrap();
-    let second = leader::lead(&led_by_second, async |token| {
+    let after = leader::lead(&led_by_second, async |token| {
         log.lock().unwrap().push(("second", token));
     });
-    let mut second = std::pin::pin!(second);
-    assert!(futures::poll!(&mut second).is_pending());
+    let mut after = std::pin::pin!(after);
+    assert!(futures::poll!(&mut after).is_pending());
     let stands_by = ensemble.await_children("/workers/leader", 2);
     tokio::select! {
-        _ = &mut second => panic!("two leaders"),
+        _ = &mut after => panic!("two leaders"),
         _ = stands_by => {}
     }
+    // Anyone can ask who leads.
+    let leader = led_by_second.leader().await.unwrap().unwrap();
+    assert_eq!(leader.id, "first");
     ensemble.expire(&first).await;
-    second.await.unwrap();
+    after.await.unwrap();
     leads.await.unwrap().unwrap();
     let log = log.lock().unwrap();
     assert_eq!(
@@ -167,6 +174,35 @@ async fn one_call_for_each_key_in_a_period(ensemble: TestEnsemble) {
         assert_eq!(call(&here, "carol", long).await, None);
     };
     Owner::new().scope(twice).await;
+}
+
+async fn no_more_calls_are_under_way_than_are_allowed(ensemble: TestEnsemble) {
+    const MOST: usize = 2;
+    let (here, there) = (ensemble.session().await, ensemble.session().await);
+    let here = LockFactory::new(&here, "/partners").unwrap();
+    let there = LockFactory::new(&there, "/partners").unwrap();
+    let (inside, most) = (Cell::new(0_usize), Cell::new(0_usize));
+    let call = |keys| {
+        let work = async {
+            inside.set(inside.get() + 1);
+            most.set(most.get().max(inside.get()));
+            ensemble.let_something_happen().await;
+            inside.set(inside.get() - 1);
+        };
+        few_at_a_time::call(keys, "acme", MOST, work)
+    };
+    let calls = [&here, &there, &here, &there, &here].map(call);
+    let calls = futures::future::try_join_all(calls);
+    timeout(Duration::from_secs(120), calls)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!((1..=MOST).contains(&most.get()), "{}", most.get());
+    for below in ["locks", "leases"] {
+        ensemble
+            .await_children(&format!("/partners/acme/{below}"), 0)
+            .await;
+    }
 }
 
 async fn late_writer_is_refused_by_the_table(ensemble: TestEnsemble) {
@@ -324,14 +360,15 @@ async fn export_runs_unless_somebody_else_is_at_it(ensemble: TestEnsemble) {
     assert!(matches!(ended, Export::SomebodyElseIsAtIt), "{ended:?}");
 }
 
-const LINES: [&str; 14] = [
+const LINES: [&str; 15] = [
     "cron_job: first machine, 2026-11-21: ran = true",
     "cron_job: second machine, 2026-11-21: ran = false",
     "cron_job: first machine, 2026-11-22: ran = true",
-    "leader: at work under token ",
+    "leader: host-7 at work in term ",
     "rate_of_one: alice: called = true",
     "rate_of_one: alice: called = false",
     "rate_of_one: bob: called = true",
+    "few_at_a_time: call 3 to acme",
     "written = true",
     "written = false",
     "graceful_shutdown: closed",

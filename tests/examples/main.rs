@@ -3,6 +3,7 @@
 //! | file | question it answers |
 //! |---|---|
 //! | `quickstart` | does it print the same story in memory and on a real server? |
+//! | `leader` | does one of two workers lead, and hand over? |
 //! | `cookbook` | does each recipe do what it promises? |
 //! | `order_service` | does an HTTP service in several processes hand out each code once? |
 //! | `shared_config` | do readers in several processes ever see half of a change? |
@@ -22,6 +23,7 @@ mod batch_reservation;
 mod cookbook;
 #[path = "../support/executable.rs"]
 mod executable;
+mod leader;
 mod order_service;
 mod quickstart;
 mod shared_config;

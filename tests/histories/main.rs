@@ -1,4 +1,4 @@
-//! Processes contend for locks of all kinds on real servers while everything goes wrong. Their
+//! Processes contend for locks of all kinds, permits and terms on real servers while everything goes wrong. Their
 //! histories are checked by the rules, and confirmed by the log of the servers if they are
 //! ZooKeeper's. `soak` does it for hours.
 //!
@@ -83,6 +83,7 @@ async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_w
     let (mut all, others) = tokio::join!(runs(wanted, seed), runs(wanted, seed + 1_000_000));
     all.add(others);
     println!("{all:?}");
+    assert!(all.has_all_kinds(), "{all:?}");
     // Half of the grants are to writers. A write that does not check its node does not count.
     assert!(all.writes * 4 > all.grants, "{all:?}");
 }
@@ -100,6 +101,7 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
     let outcome = Run::judged_on_three(seed, SCENES_OF_THREE).await;
     println!("{outcome:?}");
     assert!(outcome.histories >= 10, "{outcome:?}");
+    assert!(outcome.has_all_kinds(), "{outcome:?}");
 }
 
 /// Servers of which one serves at a time: Redis, PostgreSQL, MariaDB.
@@ -129,6 +131,7 @@ mod on_one_at_a_time {
         }
         println!("{keeps:?} {all:?}");
         assert!(all.histories >= wanted, "{all:?}");
+        assert!(all.has_all_kinds(), "{all:?}");
     }
 }
 

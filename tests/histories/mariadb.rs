@@ -9,7 +9,7 @@ use lock_recipes::{Guarantee, MySqlBuilder};
 use recipes_core::{SessionOptions, Store};
 use recipes_testing::{Durability, MariaDbServer};
 
-use crate::primary::{Done, Keeps, Machine, process};
+use crate::primary::{Done, Keeps, Machine, observed, process};
 use crate::trouble::Trouble;
 
 /// Writes down the session of each node.
@@ -95,12 +95,8 @@ impl Machine for MariaDbServer {
     }
 
     async fn sessions(&self) -> BTreeMap<String, i64> {
-        let rows = self
-            .sql("SELECT path, session FROM observed")
-            .await
-            .unwrap();
-        let row = |row: Vec<String>| (row[0].clone(), row[1].parse().unwrap());
-        rows.into_iter().map(row).collect()
+        let rows = self.sql("SELECT path, session FROM observed").await;
+        observed(rows.unwrap())
     }
 
     async fn somebody(&self) -> Option<i64> {

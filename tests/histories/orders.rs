@@ -85,3 +85,40 @@ pub(crate) fn register(path: &str) -> String {
 
 /// Locks of a history: two mutexes, and one for readers and writers.
 pub(crate) const LOCKS: [&str; 3] = ["a", "b", "s"];
+/// Its semaphore, whose holders write nothing.
+pub(crate) const SEMAPHORE: &str = "p";
+/// The directory of the semaphore's leases. Its path is that of the attempts.
+pub(crate) const LEASES: &str = "p/leases";
+/// The directory of the semaphore's mutex.
+const SEMAPHORES_MUTEX: &str = "p/locks";
+pub(crate) const PERMITS: u32 = 3;
+/// Its election. In every second history the nodes are those of a latch.
+pub(crate) const ELECTION: &str = "e";
+
+/// Directories of nodes that are gone when all is over.
+pub(crate) fn directories(history: u64) -> impl Iterator<Item = String> {
+    let others = [LEASES, SEMAPHORES_MUTEX, ELECTION];
+    let all = LOCKS.into_iter().chain(others);
+    all.map(move |name| path(history, name))
+}
+
+/// The paths under whose locks contenders write.
+pub(crate) fn written(history: u64) -> impl Iterator<Item = String> {
+    let all = LOCKS.into_iter().chain([ELECTION]);
+    all.map(move |name| path(history, name))
+}
+
+/// The history that a path belongs to.
+pub(crate) fn history_of(path: &str) -> Option<u64> {
+    path.strip_prefix("/histories/")?
+        .split('/')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Whether a path is that of an election.
+pub(crate) fn is_election(path: &str) -> bool {
+    path.rsplit_once('/')
+        .is_some_and(|(_, name)| name == ELECTION)
+}

@@ -10,7 +10,7 @@ use lock_recipes::{Guarantee, PostgresBuilder};
 use recipes_core::{SessionOptions, Store};
 use recipes_testing::{Durability, PostgresServer, ServerError};
 
-use crate::primary::{Done, Keeps, Machine, process};
+use crate::primary::{Done, Keeps, Machine, observed, process};
 use crate::trouble::Trouble;
 
 /// Whether commits wait for a replica.
@@ -91,12 +91,8 @@ impl Machine for PostgresServer {
     }
 
     async fn sessions(&self) -> BTreeMap<String, i64> {
-        let rows = self
-            .sql("SELECT path, session FROM observed")
-            .await
-            .unwrap();
-        let row = |row: Vec<String>| (row[0].clone(), row[1].parse().unwrap());
-        rows.into_iter().map(row).collect()
+        let rows = self.sql("SELECT path, session FROM observed").await;
+        observed(rows.unwrap())
     }
 
     async fn somebody(&self) -> Option<i64> {

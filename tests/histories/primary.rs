@@ -145,6 +145,13 @@ macro_rules! process {
 }
 pub(crate) use process;
 
+/// The rows of a table with paths of nodes and their sessions.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn observed(rows: Vec<Vec<String>>) -> BTreeMap<String, i64> {
+    let row = |row: Vec<String>| (row[0].clone(), row[1].parse().unwrap());
+    rows.into_iter().map(row).collect()
+}
+
 /// Runs to the end, and judges.
 pub(crate) async fn judged<M: Machine>(seed: u64, scenes: Scenes, keeps: Keeps) -> Outcome {
     let mut random = Rng::with_seed(seed);

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use lock_recipes::LockKind;
 use recipes_testing::ZooKeeperEnsemble;
-use recipes_testing::history::{Confirmed, Happening, History};
+use recipes_testing::history::{Attempt, Confirmed, Happening, History};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::GRANTS_MIN;
-use crate::orders::Scenes;
+use crate::orders::{PERMITS, Scenes, history_of, is_election};
 use crate::servers::Servers;
 use crate::stage::{PATIENCE, Stage, WAIT_MAX, WORKERS, events};
 use crate::trouble::Schedule;
@@ -20,6 +21,12 @@ pub(crate) struct Outcome {
     pub(crate) histories: usize,
     pub(crate) attempts: usize,
     pub(crate) grants: usize,
+    /// Grants of permits. Several that are acquired together count one by one.
+    pub(crate) permits: usize,
+    /// Semaphores of which all permits were certainly held at one time.
+    pub(crate) full_semaphores: usize,
+    /// Grants of terms.
+    pub(crate) terms: usize,
     /// Writes that the log of the servers confirms, if there is one.
     pub(crate) writes: usize,
     pub(crate) nodes: usize,
@@ -31,9 +38,17 @@ impl Outcome {
         self.histories += other.histories;
         self.attempts += other.attempts;
         self.grants += other.grants;
+        self.permits += other.permits;
+        self.full_semaphores += other.full_semaphores;
+        self.terms += other.terms;
         self.writes += other.writes;
         self.nodes += other.nodes;
         self.troubles += other.troubles;
+    }
+
+    /// Whether semaphores and elections were part of it, so that their rules were at stake.
+    pub(crate) fn has_all_kinds(&self) -> bool {
+        self.full_semaphores > 0 && self.terms > 0
     }
 }
 
@@ -164,13 +179,19 @@ impl<S: Servers> Run<S> {
         }
         let mut grants = BTreeMap::new();
         for (attempt, _) in history.grants() {
-            let (directory, _) = attempt.path.rsplit_once('/').unwrap();
-            *grants.entry(directory).or_insert(0) += 1;
+            let of = history_of(&attempt.path).unwrap();
+            *grants.entry(of).or_insert(0) += 1;
         }
+        let count = |is: fn(&Attempt) -> bool| history.grants().filter(|(it, _)| is(it)).count();
+        let all_permits = usize::try_from(PERMITS).unwrap();
+        let most_permits = history.permits_at_once().into_values();
         Outcome {
             histories: grants.values().filter(|it| **it >= GRANTS_MIN).count(),
             attempts: history.attempts().len(),
             grants: history.grants().count(),
+            permits: count(|it| it.kind == LockKind::Permit),
+            full_semaphores: most_permits.filter(|most| *most == all_permits).count(),
+            terms: count(|it| is_election(&it.path)),
             writes: confirmed.writes,
             nodes: confirmed.nodes,
             troubles,

@@ -9,7 +9,7 @@ use recipes_testing::history::{Happening, Journal, monotonic_now};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::orders::{LOCKS, Orders, Scenes, path, register};
+use crate::orders::{Orders, Scenes, directories, register, written};
 use crate::servers::Servers;
 use crate::talk::Talk;
 use crate::trouble::Trouble;
@@ -39,7 +39,8 @@ pub(crate) struct Stage<S> {
 impl<S: Servers> Stage<S> {
     /// Starts the processes.
     pub(crate) async fn new(servers: S, seed: u64, scenes: Scenes, folder: &Path) -> Self {
-        let registers = locks(scenes).into_iter().map(|lock| register(&lock));
+        let registers = (0..scenes.histories()).flat_map(written);
+        let registers = registers.map(|lock| register(&lock));
         let all: Vec<_> = ["/registers".to_owned()]
             .into_iter()
             .chain(registers)
@@ -172,6 +173,5 @@ fn journal(folder: &Path) -> Journal {
 }
 
 fn locks(scenes: Scenes) -> Vec<String> {
-    let all = (0..scenes.histories()).flat_map(|history| LOCKS.map(|lock| path(history, lock)));
-    all.collect()
+    (0..scenes.histories()).flat_map(directories).collect()
 }

@@ -1,4 +1,7 @@
-//! A process of contenders: takes locks of all kinds at random and records what it sees.
+//! A process of contenders: takes locks of all kinds, permits and terms at random, and records what it
+//! sees.
+
+mod attempt;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,16 +10,17 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
-    AcquireError, ConnectError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock,
-    LockGuard, LockKind, Member, MultiLock, ReadGuard, ReleaseOutcome, Session, SessionOptions,
-    WriteGuard,
+    ConnectError, DistributedLock, ElectionLayout, InterProcessMutex, InterProcessReadWriteLock,
+    InterProcessSemaphore, LeaderElection, LockKind, Member, MultiLock, ReadGuard, Session,
+    SessionOptions, WriteGuard,
 };
 use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
 
-use crate::orders::{LOCKS, Orders, path, register};
+use crate::orders::{ELECTION, LEASES, LOCKS, Orders, PERMITS, SEMAPHORE, path};
 use crate::talk::{listen, say};
+
+use attempt::{Attempt, Patience};
 
 /// Servers grant 400 ms or more, but a busy machine needs more to keep any session.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,8 +28,6 @@ pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 const TASKS: u64 = 6;
 /// The message of a worker that has finished its scenes.
 pub(crate) const OVER: &str = "over";
-/// How often a holder checks whether it still holds the lock.
-const LOOK_EVERY: Duration = Duration::from_millis(3);
 
 /// The session timeout of contenders there. A database takes most of a second to start again, and a holder
 /// that is halted meanwhile must not have lost its lock by then.
@@ -87,27 +89,6 @@ struct Worker {
     attempts: AtomicU32,
 }
 
-/// How long a contender waits.
-enum Patience {
-    Endless,
-    Until(Duration),
-    /// The future is dropped after this time.
-    Dropped(Duration),
-    Try,
-}
-
-impl Patience {
-    fn random(random: &mut Rng) -> Self {
-        let within = Duration::from_millis(random.u64(..200));
-        match random.u64(..10) {
-            0 => Self::Try,
-            1 => Self::Dropped(within),
-            2 | 3 => Self::Until(within),
-            _ => Self::Endless,
-        }
-    }
-}
-
 async fn contend(worker: Arc<Worker>, mut random: Rng) {
     loop {
         let scene =
@@ -120,7 +101,7 @@ async fn contend(worker: Arc<Worker>, mut random: Rng) {
         let history = scene * side_by_side + random.u64(..side_by_side);
         let [a, b, s] = LOCKS.map(|lock| path(history, lock));
         let mutex = |path: &str| vec![(LockKind::Mutex, path.to_owned())];
-        match random.u64(..10) {
+        match random.u64(..14) {
             0 | 1 => worker.take(mutex(&a), &mut random).await,
             2 => worker.take(mutex(&b), &mut random).await,
             3..=5 => worker.take(vec![(LockKind::Read, s)], &mut random).await,
@@ -131,18 +112,14 @@ async fn contend(worker: Arc<Worker>, mut random: Rng) {
                     .take([mutex(&b), mutex(&a)].concat(), &mut random)
                     .await
             }
-            _ => {
+            9 => {
                 let shared = [(LockKind::Mutex, a), (LockKind::Read, s)];
                 worker.take(shared.to_vec(), &mut random).await;
             }
+            10 | 11 => worker.take_permits(history, &mut random).await,
+            _ => worker.campaign(history, &mut random).await,
         }
     }
-}
-
-/// The locks that one attempt wants, and the ids under which it is recorded.
-struct Attempt<'a> {
-    worker: &'a Worker,
-    members: Vec<(AttemptId, LockKind, String)>,
 }
 
 impl Worker {
@@ -165,6 +142,10 @@ impl Worker {
             };
             let invoked = Step::Invoked {
                 kind,
+                permits: match kind {
+                    LockKind::Permit => PERMITS,
+                    _ => 1,
+                },
                 party,
                 path: path.clone(),
             };
@@ -185,32 +166,51 @@ impl Worker {
                 LockKind::Mutex => Box::new(InterProcessMutex::new(&self.session, path).unwrap()),
                 LockKind::Read => Box::new(shared().read_lock()),
                 LockKind::Write => Box::new(shared().write_lock()),
+                LockKind::Permit | LockKind::Latch => unreachable!("not taken as a lock"),
             };
         }
-        let members = wants.iter().map(|(kind, path)| match kind {
-            LockKind::Mutex => Member::mutex(path),
-            LockKind::Read => Member::read(path),
-            LockKind::Write => Member::write(path),
-        });
+        let members = wants.iter();
+        let members = members.map(|(kind, path)| Member::new(path.clone(), *kind));
         Box::new(MultiLock::new(&self.session, members).unwrap())
     }
 
     async fn take(&self, wants: Vec<(LockKind, String)>, random: &mut Rng) {
         let lock = self.lock(&wants);
         let attempt = self.invoke(wants, None);
-        let outcome = match Patience::random(random) {
-            Patience::Endless => lock.acquire().await.map(Some),
-            Patience::Until(within) => lock.acquire().timeout(within).await.map(Some),
-            Patience::Dropped(within) => match timeout(within, lock.acquire()).await {
-                Ok(outcome) => outcome.map(Some),
-                Err(_) => Ok(None),
-            },
-            Patience::Try => lock.try_acquire().await,
+        let patience = Patience::random(random);
+        let outcome = patience.wait(lock.acquire(), lock.try_acquire()).await;
+        attempt.play(outcome, random).await;
+    }
+
+    /// Takes one permit, or several at once.
+    async fn take_permits(&self, history: u64, random: &mut Rng) {
+        let count = *random.choice(&[1, 1, 2, 3]).unwrap();
+        let permits = usize::try_from(PERMITS).unwrap();
+        let semaphore =
+            InterProcessSemaphore::new(&self.session, &path(history, SEMAPHORE), permits).unwrap();
+        // Each permit is a member of the attempt.
+        let wants = vec![(LockKind::Permit, path(history, LEASES)); count];
+        let attempt = self.invoke(wants, None);
+        let acquire = semaphore.acquire_many(count).unwrap();
+        let try_acquire = semaphore.try_acquire_many(count).unwrap();
+        let patience = Patience::random(random);
+        let outcome = patience.wait(acquire, try_acquire).await;
+        attempt.play(outcome, random).await;
+    }
+
+    /// Campaigns for a term.
+    async fn campaign(&self, history: u64, random: &mut Rng) {
+        let (layout, kind) = match history % 2 {
+            0 => (ElectionLayout::LeaderSelector, LockKind::Mutex),
+            _ => (ElectionLayout::LeaderLatch, LockKind::Latch),
         };
-        if let Some(guard) = attempt.outcome(outcome) {
-            let is_held = attempt.hold(&guard, random).await;
-            attempt.let_go(guard, is_held, random).await;
-        }
+        let path = path(history, ELECTION);
+        let id = self.orders.worker.to_string();
+        let election = LeaderElection::with_layout(&self.session, &path, &id, layout).unwrap();
+        let attempt = self.invoke(vec![(kind, path)], None);
+        let patience = Patience::random(random);
+        let outcome = patience.wait(election.campaign(), election.try_campaign());
+        attempt.play(outcome.await, random).await;
     }
 
     async fn write_and_downgrade(&self, path: &str, random: &mut Rng) {
@@ -233,129 +233,5 @@ impl Worker {
             let is_held = held && reading.hold(&reader, random).await;
             reading.let_go(reader.into(), is_held, random).await;
         }
-    }
-}
-
-impl Attempt<'_> {
-    fn step(&self, at: u64, step: &Step) {
-        for (id, ..) in &self.members {
-            self.worker.note(at, *id, step.clone());
-        }
-    }
-
-    /// Records a step that claims that the guard is valid, or else that it is lost.
-    fn step_if_valid(&self, guard: &LockGuard, step: &Step) -> bool {
-        let at = monotonic_now();
-        let is_valid = guard.is_valid();
-        if is_valid {
-            self.step(at, step);
-        } else {
-            self.step(monotonic_now(), &Step::Lost);
-        }
-        is_valid
-    }
-
-    /// Records how the acquire ended. A guard is recorded if it is valid.
-    fn outcome<G, L>(&self, outcome: Result<G, AcquireError>) -> Option<L>
-    where
-        G: Into<Option<L>>,
-        L: AsGuard,
-    {
-        let at = monotonic_now();
-        let Ok(Some(guard)) = outcome.map(Into::into) else {
-            self.step(at, &Step::Ended);
-            return None;
-        };
-        let granted = guard.as_guard();
-        if !granted.is_valid() {
-            self.step(monotonic_now(), &Step::Lost);
-            return Some(guard);
-        }
-        for member in granted.members() {
-            let mut members = self.members.iter();
-            let (id, ..) = members.find(|(.., path)| *path == member.path).unwrap();
-            let token = member.fencing_token.as_i64();
-            let node = member.node_path;
-            self.worker.note(at, *id, Step::Granted { token, node });
-        }
-        Some(guard)
-    }
-
-    /// Holds for a while and checks the guard. True if it was valid until the end.
-    async fn hold(&self, guard: &LockGuard, random: &mut Rng) -> bool {
-        if !guard.is_valid() {
-            return false;
-        }
-        let write = self.write(guard);
-        let stay = async {
-            write.await;
-            for _ in 0..random.u64(..5) {
-                sleep(LOOK_EVERY).await;
-                if !self.step_if_valid(guard, &Step::Valid) {
-                    return false;
-                }
-            }
-            true
-        };
-        tokio::select! {
-            biased;
-            _ = guard.lost() => {
-                self.step(monotonic_now(), &Step::Lost);
-                false
-            }
-            is_held = stay => is_held,
-        }
-    }
-
-    /// Writes its tokens under the exclusive locks, if they are still held then.
-    async fn write(&self, guard: &LockGuard) {
-        let mut transaction = guard.transaction();
-        for member in guard.members() {
-            let is_own = |it: &&(AttemptId, LockKind, String)| it.2 == member.path;
-            let own = self.members.iter().find(is_own).unwrap();
-            if own.1 != LockKind::Read {
-                let token = member.fencing_token.to_string();
-                transaction = transaction.set(register(&member.path), token);
-            }
-        }
-        // The log of the servers shows whether the commit was right.
-        transaction.commit().await.ok();
-    }
-
-    async fn let_go(&self, guard: LockGuard, is_held: bool, random: &mut Rng) {
-        if is_held {
-            self.step_if_valid(&guard, &Step::Releasing);
-        }
-        if random.u64(..5) == 0 {
-            drop(guard);
-            return self.step(monotonic_now(), &Step::LetGo);
-        }
-        let end = match guard.release().await {
-            Ok(ReleaseOutcome::Released) if is_held => Step::Released,
-            _ => Step::LetGo,
-        };
-        self.step(monotonic_now(), &end);
-    }
-}
-
-trait AsGuard {
-    fn as_guard(&self) -> &LockGuard;
-}
-
-impl AsGuard for LockGuard {
-    fn as_guard(&self) -> &LockGuard {
-        self
-    }
-}
-
-impl AsGuard for WriteGuard {
-    fn as_guard(&self) -> &LockGuard {
-        self
-    }
-}
-
-impl AsGuard for ReadGuard {
-    fn as_guard(&self) -> &LockGuard {
-        self
     }
 }

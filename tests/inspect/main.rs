@@ -8,6 +8,7 @@
 
 mod bounds;
 mod deadlocks;
+mod family;
 mod front;
 mod one;
 mod refused;

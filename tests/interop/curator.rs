@@ -1,11 +1,13 @@
 //! The same locks, acquired by this library and by Apache Curator.
 
+mod election;
 mod inspect;
 mod keys;
 mod multi_lock;
 mod mutex;
 mod read_write;
 mod revocation;
+mod semaphore;
 
 use std::time::Duration;
 

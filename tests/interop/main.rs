@@ -11,9 +11,16 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::string_slice,
+    clippy::print_stdout,
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../support/again.rs"]
+#[expect(
+    dead_code,
+    reason = "its other users signal processes and wait for their end"
+)]
+mod again;
 mod curator;
 mod foreign;
 mod go;

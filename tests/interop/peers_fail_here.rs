@@ -10,8 +10,11 @@
 mod curator;
 mod go;
 mod kazoo;
+mod latch;
 #[cfg(feature = "redis")]
 mod redisson;
+mod semaphore;
+mod sets;
 mod zookeeper_client;
 
 use std::time::Duration;

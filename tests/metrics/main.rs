@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this | are counts and times right? |
 //! | `gauges` | do gauges show what goes on at this moment? |
+//! | `family` | do semaphores and elections have their own? |
 //! | `monitoring` | do the dashboard and the alerts use what is exported? |
 //! | `example` | does the example print what a Prometheus server gets? |
 //!
@@ -20,6 +21,7 @@
 mod example;
 #[path = "../support/executable.rs"]
 mod executable;
+mod family;
 mod gauges;
 #[path = "../support/log.rs"]
 mod log;

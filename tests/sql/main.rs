@@ -2,6 +2,8 @@
 //!
 //! | file | question |
 //! |---|---|
+//! | `calls_on_postgres` | what do the functions there promise, each by itself? |
+//! | `calls_on_mariadb` | and the procedures on MariaDB? |
 //! | `fence` | does a transaction commit only while the lock is held? |
 //! | `ended_holder` | what can a holder whose session has ended still do to others? |
 //! | `pooler` | does a lock work through a pooler that shares connections? |
@@ -20,6 +22,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod calls_on_mariadb;
+mod calls_on_postgres;
 mod database;
 mod ended_holder;
 mod fence;

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use lock_recipes::{InterProcessMutex, MySql, Session};
-use recipes_testing::MariaDbServer;
+use recipes_core::{NewNode, NodeEvent, NodeMode};
+use recipes_testing::{MariaDbServer, TestEnsemble};
 use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::database::Database;
-use recipes_testing::TestEnsemble;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -112,4 +113,30 @@ async fn session_that_could_not_go_on_for_long_goes_on() {
     );
     let answer = server.sql(&resume).await.unwrap();
     assert_eq!(answer[0][0], "0", "{answer:?}");
+}
+
+/// A waiter would not hear of the release.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletion_is_told_before_what_came_after_it() {
+    let server = MariaDbServer::start().await.unwrap();
+    let builder = MySql::builder().new_server().session_timeout(LONG);
+    let store = builder.store(&server.url()).unwrap();
+    let nodes = store.connect().await.unwrap();
+    for path in ["/a", "/b"] {
+        let node = NewNode {
+            path: path.to_owned(),
+            data: (*b"").into(),
+            mode: NodeMode::Persistent,
+        };
+        nodes.create(&node).await.unwrap();
+    }
+    let (_, _, deleted) = nodes.watch("/a").await.unwrap().unwrap();
+    let (_, _, changed) = nodes.watch("/b").await.unwrap().unwrap();
+    let delete = "DELETE FROM lock_recipes_nodes WHERE name = 'a'";
+    server.sql(delete).await.unwrap();
+    let change = "UPDATE lock_recipes_nodes SET m = m + 1, v = v + 1 WHERE name = 'b'";
+    server.sql(change).await.unwrap();
+    let told = timeout(PATIENCE, changed).await.unwrap();
+    assert_eq!(told, NodeEvent::Changed);
+    assert_eq!(deleted.now_or_never(), Some(NodeEvent::Deleted));
 }

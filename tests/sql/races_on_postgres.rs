@@ -19,7 +19,7 @@ async fn session(server: &PostgresServer) -> Session {
 }
 
 /// A connection of somebody else, and the channels on which it is rung.
-async fn connection(
+pub(crate) async fn connection(
     server: &PostgresServer,
 ) -> (Client, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let (client, mut connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
@@ -55,7 +55,7 @@ async fn dead_holder(server: &PostgresServer, path: &'static str) -> i64 {
     process.await.unwrap()
 }
 
-async fn until(server: &PostgresServer, condition: &str) {
+pub(crate) async fn until(server: &PostgresServer, condition: &str) {
     let holds = async {
         while server.sql(&format!("SELECT {condition}")).await.unwrap() != [["t"]] {
             sleep(Duration::from_millis(5)).await;
@@ -64,7 +64,7 @@ async fn until(server: &PostgresServer, condition: &str) {
     timeout(PATIENCE, holds).await.unwrap();
 }
 
-const WAITS_FOR_A_LOCK: &str =
+pub(crate) const WAITS_FOR_A_LOCK: &str =
     "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
 
 /// A call locks the directories in which it creates. One of them does not exist yet. While the call waits

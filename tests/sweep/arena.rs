@@ -127,6 +127,7 @@ fn kind_of(name: &str) -> LockKind {
     match name {
         name if name.contains("__READ__") => LockKind::Read,
         name if name.contains("__WRIT__") => LockKind::Write,
+        name if name.contains("-lease-") => LockKind::Permit,
         _ => LockKind::Mutex,
     }
 }

@@ -103,125 +103,62 @@ async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
     tally.finish(&what, started);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutex_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Mutex, Dropped::Acquire).await;
+/// The same on servers of each store.
+macro_rules! drops_on {
+    ($servers:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn mutex_acquire_dropped_while_its_frames_are_cut() {
+            sweep(Servers::$servers().await, Recipe::Mutex, Dropped::Acquire).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
+            sweep(Servers::$servers().await, Recipe::Read, Dropped::Acquire).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
+            sweep(Servers::$servers().await, Recipe::Write, Dropped::Acquire).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn set_acquire_dropped_while_its_frames_are_cut() {
+            sweep(Servers::$servers().await, Recipe::Set, Dropped::Acquire).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn permit_acquire_dropped_while_its_frames_are_cut() {
+            sweep(Servers::$servers().await, Recipe::Permit, Dropped::Acquire).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn release_dropped_while_its_frames_are_cut() {
+            for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+                sweep(Servers::$servers().await, recipe, Dropped::Release).await;
+            }
+        }
+    };
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Read, Dropped::Acquire).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Write, Dropped::Acquire).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn set_acquire_dropped_while_its_frames_are_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Set, Dropped::Acquire).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn release_dropped_while_its_frames_are_cut() {
-    for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
-        sweep(Servers::zookeeper().await, recipe, Dropped::Release).await;
-    }
-}
+drops_on!(zookeeper);
 
 #[cfg(feature = "redis")]
 mod on_redis {
     use super::{Dropped, Recipe, Servers, sweep};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::redis().await, Recipe::Mutex, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::redis().await, Recipe::Read, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::redis().await, Recipe::Write, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::redis().await, Recipe::Set, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn release_dropped_while_its_frames_are_cut() {
-        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
-            sweep(Servers::redis().await, recipe, Dropped::Release).await;
-        }
-    }
+    drops_on!(redis);
 }
 
 #[cfg(feature = "postgres")]
 mod on_postgres {
     use super::{Dropped, Recipe, Servers, sweep};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::postgres().await, Recipe::Mutex, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::postgres().await, Recipe::Read, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::postgres().await, Recipe::Write, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::postgres().await, Recipe::Set, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn release_dropped_while_its_frames_are_cut() {
-        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
-            sweep(Servers::postgres().await, recipe, Dropped::Release).await;
-        }
-    }
+    drops_on!(postgres);
 }
 
 #[cfg(feature = "mysql")]
 mod on_mariadb {
     use super::{Dropped, Recipe, Servers, sweep};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::mariadb().await, Recipe::Mutex, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::mariadb().await, Recipe::Read, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::mariadb().await, Recipe::Write, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_acquire_dropped_while_its_frames_are_cut() {
-        sweep(Servers::mariadb().await, Recipe::Set, Dropped::Acquire).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn release_dropped_while_its_frames_are_cut() {
-        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
-            sweep(Servers::mariadb().await, recipe, Dropped::Release).await;
-        }
-    }
+    drops_on!(mariadb);
 }

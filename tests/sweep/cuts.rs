@@ -22,7 +22,7 @@ const LESSONS: usize = 3;
 pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe, lifetime: Lifetime) -> Vec<Point> {
     let words = stage.words();
     let asked = match recipe {
-        Recipe::Set => words.asked_for_set,
+        Recipe::Set | Recipe::Permit => words.asked_for_set,
         _ => words.asked,
     };
     // It comes by the clock.
@@ -196,25 +196,42 @@ async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutex_survives_every_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Mutex).await;
+/// The same on servers of each store.
+macro_rules! cuts_on {
+    ($servers:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn mutex_survives_every_cut() {
+            sweep(Servers::$servers().await, Recipe::Mutex).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn read_lock_survives_every_cut() {
+            sweep(Servers::$servers().await, Recipe::Read).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn write_lock_survives_every_cut() {
+            sweep(Servers::$servers().await, Recipe::Write).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn set_survives_every_cut() {
+            sweep(Servers::$servers().await, Recipe::Set).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn permit_survives_every_cut() {
+            sweep(Servers::$servers().await, Recipe::Permit).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn mutex_survives_every_cut_after_a_cut() {
+            sweep_of_reconnects(Servers::$servers().await, Recipe::Mutex).await;
+        }
+    };
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn read_lock_survives_every_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Read).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn write_lock_survives_every_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Write).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn set_survives_every_cut() {
-    sweep(Servers::zookeeper().await, Recipe::Set).await;
-}
+cuts_on!(zookeeper);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
@@ -223,97 +240,23 @@ async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutex_survives_every_cut_after_a_cut() {
-    sweep_of_reconnects(Servers::zookeeper().await, Recipe::Mutex).await;
-}
-
 #[cfg(feature = "redis")]
 mod on_redis {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut_after_a_cut() {
-        sweep_of_reconnects(Servers::redis().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut() {
-        sweep(Servers::redis().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_survives_every_cut() {
-        sweep(Servers::redis().await, Recipe::Read).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_survives_every_cut() {
-        sweep(Servers::redis().await, Recipe::Write).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_survives_every_cut() {
-        sweep(Servers::redis().await, Recipe::Set).await;
-    }
+    cuts_on!(redis);
 }
 
 #[cfg(feature = "postgres")]
 mod on_postgres {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut_after_a_cut() {
-        sweep_of_reconnects(Servers::postgres().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut() {
-        sweep(Servers::postgres().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_survives_every_cut() {
-        sweep(Servers::postgres().await, Recipe::Read).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_survives_every_cut() {
-        sweep(Servers::postgres().await, Recipe::Write).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_survives_every_cut() {
-        sweep(Servers::postgres().await, Recipe::Set).await;
-    }
+    cuts_on!(postgres);
 }
 
 #[cfg(feature = "mysql")]
 mod on_mariadb {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut_after_a_cut() {
-        sweep_of_reconnects(Servers::mariadb().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn mutex_survives_every_cut() {
-        sweep(Servers::mariadb().await, Recipe::Mutex).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn read_lock_survives_every_cut() {
-        sweep(Servers::mariadb().await, Recipe::Read).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn write_lock_survives_every_cut() {
-        sweep(Servers::mariadb().await, Recipe::Write).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn set_survives_every_cut() {
-        sweep(Servers::mariadb().await, Recipe::Set).await;
-    }
+    cuts_on!(mariadb);
 }

@@ -84,7 +84,10 @@ impl Partition {
         let address = addresses.iter().cycle().nth(self.number);
         let proxy = stage.servers.proxy(address.expect("a server")).await;
         let proxy = proxy.expect("a proxy");
-        let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+        let options = SessionOptions::new()
+            .session_timeout(SESSION_TIMEOUT)
+            // All of them connect at once.
+            .connect_timeout(PATIENCE);
         let address = proxy.connect_string();
         let session = stage.servers.connect(&address, options).await;
         let session = session.expect("a session");
@@ -191,7 +194,13 @@ async fn cut_off(servers: Servers) {
 async fn play(stage: &Arc<Stage>) -> Vec<(Way, Duration)> {
     let mut partitions = Vec::new();
     for _ in 0..EACH {
-        for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
+        for recipe in [
+            Recipe::Mutex,
+            Recipe::Read,
+            Recipe::Write,
+            Recipe::Set,
+            Recipe::Permit,
+        ] {
             for way in Way::ALL {
                 partitions.push(Partition {
                     number: partitions.len(),

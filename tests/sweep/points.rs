@@ -100,11 +100,11 @@ impl Point {
     }
 
     /// Whether it is a heartbeat. Every third heartbeat to ZooKeeper is a transaction. Only sets have
-    /// other ones.
+    /// other ones, and semaphores.
     pub(crate) fn is_by_the_clock(&self, recipe: Recipe) -> bool {
         match self.name.as_str() {
             "Sync" => true,
-            "Multi" => recipe != Recipe::Set,
+            "Multi" => !matches!(recipe, Recipe::Set | Recipe::Permit),
             _ => self.kind == Kind::Beat,
         }
     }

@@ -1,8 +1,8 @@
 //! The kinds of lock in the sweep, and the contenders for each.
 
 use lock_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind, Member, MultiLock,
-    Session,
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreMutex,
+    LockKind, Member, MultiLock, Session,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,12 @@ pub(crate) enum Recipe {
     Write,
     /// A mutex, a read lock and a write lock, all or none.
     Set,
+    /// The one permit of a semaphore, which is a set while it is acquired.
+    Permit,
 }
+
+/// Where the leases of a semaphore are, below its path.
+const LEASES: &str = "/leases";
 
 /// A lock and how it is held.
 #[derive(Clone, Debug)]
@@ -22,11 +27,24 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    fn permit(semaphore: &str) -> Self {
+        Self::new(&format!("{semaphore}{LEASES}"), LockKind::Permit)
+    }
+
     fn new(path: &str, kind: LockKind) -> Self {
         Self {
             path: path.to_owned(),
             kind,
         }
+    }
+
+    /// The directories of its nodes.
+    pub(crate) fn directories(&self) -> Vec<String> {
+        let mut directories = vec![self.path.clone()];
+        if let Some(semaphore) = self.path.strip_suffix(LEASES) {
+            directories.push(format!("{semaphore}/locks"));
+        }
+        directories
     }
 
     pub(crate) fn conflicts(&self, other: &Self) -> bool {
@@ -44,6 +62,7 @@ impl Recipe {
             Self::Write => vec![Place::new(directory, LockKind::Read)],
             // The one in the middle, so that the subject keeps the first and withdraws the last.
             Self::Set => vec![Place::new(&format!("{directory}/b"), LockKind::Write)],
+            Self::Permit => vec![Place::permit(directory)],
         }
     }
 
@@ -53,6 +72,7 @@ impl Recipe {
             Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
             Self::Read => vec![Place::new(directory, LockKind::Read)],
             Self::Write => vec![Place::new(directory, LockKind::Write)],
+            Self::Permit => vec![Place::permit(directory)],
             Self::Set => vec![
                 Place::new(&format!("{directory}/a"), LockKind::Mutex),
                 Place::new(&format!("{directory}/b"), LockKind::Read),
@@ -67,6 +87,7 @@ impl Recipe {
             Self::Mutex => vec![Place::new(directory, LockKind::Mutex)],
             Self::Read | Self::Write => vec![Place::new(directory, LockKind::Write)],
             Self::Set => vec![Place::new(&format!("{directory}/a"), LockKind::Mutex)],
+            Self::Permit => vec![Place::permit(directory)],
         }
     }
 }
@@ -76,6 +97,10 @@ pub(crate) fn lock(session: &Session, places: &[Place]) -> Box<dyn DistributedLo
     if let [place] = places {
         return match place.kind {
             LockKind::Mutex => Box::new(InterProcessMutex::new(session, &place.path).expect(valid)),
+            LockKind::Permit => {
+                let semaphore = place.path.strip_suffix(LEASES).expect(valid);
+                Box::new(InterProcessSemaphoreMutex::new(session, semaphore).expect(valid))
+            }
             kind => {
                 let lock = InterProcessReadWriteLock::new(session, &place.path).expect(valid);
                 match kind {
@@ -85,10 +110,7 @@ pub(crate) fn lock(session: &Session, places: &[Place]) -> Box<dyn DistributedLo
             }
         };
     }
-    let members = places.iter().map(|place| match place.kind {
-        LockKind::Mutex => Member::mutex(&place.path),
-        LockKind::Read => Member::read(&place.path),
-        LockKind::Write => Member::write(&place.path),
-    });
+    let members = places.iter();
+    let members = members.map(|place| Member::new(place.path.clone(), place.kind));
     Box::new(MultiLock::new(session, members).expect(valid))
 }

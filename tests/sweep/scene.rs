@@ -271,9 +271,9 @@ impl Run {
     /// The sessions that have nodes in the directories.
     async fn owners(&self) -> Result<Vec<i64>, String> {
         let mut owners = Vec::new();
-        for place in &self.subject {
-            for name in self.stage.operator.names(&place.path).await? {
-                let node = format!("{}/{name}", place.path);
+        for directory in self.subject.iter().flat_map(Place::directories) {
+            for name in self.stage.operator.names(&directory).await? {
+                let node = format!("{directory}/{name}");
                 let node = self.stage.operator.node(&node).await?;
                 owners.extend(node.map(|it| it.owner));
             }

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use recipes_leader::ElectionLayout;
 use recipes_zookeeper::SESSION_TIMEOUT_MAX;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+
+#[cfg(target_os = "linux")]
+use super::Mode;
 
 /// What logs in this command, and what zookeeper-client calls itself.
 const LOG_TARGETS: [&str; 6] = [
@@ -38,6 +43,27 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{digits:?} is no whole number"))?;
     let milliseconds = number.checked_mul(milliseconds).ok_or("too long")?;
     Ok(Duration::from_millis(milliseconds))
+}
+
+/// How a lock is held.
+#[cfg(target_os = "linux")]
+pub(super) fn mode(text: &str) -> Result<Mode, String> {
+    match (text, text.strip_prefix("semaphore:")) {
+        ("mutex", _) => Ok(Mode::Mutex),
+        ("read", _) => Ok(Mode::Read),
+        ("write", _) => Ok(Mode::Write),
+        ("leader", _) => Ok(Mode::Leader(ElectionLayout::LeaderSelector)),
+        ("leader-latch", _) => Ok(Mode::Leader(ElectionLayout::LeaderLatch)),
+        (_, Some(permits)) => match permits.parse() {
+            Ok(permits) if permits > 0 => Ok(Mode::Semaphore(permits)),
+            _ => Err(format!("{permits:?} is no number of permits")),
+        },
+        _ => {
+            let modes =
+                "mutex, read, write, leader, leader-latch and semaphore:N, such as semaphore:3";
+            Err(format!("{text:?} is no mode: {modes}"))
+        }
+    }
 }
 
 /// A session timeout that a client can request.
@@ -109,6 +135,31 @@ mod tests {
     use std::time::Duration;
 
     use super::{duration, log_filter, session_timeout};
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn modes_are_words_and_semaphores_have_a_number() {
+        use super::{ElectionLayout, Mode, mode};
+
+        let read = ["mutex", "read", "write", "semaphore:12"].map(mode);
+        let expected = [Mode::Mutex, Mode::Read, Mode::Write, Mode::Semaphore(12)];
+        assert_eq!(read, expected.map(Ok));
+        let read = ["leader", "leader-latch"].map(mode);
+        let expected = [ElectionLayout::LeaderSelector, ElectionLayout::LeaderLatch];
+        assert_eq!(read, expected.map(Mode::Leader).map(Ok));
+        for wrong in [
+            "",
+            "both",
+            "semaphore",
+            "semaphore:",
+            "semaphore:0",
+            "semaphore:-1",
+            "leader-selector",
+            "leader:a",
+        ] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn durations_have_units() {

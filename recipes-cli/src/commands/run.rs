@@ -45,6 +45,7 @@
 //! | `front` | what a shell starts, in a terminal |
 //! | `keeper` | the job, seen from the keeper |
 //! | `acquire` | connecting and waiting for the locks, within the time limit |
+//! | `lock` | what a run holds: locks, a permit or the leadership |
 //! | `whom` | for whom a run waits |
 //! | `other_recipe` | directories that have nodes of another recipe |
 //! | `nesting` | runs inside runs: the owner that is passed on |
@@ -67,6 +68,7 @@ mod deadline_file;
 mod execute;
 mod front;
 mod keeper;
+mod lock;
 mod nesting;
 mod other_recipe;
 mod process_table;
@@ -80,27 +82,24 @@ mod verdict;
 mod whom;
 mod wire;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use recipes_core::internal::validate_path;
 use recipes_core::{
-    ConfigError, LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session,
-    SessionHealth,
+    LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session, SessionHealth,
 };
-use recipes_multilock::{Member, MultiLock};
 use tokio::time::sleep;
 use tracing::debug;
 
-use crate::args::{self, Mode, RunArguments, StoreArguments};
+use crate::args::{self, RunArguments, StoreArguments};
 use crate::exit::{Failure, chain, code, warn};
 use crate::session::NodeOptions;
 
 use acquire::TimeLimit;
 use cgroup::Cgroup;
+use lock::Lock;
 use nesting::Nesting;
 use process_table::Spared;
 use process_tree::ProcessTree;
@@ -125,7 +124,7 @@ pub(crate) async fn run(
     store: &StoreArguments,
     arguments: &RunArguments,
 ) -> Result<ExitCode, Failure> {
-    check(&arguments.paths)?;
+    lock::check(arguments)?;
     if signals::have_terminal() {
         return front::run().await;
     }
@@ -158,7 +157,7 @@ pub(crate) async fn keep(
         nesting,
         limit,
     };
-    let lock = lock(&session, &wanted)?;
+    let lock = Lock::of(&session, &wanted)?;
     let outcome = locked(&session, &lock, &wanted, &mut signals, job).await;
     let is_unanswered = session.health() != SessionHealth::Connected
         || matches!(&outcome, Err(failure) if failure.code == code::NO_CONNECTION);
@@ -173,27 +172,12 @@ pub(crate) async fn keep(
     outcome
 }
 
-/// Refuses invalid paths before a session is opened.
-fn check(paths: &[String]) -> Result<(), ConfigError> {
-    let mut seen = BTreeSet::new();
-    for path in paths {
-        validate_path(path)?;
-        if !seen.insert(path) {
-            let path = path.clone();
-            return Err(ConfigError::DuplicateMember { path });
-        }
-    }
-    Ok(())
-}
-
 /// What the session writes into its nodes.
 fn node_options(
     store: &StoreArguments,
     arguments: &RunArguments,
     nesting: &Nesting,
 ) -> Result<NodeOptions, Failure> {
-    let command = arguments.command.first().map(std::path::Path::new);
-    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
     let refused = |what| Failure::new(code::USAGE, format!("--acl or LOCKCTL_ACL: {what}"));
     let acl = args::acl(&arguments.acl).map_err(refused)?;
     if acl.iter().any(|it| it.scheme() == "auth") && !store.authenticates() {
@@ -207,10 +191,17 @@ fn node_options(
         _ => acl,
     };
     Ok(NodeOptions {
-        application: format!("lockctl({})", name.to_string_lossy()),
+        application: application(arguments),
         within: nesting.within().map(str::to_owned),
         acl,
     })
+}
+
+/// The run, as nodes name it.
+fn application(arguments: &RunArguments) -> String {
+    let command = arguments.command.first().map(std::path::Path::new);
+    let name = command.and_then(|it| it.file_name()).unwrap_or_default();
+    format!("lockctl({})", name.to_string_lossy())
 }
 
 /// What is to be held, and how.
@@ -231,21 +222,9 @@ fn signal_code(number: i32) -> u8 {
     code::SIGNAL.saturating_add(u8::try_from(number).unwrap_or_default())
 }
 
-fn lock(session: &Session, wanted: &Wanted<'_>) -> Result<MultiLock, ConfigError> {
-    let arguments = wanted.arguments;
-    let member = match arguments.mode {
-        Mode::Mutex => Member::mutex,
-        Mode::Read => Member::read,
-        Mode::Write => Member::write,
-    };
-    let members = arguments.paths.iter().map(member);
-    let members = members.map(|it| it.options(wanted.options.clone()));
-    MultiLock::new(session, members)
-}
-
 async fn locked(
     session: &Session,
-    lock: &MultiLock,
+    lock: &Lock,
     wanted: &Wanted<'_>,
     signals: &mut Signals,
     job: Option<&Job>,

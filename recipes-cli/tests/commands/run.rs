@@ -12,6 +12,7 @@ mod halted;
 mod inherited;
 mod job;
 mod killed;
+mod leader;
 mod lost;
 mod nested;
 mod other_recipe;

@@ -26,6 +26,9 @@ use crate::store::nodes::{Nodes, NodesError};
 mod news;
 mod watches;
 
+/// How many nodes ahead are watched at a time; for a permit, as many as there are permits.
+const AHEAD_MAX: usize = 2;
+
 /// A request or watch in flight; at most one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
@@ -33,6 +36,8 @@ enum Slot {
     Members,
     /// A place in the queue for room to watch.
     Room,
+    /// Another number of permits.
+    Permits,
     List(usize),
     Stat(usize),
     OwnWatch(usize),
@@ -64,6 +69,10 @@ pub(crate) struct InFlight<'a> {
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
     /// Room for the watches. Without it nothing is watched, and the lookout looks at the nodes.
     room: Option<Arc<WatchPermit>>,
+    /// How many nodes ahead that room is for.
+    ahead_max: usize,
+    /// The number of permits by which the state machine decides.
+    permits: Option<usize>,
     /// The connection that all current evidence came from.
     connection: u64,
     /// Wakes the attempt when the connection changes.
@@ -102,6 +111,8 @@ impl<'a> InFlight<'a> {
             session,
             own_nodes: targets.iter().map(|_| OwnNode::default()).collect(),
             room: None,
+            ahead_max: Target::permits(targets).map_or(AHEAD_MAX, |it| AHEAD_MAX.max(*it.borrow())),
+            permits: None,
             slots: Vec::new(),
             entering: Vec::new(),
             withdrawn: Vec::new(),
@@ -116,7 +127,8 @@ impl<'a> InFlight<'a> {
             Action::Probe => self.start(Slot::Members, requests::probe(nodes, self.targets)),
             Action::Enter(members) => self.enter(members),
             Action::MakeParents(members) => {
-                let targets: Vec<_> = self.targets_of(&members);
+                let mut targets = self.targets_of(&members);
+                targets.dedup_by_key(|target| &target.lock.path);
                 self.start(Slot::Members, async move {
                     requests::make_parents(nodes, &targets).await
                 });
@@ -160,6 +172,12 @@ impl<'a> InFlight<'a> {
             }
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
+            Action::HeedPermits(known) => {
+                self.permits = Some(known);
+                if let Some(permits) = Target::permits(self.targets) {
+                    self.start(Slot::Permits, requests::permits(permits.clone(), known));
+                }
+            }
             Action::Withdraw(nodes) => {
                 let Some((first, _)) = nodes.first() else {
                     return;
@@ -227,7 +245,7 @@ impl<'a> InFlight<'a> {
             Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
                 *it != member
             }
-            Slot::Members | Slot::Room => true,
+            Slot::Members | Slot::Room | Slot::Permits => true,
         });
         if let Some(own) = self.own_nodes.get_mut(member) {
             *own = OwnNode::default();

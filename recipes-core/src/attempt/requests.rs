@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::join_all;
+use futures::future::{self, join_all};
 use uuid::Uuid;
 
 use crate::attempt::ask::Ask;
@@ -12,7 +12,7 @@ use crate::attempt::creation::Creation;
 use crate::error::Step;
 use crate::lock::lock_path::LockPath;
 use crate::lock::revocation;
-use crate::lock::target::Target;
+use crate::lock::target::{Permits, Target};
 use crate::names::node_name;
 use crate::rules::acquire::{Entry, Event, Found, Node};
 use crate::session::epoch::Epoch;
@@ -48,11 +48,22 @@ fn on(lock: &LockPath, step: Step, node: &str) -> impl Fn(NodesError) -> Refused
     }
 }
 
-/// Lists every directory; one that does not exist is empty.
+/// Whether two members that follow each other go to one directory: leases of a semaphore.
+fn share_directory(one: &Target, next: &Target) -> bool {
+    Arc::ptr_eq(&one.lock, &next.lock)
+}
+
+/// Lists every directory once; one that does not exist is empty.
 pub(crate) async fn probe(nodes: &dyn Nodes, targets: &[Target]) -> Result<Event, Refused> {
-    let listings = targets.iter().map(|target| list(nodes, &target.lock));
+    let listings = targets.chunk_by(share_directory).map(async |together| {
+        let mut listings = vec![Vec::new(); together.len()];
+        if let ([first, ..], [listing, ..]) = (together, listings.as_mut_slice()) {
+            *listing = list(nodes, &first.lock).await?;
+        }
+        Ok(listings)
+    });
     let listings: Result<Vec<_>, _> = join_all(listings).await.into_iter().collect();
-    Ok(Event::Probed(listings?))
+    Ok(Event::Probed(listings?.concat()))
 }
 
 pub(crate) async fn list(nodes: &dyn Nodes, lock: &LockPath) -> Result<Vec<String>, Refused> {
@@ -77,6 +88,17 @@ pub(crate) async fn list_again(
     }
 }
 
+/// Those with whose create a directory is listed: one for each directory, unless its only new node
+/// is expected to be alone.
+fn listing<'a, 'b>(asks: &'b [Ask<'a>]) -> Vec<&'b Ask<'a>> {
+    let together = asks.chunk_by(|one, next| share_directory(one.target, next.target));
+    let listing = together.filter_map(|together| match together {
+        [alone] if !alone.needs_listing() => None,
+        together => together.first(),
+    });
+    listing.collect()
+}
+
 /// Creates the nodes, all or none. In the same flush, lists the directories of those that need it.
 pub(crate) async fn enter(
     epoch: &Epoch,
@@ -91,7 +113,7 @@ pub(crate) async fn enter(
     loop {
         let together = nodes.together();
         let created = creation.send(epoch, nodes);
-        let unknown: Vec<_> = asks.iter().filter(|ask| ask.needs_listing()).collect();
+        let unknown = listing(asks);
         let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
         let listings = nodes.list_entered(&directories);
         let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
@@ -131,11 +153,15 @@ fn entries(
     created: Vec<Created>,
     mut listed: BTreeMap<usize, Listing>,
 ) -> Vec<Entry> {
+    let mut before: Option<&Target> = None;
     let pairs = asks.iter().zip(created);
     let entries = pairs.map(|(ask, Created { path, czxid })| {
         let name = node_name::last_part(&path).to_owned();
+        let is_listed_before = before.is_some_and(|it| share_directory(it, ask.target));
+        before = Some(ask.target);
         let children = match listed.remove(&ask.member) {
             Some(listing) => listing.ok(),
+            None if is_listed_before => None,
             None => ask.claim_as_first(&name).then(|| vec![name.clone()]),
         };
         Entry {
@@ -217,21 +243,34 @@ pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event,
             .await
             .map_err(at(lock, Step::List))?;
     }
-    let found = asks
-        .iter()
-        .map(|ask| search_one(nodes, &ask.target.lock, ask.uuid));
+    let together = asks.chunk_by(|one, next| share_directory(one.target, next.target));
+    let found = together.map(async |together| {
+        let Some(first) = together.first() else {
+            return Ok(Vec::new());
+        };
+        let uuids: Vec<_> = together.iter().map(|ask| ask.uuid).collect();
+        search_directory(nodes, &first.target.lock, &uuids).await
+    });
     let found: Result<Vec<_>, _> = join_all(found).await.into_iter().collect();
-    Ok(Event::Searched(found?))
+    Ok(Event::Searched(found?.concat()))
 }
 
-async fn search_one(nodes: &dyn Nodes, lock: &LockPath, uuid: Uuid) -> Result<Vec<Found>, Refused> {
-    let protection = node_name::protection(uuid);
-    let children = list(nodes, lock).await?.into_iter();
-    let mut all = Vec::new();
-    for name in children.filter(|name| name.starts_with(&protection)) {
-        all.extend(stat(nodes, lock, name).await?);
-    }
-    Ok(all)
+/// For each uuid, the nodes of the directory that creates with it have made.
+async fn search_directory(
+    nodes: &dyn Nodes,
+    lock: &LockPath,
+    uuids: &[Uuid],
+) -> Result<Vec<Vec<Found>>, Refused> {
+    let children = list(nodes, lock).await?;
+    let found = uuids.iter().map(async |uuid| {
+        let protection = node_name::protection(*uuid);
+        let mut all = Vec::new();
+        for name in children.iter().filter(|it| it.starts_with(&protection)) {
+            all.extend(stat(nodes, lock, name.clone()).await?);
+        }
+        Ok(all)
+    });
+    join_all(found).await.into_iter().collect()
 }
 
 /// Proves after an outage that the session is alive.
@@ -290,6 +329,17 @@ pub(crate) async fn unwatched(
     let path = lock.node_path(name);
     let gone = lookout.gone(&path).await;
     gone.map_err(on(lock, Step::Watch, &path))
+}
+
+/// Waits until the semaphore has another number of permits than is known.
+pub(crate) async fn permits(mut permits: Permits, known: usize) -> Result<Event, Refused> {
+    let now = permits.wait_for(|now| *now != known).await;
+    let now = now.map(|now| *now);
+    match now {
+        Ok(now) => Ok(Event::Permits(now)),
+        // No handle is left that could change it.
+        Err(_) => future::pending().await,
+    }
 }
 
 /// What is known about our own node while it waits.

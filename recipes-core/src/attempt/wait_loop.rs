@@ -29,7 +29,10 @@ pub(crate) async fn acquire(
     let Some(first) = targets.first() else {
         return Ok(Outcome::Granted(Vec::new()));
     };
-    let mut machine = AcquireMachine::new(targets.iter().map(|it| (it.kind, it.place())), patience);
+    let members = targets.iter().map(|it| (it.kind, it.place()));
+    let machine = AcquireMachine::new(members, patience);
+    let permits = Target::permits(targets).map_or(1, |it| *it.borrow());
+    let mut machine = machine.with_permits(permits);
     loop {
         // What was ahead in an earlier epoch is not what the next one waits for.
         *lock(progress) = Progress::default();

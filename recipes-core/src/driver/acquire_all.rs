@@ -57,6 +57,7 @@ pub(crate) async fn acquire_all(
 ) -> Result<LockGuard, Refusal> {
     let kind = match members.others() {
         [] => members.first().kind().as_str(),
+        [.., last] if last.kind() == LockKind::Permit => last.kind().as_str(),
         _ => SET,
     };
     let mut acquiring = Acquiring::start(kind, members);

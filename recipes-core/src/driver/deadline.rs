@@ -11,6 +11,7 @@ use tracing::warn;
 use crate::driver::internals::LockInternals;
 use crate::driver::one_or_more::OneOrMore;
 use crate::log::LOCK;
+use crate::names::node_name::LockKind;
 use crate::names::owner::Task;
 use crate::rules::acquire::Patience;
 
@@ -95,7 +96,8 @@ pub(crate) async fn until<T>(
 
 pub(crate) fn is_held_by_this_task(members: &OneOrMore<LockInternals>) -> bool {
     let task = Task::current();
-    members.iter().any(|member| {
+    let mut locks = members.iter().filter(|it| it.kind() != LockKind::Permit);
+    locks.any(|member| {
         let holds = member.session().paths().holds(member.path());
         holds.iter().any(|hold| hold.acquired_by() == task)
     })

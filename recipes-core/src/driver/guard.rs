@@ -92,6 +92,21 @@ impl LockGuard {
         Self::of(self.first, joined)
     }
 
+    /// The guard of all but the first lock, which is released in the background; all if there is no
+    /// other. Its path is made of the first lock's.
+    pub(crate) fn without_first(self, path: impl Fn(&str) -> &str) -> Self {
+        let (mut first, mut others) = (self.first, self.others);
+        let set_path = Some(path(first.lease().path()).into());
+        if !others.is_empty() {
+            first = others.remove(0);
+        }
+        Self {
+            first,
+            others,
+            set_path,
+        }
+    }
+
     /// Acquires for reading the lock that this single guard holds for writing.
     #[doc(hidden)]
     pub async fn read_beside(&self) -> Result<Self, AcquireError> {

@@ -12,9 +12,10 @@ use crate::lock::lease::Lease;
 use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;
 use crate::lock::table::{Key, PathTable};
-use crate::lock::target::Target;
+use crate::lock::target::{Permits, Target};
 use crate::names::node_name::LockKind;
 use crate::names::owner::Owner;
+use crate::names::record;
 use crate::session::options::LockOptions;
 
 /// One lock of one kind, the core of every recipe.
@@ -22,6 +23,8 @@ use crate::session::options::LockOptions;
 #[derive(Clone)]
 pub struct LockInternals {
     pub(crate) target: Target,
+    /// Whether an owner that holds it enters it again.
+    reenters: bool,
 }
 
 impl fmt::Debug for LockInternals {
@@ -51,8 +54,43 @@ impl LockInternals {
                 kind,
                 beside: None,
                 owner: None,
+                permits: None,
+                data: None,
             },
+            reenters: true,
         })
+    }
+
+    /// The same lock, which every acquire contends for, whatever its owner holds.
+    #[must_use]
+    pub fn not_reentrant(self) -> Self {
+        let reenters = false;
+        Self { reenters, ..self }
+    }
+
+    /// The lease of a semaphore with so many permits.
+    pub(crate) fn of_permits(mut self, permits: Permits) -> Self {
+        self.target.permits = Some(permits);
+        self.not_reentrant()
+    }
+
+    /// The same lock, whose nodes contain these bytes when they are made through this handle.
+    /// Other handles of the path may write others.
+    ///
+    /// # Errors
+    /// [`ConfigError::IdentityTooLarge`], [`ConfigError::IdentityReserved`].
+    pub fn with_data(mut self, bytes: &[u8]) -> Result<Self, ConfigError> {
+        Self::check_data(bytes)?;
+        self.target.data = Some(bytes.into());
+        Ok(self)
+    }
+
+    /// Whether nodes can contain these bytes.
+    ///
+    /// # Errors
+    /// As [`with_data`](Self::with_data).
+    pub fn check_data(bytes: &[u8]) -> Result<(), ConfigError> {
+        record::check_custom(bytes)
     }
 
     /// The read half of a lock that is held for writing.
@@ -62,8 +100,13 @@ impl LockInternals {
             kind: LockKind::Read,
             beside: None,
             owner: None,
+            permits: None,
+            data: None,
         };
-        Self { target }
+        Self {
+            target,
+            reenters: true,
+        }
     }
 
     /// Whether both use the same directory in the same session.
@@ -113,12 +156,16 @@ impl LockInternals {
         })
     }
 
+    /// Under what an acquire for this owner stands in the table.
     pub(crate) fn key(&self, owner: &Owner) -> Key {
         let path = Arc::clone(&self.target.lock.path);
         Key {
             path,
             kind: self.target.kind,
-            owner: owner.clone(),
+            owner: match self.reenters {
+                true => owner.clone(),
+                false => Owner::new(),
+            },
         }
     }
 }
@@ -127,6 +174,16 @@ impl LockInternals {
 impl fmt::Display for LockInternals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.path())
+    }
+}
+
+/// The paths of a set. Those of the leases of one acquire, which share a directory, are shown once.
+impl fmt::Display for OneOrMore<LockInternals> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown: Vec<_> = self.iter().collect();
+        shown.dedup_by(|one, next| one.shares_directory(next));
+        let paths: Vec<_> = shown.into_iter().map(LockInternals::path).collect();
+        f.write_str(&paths.join(", "))
     }
 }
 

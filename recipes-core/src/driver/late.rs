@@ -11,7 +11,7 @@ use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, TimeoutReason};
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::target::Target;
-use crate::names::node_name::{self, LockKind};
+use crate::names::node_name;
 use crate::names::owner::Task;
 use crate::rules::delay::{Ahead, Delay, Progress, delay};
 use crate::store::nodes::NodesError;
@@ -129,7 +129,7 @@ fn held_here(target: &Target) -> Option<TimeoutReason> {
     let lock = &target.lock;
     let holds = lock.session.paths().holds(&lock.path);
     let hold = holds.iter().find(|hold| {
-        let excludes = target.kind != LockKind::Read || hold.key().kind != LockKind::Read;
+        let excludes = hold.key().kind.excludes(target.kind);
         // A reader goes next to a writer of its own owner.
         excludes && target.beside.is_none() && hold.lease().check().is_ok()
     })?;

@@ -128,6 +128,14 @@ impl fmt::Display for Locks {
     }
 }
 
+/// The paths of locks that are acquired in turn, in whichever sessions.
+impl fmt::Display for OneOrMore<Locks> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<_> = self.iter().map(Locks::to_string).collect();
+        f.write_str(&paths.join(", "))
+    }
+}
+
 /// The paths.
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

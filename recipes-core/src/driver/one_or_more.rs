@@ -1,7 +1,5 @@
 //! A list that is not empty.
 
-use std::fmt;
-
 use crate::error::ConfigError;
 
 /// At least one of something, in order. So the driver never meets an empty set.
@@ -14,7 +12,10 @@ pub struct OneOrMore<T> {
 
 impl<T> OneOrMore<T> {
     pub(crate) fn one(first: T) -> Self {
-        let others = Vec::new();
+        Self::of(first, Vec::new())
+    }
+
+    pub(crate) fn of(first: T, others: Vec<T>) -> Self {
         Self { first, others }
     }
 
@@ -51,12 +52,5 @@ impl<T> OneOrMore<T> {
         let first = map(&self.first)?;
         let others = self.others.iter().map(map).collect::<Option<_>>()?;
         Some(OneOrMore { first, others })
-    }
-}
-
-impl<T: fmt::Display> fmt::Display for OneOrMore<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.first)?;
-        self.others.iter().try_for_each(|it| write!(f, ", {it}"))
     }
 }

@@ -1,8 +1,8 @@
 //! Any error, for services that use `?` everywhere.
 
 use crate::error::{
-    AcquireError, ConfigError, ConnectError, FenceError, InspectError, LostError, QueryError,
-    ReleaseError, RevokeError, TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, FenceError, InspectError, LatchError, LostError,
+    QueryError, ReleaseError, RevokeError, TransactionError, VerifyError,
 };
 
 /// Any error of this library, for services that use `?` everywhere. Each operation returns an error
@@ -68,6 +68,9 @@ pub enum Error {
     /// A read without a lock failed.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// A leader latch does not lead any more.
+    #[error(transparent)]
+    Latch(#[from] LatchError),
     /// Locks cannot be shown.
     #[error(transparent)]
     Inspect(#[from] InspectError),
@@ -120,6 +123,7 @@ impl Error {
         match self {
             Self::Acquire(error) => error.is_closed(),
             Self::Query(error) => error.is_closed(),
+            Self::Latch(error) => error.is_closed(),
             Self::Revoke(error) => error.is_closed(),
             Self::Lost(lost)
             | Self::Release(ReleaseError::Lost(lost))

@@ -43,6 +43,9 @@ pub enum ConfigError {
     /// The identity is what Curator writes into a node to request its lock.
     #[error("identity \"__REVOKE__\" would be taken for a revocation request")]
     IdentityReserved,
+    /// A candidate needs an id, by which others know who leads.
+    #[error("the id of a candidate is empty")]
+    EmptyId,
     /// A live handle in this session has other options for the same path.
     #[error(
         "lock {path:?} is in use in this session with {option} {in_use}, not {requested}: all \
@@ -85,6 +88,24 @@ pub enum ConfigError {
     DuplicateMember {
         /// The path.
         path: String,
+    },
+    /// A semaphore has no permits, or more than it can have.
+    #[error("a semaphore cannot have {permits} permits: 1 to {permits_max} can be set")]
+    NoPermits {
+        /// As given.
+        permits: usize,
+        /// The most that is accepted.
+        permits_max: usize,
+    },
+    /// No permit is requested, or more than there are.
+    #[error("{requested} permits of semaphore {path:?} were requested, which has {permits}")]
+    PermitsRequested {
+        /// Path of the semaphore.
+        path: String,
+        /// As requested.
+        requested: usize,
+        /// How many it has now, as far as this handle knows.
+        permits: usize,
     },
     /// The list of shards to spread keys over is empty.
     #[error("there is no shard to spread keys over")]

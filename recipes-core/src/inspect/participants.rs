@@ -6,6 +6,7 @@ use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
 
 use crate::driver::internals::LockInternals;
+use crate::driver::permits::SemaphoreInternals;
 use crate::error::{QueryError, RevokeError};
 use crate::lock::revocation;
 use crate::lock::session::Session;
@@ -138,6 +139,24 @@ impl LockInternals {
             Ok(participants)
         };
         lock.session.core().query(directory, query).await
+    }
+}
+
+impl SemaphoreInternals {
+    /// Lists the leases in the order in which they were made.
+    ///
+    /// # Errors
+    /// As [`Session::read`](crate::Session::read).
+    pub async fn leases(&self) -> Result<Vec<Participant>, QueryError> {
+        self.lease.participants().await
+    }
+
+    /// Lists the contenders that have no permits yet, the next one first.
+    ///
+    /// # Errors
+    /// As [`Session::read`](crate::Session::read).
+    pub async fn waiters(&self) -> Result<Vec<Participant>, QueryError> {
+        self.mutex.participants().await
     }
 }
 

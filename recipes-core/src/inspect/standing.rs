@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::inspect::{Recipe, Standing};
-use crate::names::node_name::{self, LockKind};
+use crate::names::node_name::{self, KINDS, LockKind};
 use crate::names::order::Rank;
 use crate::rules::admission;
 
@@ -51,37 +51,37 @@ impl Place {
 
 /// The recipe that these contenders use.
 pub(crate) fn recipe(modes: impl IntoIterator<Item = LockKind>) -> Recipe {
-    let (mut mutex, mut reads_and_writes) = (false, false);
-    for mode in modes {
-        match mode {
-            LockKind::Mutex => mutex = true,
-            LockKind::Read | LockKind::Write => reads_and_writes = true,
-        }
-    }
-    match (mutex, reads_and_writes) {
-        (true, false) => Recipe::Mutex,
-        (false, true) => Recipe::ReadWrite,
-        (true, true) | (false, false) => Recipe::Unknown,
+    let mut queues = modes.into_iter().map(LockKind::queue);
+    let first = queues.next();
+    match first.filter(|first| queues.all(|it| it == *first)) {
+        None => Recipe::Unknown,
+        Some(LockKind::Mutex) => Recipe::Mutex,
+        Some(LockKind::Read | LockKind::Write) => Recipe::ReadWrite,
+        Some(LockKind::Permit) => Recipe::Semaphore,
+        Some(LockKind::Latch) => Recipe::Election,
     }
 }
 
 /// All children in the order of admission.
 ///
-/// If both recipes use the directory, each has its own order, in which the other's nodes are
-/// strangers. The nodes of the mutex come first then.
+/// If several recipes use the directory, each has its own order, in which the others' nodes are
+/// strangers. The nodes of the mutex come first then, with the strangers to all recipes.
 pub(crate) fn places(children: &[Child<'_>]) -> Vec<Place> {
-    let modes = || children.iter().filter_map(Child::mode);
-    let reads_and_writes = |mode: LockKind| mode.counterpart().is_some();
-    match recipe(modes()) {
+    match recipe(children.iter().filter_map(Child::mode)) {
         Recipe::Mutex => queue(LockKind::Mutex, children),
         Recipe::ReadWrite => queue(LockKind::Write, children),
+        Recipe::Semaphore => queue(LockKind::Permit, children),
+        Recipe::Election => queue(LockKind::Latch, children),
         Recipe::Unknown => {
-            let is_theirs = |place: &Place| place.mode.is_some_and(reads_and_writes);
-            let mut places = queue(LockKind::Mutex, children);
-            places.retain(|place| !is_theirs(place));
-            let theirs = queue(LockKind::Write, children).into_iter();
-            places.extend(theirs.filter(is_theirs));
-            places
+            let queues = KINDS.into_iter().filter(|kind| kind.queue() == *kind);
+            let places = queues.flat_map(|kind| {
+                let is_in = move |place: &Place| match place.mode {
+                    Some(mode) => mode.queue() == kind,
+                    None => kind == LockKind::Mutex,
+                };
+                queue(kind, children).into_iter().filter(is_in)
+            });
+            places.collect()
         }
     }
 }
@@ -104,6 +104,8 @@ fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
                 Some(waits_for) => Vec::clone(waits_for),
                 None => ahead_of_readers.nearest_first(),
             },
+            // How many permits there are is not in the store.
+            Some(LockKind::Permit) => Vec::new(),
             Some(mode) if mode == kind => ahead_of_one.nearest_first(),
             _ => Vec::new(),
         };
@@ -137,11 +139,7 @@ impl Ahead {
     }
 
     fn add(&mut self, index: usize, name: &str, mode: Option<LockKind>) {
-        let waits_for_all = match self.kind {
-            LockKind::Mutex => LockKind::Mutex,
-            LockKind::Read | LockKind::Write => LockKind::Write,
-        };
-        if mode == Some(waits_for_all) {
+        if mode == Some(self.kind.queue()) {
             self.children.clear();
         }
         if admission::blocks(self.kind, name) {
@@ -306,12 +304,16 @@ mod tests {
 
     #[test]
     fn a_recipe_is_known_by_its_nodes() {
-        use LockKind::{Mutex, Read, Write};
+        use LockKind::{Latch, Mutex, Permit, Read, Write};
         for (modes, wanted) in [
             (&[Mutex, Mutex][..], Recipe::Mutex),
             (&[Read], Recipe::ReadWrite),
             (&[Write, Read], Recipe::ReadWrite),
             (&[Write, Mutex], Recipe::Unknown),
+            (&[Permit, Permit], Recipe::Semaphore),
+            (&[Latch], Recipe::Election),
+            (&[Permit, Latch], Recipe::Unknown),
+            (&[], Recipe::Unknown),
         ] {
             assert_eq!(recipe(modes.iter().copied()), wanted, "{modes:?}");
         }
@@ -334,7 +336,7 @@ mod tests {
     #[test]
     fn standings_in_random_directories_are_what_the_locks_decide_themselves() {
         let (mut holding, mut waiting, mut beside) = (0, 0, 0);
-        for seed in 0..30_000 {
+        for seed in 0..60_000 {
             let mut random = Random(seed);
             let mut names: Vec<_> = (0..random.below(9)).map(|_| random.name()).collect();
             names.sort_unstable();
@@ -350,7 +352,7 @@ mod tests {
             assert_eq!(places.len(), children.len());
             for place in &places {
                 let Child { name, session } = children[place.child];
-                let Some(mode) = place.mode else {
+                let Some(mode) = place.mode.filter(|it| *it != LockKind::Permit) else {
                     assert!(place.waits_for.is_empty());
                     continue;
                 };
@@ -373,7 +375,7 @@ mod tests {
                     }
                     Verdict::WaitFor(blocker) => {
                         waiting += 1;
-                        let wanted = Some(blocker.name);
+                        let wanted = blocker.nearest_first.first().copied();
                         assert_eq!(nearest, wanted, "seed {seed}: {name} in {children:?}");
                     }
                     Verdict::Absent => panic!("seed {seed}: {name} in {children:?}"),

@@ -256,6 +256,8 @@ mod tests {
             kind: LockKind::Mutex,
             beside: None,
             owner: None,
+            permits: None,
+            data: None,
         };
         let queue = Arc::clone(target.lock.local_queue(LockKind::Mutex).unwrap());
         let turn = queue.take_for_test();

@@ -14,7 +14,6 @@ use crate::names::owner::{OwnerChain, OwnerLabel};
 use crate::names::path;
 use crate::rules::mixed::node_of_another_recipe;
 use crate::session::options::LockOptions;
-use crate::store::nodes::{NewNode, NodeMode};
 use crate::sync::Mutex;
 
 /// One lock directory, the same for every handle in the session.
@@ -23,8 +22,8 @@ pub(crate) struct LockPath {
     pub(crate) session: Session,
     pub(crate) path: Arc<str>,
     pub(crate) options: LockOptions,
-    /// Mutexes and read/write locks order nodes differently and cannot share a directory.
-    reads_and_writes: bool,
+    /// Recipes order nodes differently and cannot share a directory.
+    queue: LockKind,
     /// The queue of the contenders that want the lock for themselves, if they share one node.
     local_queue: Option<Arc<LocalQueue>>,
     pub(crate) vacancy: Mutex<Vacancy>,
@@ -42,13 +41,13 @@ impl LockPath {
         options: &LockOptions,
     ) -> Result<Arc<Self>, ConfigError> {
         path::validate(path)?;
-        let reads_and_writes = kind.counterpart().is_some();
+        let queue = kind.queue();
         let handoffs_max = options.local_handoffs;
         let lock = session.paths().lock(path, |path| Self {
             session: session.clone(),
             path,
             options: options.clone(),
-            reads_and_writes,
+            queue,
             local_queue: (handoffs_max > 0).then(|| Arc::new(LocalQueue::new(handoffs_max))),
             vacancy: Mutex::default(),
         });
@@ -56,7 +55,7 @@ impl LockPath {
         let Some(lock) = lock else {
             return Err(ConfigError::FactoryRoot { path: path() });
         };
-        if lock.reads_and_writes != reads_and_writes {
+        if lock.queue != queue {
             return Err(ConfigError::RecipeDiffers { path: path() });
         }
         if let Some((option, [in_use, requested])) = lock.options.difference(options) {
@@ -79,28 +78,16 @@ impl LockPath {
         self.local_queue.as_ref().filter(|_| kind != LockKind::Read)
     }
 
-    /// The node to create under the given name, to which the server may add a sequence number.
-    pub(crate) fn new_node(
-        &self,
-        name: &str,
-        kind: LockKind,
-        mode: NodeMode,
-        owner: Option<OwnerLabel>,
-    ) -> NewNode {
-        let path = self.node_path(name);
+    /// What a node made now contains, unless its target has data of its own.
+    pub(crate) fn node_data(&self, kind: LockKind, owner: Option<OwnerLabel>) -> Arc<[u8]> {
         let options = &self.session.core().options;
         let owner = owner.map(|label| OwnerChain {
             within: options.within.as_deref(),
             label,
         });
-        let data = self
-            .options
-            .data
-            .as_ref()
-            .unwrap_or(&options.data)
-            .bytes(kind, owner, self.options.purpose.as_deref())
-            .into();
-        NewNode { path, data, mode }
+        let data = self.options.data.as_ref().unwrap_or(&options.data);
+        data.bytes(kind, owner, self.options.purpose.as_deref())
+            .into()
     }
 
     /// Warns if the directory has nodes of another recipe: the two locks are held at the same time.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thiserror::Error;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::error::{AcquireError, Step};
@@ -55,13 +56,25 @@ pub(crate) struct Target {
     pub(crate) beside: Option<Writer>,
     /// The owner, for the node's record. `None` if several owners share the node.
     pub(crate) owner: Option<OwnerLabel>,
+    /// How many permits the semaphore has of which this is a lease.
+    pub(crate) permits: Option<Permits>,
+    /// What the node contains; `None` for the data of its lock or its session.
+    pub(crate) data: Option<Arc<[u8]>>,
 }
+
+/// How many permits a semaphore has, and changes of that.
+pub(crate) type Permits = watch::Receiver<usize>;
 
 impl Target {
     /// Ties the writer that the reader goes next to, if any; false if it is released already.
     fn tie_writer(&self) -> bool {
         let writer = self.beside.as_ref();
         writer.is_none_or(|writer| writer.lease.tie())
+    }
+
+    /// How many permits the semaphore has of which one of these is a lease.
+    pub(crate) fn permits(targets: &[Self]) -> Option<&Permits> {
+        targets.iter().find_map(|target| target.permits.as_ref())
     }
 
     fn untie_writer(&self) {
@@ -100,22 +113,23 @@ impl Target {
 
     /// The node to create, and a check that must hold for it, if any.
     pub(crate) fn creation(&self, uuid: Uuid) -> (Option<NodeOp>, NewNode) {
+        let new_node = |name: &str, mode| NewNode {
+            path: self.lock.node_path(name),
+            data: match &self.data {
+                Some(data) => Arc::clone(data),
+                None => self.lock.node_data(self.kind, self.owner),
+            },
+            mode,
+        };
         let Some(writer) = &self.beside else {
             let name = node_name::requested(uuid, self.kind);
-            return (
-                None,
-                self.lock
-                    .new_node(&name, self.kind, NodeMode::EphemeralSequential, self.owner),
-            );
+            return (None, new_node(&name, NodeMode::EphemeralSequential));
         };
         let name = node_name::beside(uuid, self.kind, &writer.sequence);
         let writer_exists = NodeOp::Check {
             path: writer.lease.node_path.clone(),
             version: None,
         };
-        let node = self
-            .lock
-            .new_node(&name, self.kind, NodeMode::Ephemeral, self.owner);
-        (Some(writer_exists), node)
+        (Some(writer_exists), new_node(&name, NodeMode::Ephemeral))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::select_all;
+use tokio::time::sleep_until;
 
 use crate::error::{LostReason, TransactionError};
 use crate::lock::lease::Lease;
@@ -122,7 +123,8 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// See [`TransactionError`]. Only after [`TransactionError::Unknown`] may something have
     /// changed, and then all of it. The call ends when the lock is lost: without an answer of the
-    /// ensemble, after half the session timeout at the latest.
+    /// ensemble, after half the session timeout at the latest. If the node was removed, the answer
+    /// says whether before, and the call waits for it as long.
     ///
     /// # Cancel safety
     /// The transaction may or may not be carried out when the future is dropped.
@@ -148,13 +150,12 @@ impl<'a> Transaction<'a> {
             TransactionError::Unknown { path, source }
         };
         let nodes = first.epoch().nodes().map_err(unknown)?;
-        let losses: Vec<_> = leases.iter().map(|lease| lease.lost().boxed()).collect();
         leases.iter().for_each(|lease| lease.unsettled());
         let committed = tokio::select! {
             biased;
             committed = nodes.multi(guarded) => committed,
             // It was carried out before the lock was lost, or it will be refused.
-            _ = select_all(losses) => return Err(unknown(NodesError::SessionEnded)),
+            () = given_up(&leases) => return Err(unknown(NodesError::SessionEnded)),
         };
         // Without an answer it may be in flight, and commit when the next contender holds the node.
         let is_open = matches!(&committed, Err(error) if error.source.is_unanswered());
@@ -165,6 +166,17 @@ impl<'a> Transaction<'a> {
             Ok(done) => Ok(done.into_iter().skip(leases.len()).map(result).collect()),
             Err(error) => Err(failure(error, &leases, nodes_of, first.path())),
         }
+    }
+}
+
+/// Completes when a lock is lost, and no answer is waited for any longer.
+async fn given_up(leases: &[&Lease]) {
+    let losses = leases.iter().map(|lease| lease.lost().boxed());
+    let (lost, index, _) = select_all(losses).await;
+    // The session may live, and news of a deletion come before answers. The answer that is on its way
+    // says whether the node was there. It has as long as a lease without answers.
+    if let (LostReason::NodeRemoved, Some(lease)) = (lost.reason, leases.get(index)) {
+        sleep_until(lease.epoch().deadline()).await;
     }
 }
 

@@ -20,7 +20,20 @@ pub enum LockKind {
     Read,
     /// One holder, no readers. Curator `InterProcessReadWriteLock.writeLock()`.
     Write,
+    /// One of the permits of a semaphore. Curator calls it a lease, `InterProcessSemaphoreV2`.
+    Permit,
+    /// One leader. Curator `LeaderLatch`.
+    Latch,
 }
+
+/// Every kind.
+pub(crate) const KINDS: [LockKind; 5] = [
+    LockKind::Mutex,
+    LockKind::Read,
+    LockKind::Write,
+    LockKind::Permit,
+    LockKind::Latch,
+];
 
 impl LockKind {
     /// The text between the uuid and the sequence.
@@ -29,16 +42,36 @@ impl LockKind {
             Self::Mutex => "lock-",
             Self::Read => "__READ__",
             Self::Write => "__WRIT__",
+            Self::Permit => "lease-",
+            Self::Latch => "latch-",
+        }
+    }
+
+    /// The kind by whose names the nodes of this kind's directory are ordered. Kinds of which it
+    /// differs cannot share a directory.
+    pub(crate) const fn queue(self) -> Self {
+        match self {
+            Self::Read | Self::Write => Self::Write,
+            Self::Mutex | Self::Permit | Self::Latch => self,
         }
     }
 
     /// The other half of a read/write lock.
     pub(crate) const fn counterpart(self) -> Option<Self> {
         match self {
-            Self::Mutex => None,
             Self::Read => Some(Self::Write),
             Self::Write => Some(Self::Read),
+            Self::Mutex | Self::Permit | Self::Latch => None,
         }
+    }
+
+    /// Whether one holder alone keeps out a contender of another kind in its directory. One permit
+    /// keeps nobody out.
+    pub(crate) const fn excludes(self, contender: Self) -> bool {
+        !matches!(
+            (self, contender),
+            (Self::Read, Self::Read) | (Self::Permit, Self::Permit)
+        )
     }
 
     /// The word that a node's record and logs use for this kind.
@@ -48,6 +81,8 @@ impl LockKind {
             Self::Mutex => "mutex",
             Self::Read => "read",
             Self::Write => "write",
+            Self::Permit => "permit",
+            Self::Latch => "latch",
         }
     }
 }
@@ -86,7 +121,7 @@ pub(crate) fn sequence(name: &str) -> Option<i32> {
 
 /// The sequence as it is written, with its leading zeros.
 pub(crate) fn sequence_text(name: &str) -> Option<&str> {
-    let after_marker = [LockKind::Mutex, LockKind::Read, LockKind::Write]
+    let after_marker = KINDS
         .into_iter()
         .filter_map(|kind| name.rsplit_once(kind.marker()))
         .min_by_key(|(_, text)| text.len());
@@ -117,7 +152,7 @@ pub(crate) fn kind(name: &str) -> Option<LockKind> {
         };
         (maker.is_empty() || maker.ends_with('-')) && is_sequence(sequence)
     };
-    [LockKind::Mutex, LockKind::Read, LockKind::Write]
+    KINDS
         .into_iter()
         .find(|kind| is_of(*kind))
         .or_else(|| sequence_of_kazoo(name).map(|_| LockKind::Mutex))
@@ -200,7 +235,11 @@ mod tests {
             ("lock-+000000001", None),
             ("lock-9999999999", None),
             ("lock--0000000001", None),
-            ("_c_a-lease-0000000001", None),
+            ("_c_a-lease-0000000001", Some(LockKind::Permit)),
+            ("lease-0000000002", Some(LockKind::Permit)),
+            ("release-0000000002", None),
+            ("_c_a-latch-0000000001", Some(LockKind::Latch)),
+            ("latch-7", None),
             (
                 "0123456789abcdef0123456789abcdef-lock-0000000001",
                 Some(LockKind::Mutex),

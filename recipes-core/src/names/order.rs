@@ -74,6 +74,7 @@ fn key(kind: LockKind, name: &str) -> &str {
             node_name::sequence_of_kazoo(name).unwrap_or_else(|| behind(name, LockKind::Mutex))
         }
         LockKind::Read | LockKind::Write => behind(behind(name, LockKind::Read), LockKind::Write),
+        LockKind::Permit | LockKind::Latch => behind(name, kind),
     }
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
         rest.is_some_and(|rest| rest.ends_with('-'))
     };
     let is_ours = match kind {
-        LockKind::Mutex => ends_in(LockKind::Mutex),
+        LockKind::Mutex | LockKind::Permit | LockKind::Latch => ends_in(kind),
         LockKind::Read | LockKind::Write => ends_in(LockKind::Read) || ends_in(LockKind::Write),
     };
     (is_ours && sequence.bytes().all(|it| it.is_ascii_digit())).then_some(sequence)

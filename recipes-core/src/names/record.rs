@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::ConfigError;
 use crate::names::key::{escape, unescape};
-use crate::names::node_name::LockKind;
+use crate::names::node_name::{KINDS, LockKind};
 use crate::names::owner::OwnerChain;
 
 const FORMAT: &str = "recipes/1";
@@ -86,13 +86,7 @@ impl NodeData {
 
     /// Bytes to write as they are.
     pub(crate) fn custom(bytes: Vec<u8>) -> Result<Self, ConfigError> {
-        if bytes.len() > IDENTITY_BYTES_MAX {
-            let (bytes, bytes_max) = (bytes.len(), IDENTITY_BYTES_MAX);
-            return Err(ConfigError::IdentityTooLarge { bytes, bytes_max });
-        }
-        if bytes == REVOKE {
-            return Err(ConfigError::IdentityReserved);
-        }
+        check_custom(&bytes)?;
         Ok(Self::Custom(bytes))
     }
 
@@ -122,6 +116,18 @@ impl NodeData {
             .into_bytes(),
         }
     }
+}
+
+/// Checks whether a node may contain these bytes instead of a record.
+pub(crate) fn check_custom(bytes: &[u8]) -> Result<(), ConfigError> {
+    if bytes.len() > IDENTITY_BYTES_MAX {
+        let (bytes, bytes_max) = (bytes.len(), IDENTITY_BYTES_MAX);
+        return Err(ConfigError::IdentityTooLarge { bytes, bytes_max });
+    }
+    if bytes == REVOKE {
+        return Err(ConfigError::IdentityReserved);
+    }
+    Ok(())
 }
 
 /// Checks the length of a purpose.
@@ -192,12 +198,12 @@ impl fmt::Display for Identity {
 }
 
 fn parse_kind(word: &str) -> Option<LockKind> {
-    [LockKind::Mutex, LockKind::Read, LockKind::Write]
-        .into_iter()
-        .find(|it| it.as_str() == word)
+    KINDS.into_iter().find(|it| it.as_str() == word)
 }
 
-fn host_name() -> String {
+/// The name of this host, as records have it.
+#[must_use]
+pub fn host_name() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = from_kernel
         .or_else(|| std::env::var("HOSTNAME").ok())

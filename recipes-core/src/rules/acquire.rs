@@ -26,7 +26,9 @@
 //! was requested in one flush, or is requested again.
 //!
 //! No member waits while a later one has a node. So no attempt queues beyond a lock that it does
-//! not hold, and contenders that take locks in one order cannot deadlock.
+//! not hold, and contenders that take locks in one order cannot deadlock. The exception is the
+//! leases of a semaphore: they come last, behind the semaphore's mutex, so nobody else can be
+//! waiting for any of them.
 
 use crate::names::node_name::LockKind;
 use crate::rules::admission::{self, Place};
@@ -34,6 +36,7 @@ use crate::rules::delay::Ahead;
 
 mod entering;
 mod messages;
+mod permits;
 mod waiting;
 
 pub(crate) use messages::{
@@ -57,8 +60,8 @@ enum Stage {
     },
     Waiting {
         node: Node,
-        blocker: String,
-        before: Option<String>,
+        /// Nearest first.
+        ahead: Vec<String>,
         deletions_grant: bool,
     },
     Admitted(Node),
@@ -94,6 +97,8 @@ struct Member {
 pub(crate) struct AcquireMachine {
     members: Vec<Member>,
     patience: Patience,
+    /// How many leases of a semaphore may be held. Of anything else, one node may.
+    permits: usize,
     session: i64,
     parents_made: u8,
     /// The contender because of which the attempt of a try ended.
@@ -116,10 +121,16 @@ impl AcquireMachine {
         Self {
             members: members.collect(),
             patience,
+            permits: 1,
             session: 0,
             parents_made: 0,
             busy: None,
         }
+    }
+
+    /// Sets how many leases of the semaphore may be held, for an attempt that has some.
+    pub(crate) fn with_permits(self, permits: usize) -> Self {
+        Self { permits, ..self }
     }
 
     /// Takes an event and returns the actions to take.
@@ -137,7 +148,7 @@ impl AcquireMachine {
             Event::Searched(found) => self.searched(found),
             Event::Listed(member, children) => self.listed(member, &children),
             Event::Stated(member, found) => self.stated(member, found),
-            Event::BlockerGone(member, name) => self.blocker_gone(member, name),
+            Event::BlockerGone(member, name) => self.blocker_gone(member, &name),
             Event::BlockerChanged => self.settle(),
             Event::OwnWatched(member) => self.own_watched(member, true),
             Event::OwnGone(member) => self.own_gone(member),
@@ -145,6 +156,7 @@ impl AcquireMachine {
             Event::Reconnected => self.reconnected(),
             Event::Lapsed => self.lapsed(),
             Event::Committed => self.settle(),
+            Event::Permits(permits) => self.permits_changed(permits),
         }
     }
 
@@ -160,26 +172,32 @@ impl AcquireMachine {
             return vec![Action::Fail(Failure::WriterGone { member })];
         }
         let any_queues = self.members.iter().any(|it| it.place == Place::Tail);
+        let mut actions = self.heed_permits();
         match self.patience {
-            Patience::Try if any_queues => vec![Action::Probe],
-            Patience::Try | Patience::Wait => self.enter_from(0),
+            Patience::Try if any_queues => actions.push(Action::Probe),
+            Patience::Try | Patience::Wait => actions.extend(self.enter_from(0)),
         }
+        actions
     }
 
     fn probed(&mut self, listings: &[Vec<String>]) -> Vec<Action> {
         let members = self.members.iter().zip(listings).enumerate();
         let mut queues = members.filter(|(_, (it, _))| it.place == Place::Tail);
         self.busy = queues.find_map(|(member, (it, children))| {
-            let node = admission::ahead_of_newcomers(it.kind, children)?.to_owned();
+            let group = self.group(member);
+            // The listing of the leases came with the first of them.
+            if member != group.start {
+                return None;
+            }
+            let is_lease = it.kind == LockKind::Permit;
+            let has_room = is_lease && children.len() + group.len() <= self.permits;
+            let ahead = admission::ahead_of_newcomers(it.kind, children);
+            let node = ahead.filter(|_| !has_room)?.to_owned();
             Some(Ahead { member, node })
         });
-        let is_free = |(member, children): (&Member, &Vec<String>)| {
-            member.place != Place::Tail || admission::would_admit(member.kind, children)
-        };
-        if self.members.iter().zip(listings).all(is_free) {
-            self.enter_from(0)
-        } else {
-            vec![Action::Busy]
+        match self.busy {
+            None => self.enter_from(0),
+            Some(_) => vec![Action::Busy],
         }
     }
 
@@ -208,7 +226,10 @@ impl AcquireMachine {
         if !members.is_empty() {
             self.ask_of(&members);
         }
-        members.into_iter().map(Action::List).collect()
+        // One listing shows all leases, and takes the place of an earlier one.
+        let mut listings: Vec<_> = members.iter().map(|it| self.group(*it).start).collect();
+        listings.dedup();
+        listings.into_iter().map(Action::List).collect()
     }
 
     fn entering(&self) -> Vec<usize> {
@@ -311,22 +332,25 @@ impl AcquireMachine {
         for (index, member) in self.members.iter().enumerate() {
             match &member.stage {
                 Stage::Admitted(node) => held.push(node.clone()),
-                Stage::Waiting { blocker, .. } if self.patience == Patience::Try => {
-                    let (member, node) = (index, blocker.clone());
-                    self.busy = Some(Ahead { member, node });
+                Stage::Waiting { ahead, .. } if self.patience == Patience::Try => {
+                    self.busy = self.nearest(index, ahead);
                     let mut actions = self.withdraw_from(0);
                     actions.push(Action::Busy);
                     return actions;
                 }
-                Stage::Waiting {
-                    blocker, before, ..
-                } => {
-                    let watched = before.iter().chain([blocker]).cloned().collect();
-                    let mut actions = self.withdraw_from(index + 1);
+                Stage::Waiting { ahead, .. } => {
+                    let group = self.group(index);
+                    let own = self.own_names(index);
+                    let awaited = ahead.iter().rev();
+                    let awaited = awaited.filter(|name| !own.contains(name.as_str()));
+                    let watched = awaited.cloned().collect();
+                    let mut actions = self.withdraw_from(group.end);
                     // Our own nodes first: if both are deleted, we learn about ours before the one
                     // ahead.
-                    actions.extend((0..=index).map(Action::WatchOwn));
-                    actions.push(Action::Watch(index, watched));
+                    let with_node = |it: &usize| self.stage(*it).and_then(Stage::node).is_some();
+                    actions.extend((0..group.end).filter(with_node).map(Action::WatchOwn));
+                    // Whichever of a group waits, what it watches is watched once.
+                    actions.push(Action::Watch(group.start, watched));
                     return actions;
                 }
                 _ => {
@@ -373,6 +397,10 @@ impl AcquireMachine {
 
     fn is_fresh(&self, member: usize) -> bool {
         self.members.get(member).is_some_and(|it| it.is_fresh)
+    }
+
+    fn kind(&self, member: usize) -> Option<LockKind> {
+        self.members.get(member).map(|member| member.kind)
     }
 
     fn stage(&self, member: usize) -> Option<&Stage> {

@@ -21,41 +21,28 @@ pub(crate) enum Place {
 }
 
 /// What a listing means for one contender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
     /// It may hold.
     Granted,
     /// It waits.
-    WaitFor(Blocker<'a>),
+    WaitFor(Blockers<'a>),
     /// Its node is not in the listing.
     Absent,
 }
 
-/// The nodes that a contender waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Blocker<'a> {
-    /// The nearest node that keeps it from holding.
-    pub(crate) name: &'a str,
-    /// The nearest blocker ahead of `name`, if there is one.
-    pub(crate) before: Option<&'a str>,
-    /// Whether the deletion of these nodes is the grant, without a listing in between.
+/// The nodes that a contender waits for: of those that keep it from holding, the nearest two; for a
+/// permit all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blockers<'a> {
+    /// At least one.
+    pub(crate) nearest_first: Vec<&'a str>,
+    /// Whether the deletion of these nodes is the grant, without a listing in between. For a
+    /// permit, the deletion of so many of them that it finds room.
     ///
     /// True if nothing else is ahead and nothing can get ahead, because sequences only grow. Never
     /// true for a writer, because a writer that downgrades puts a reader in its own place.
     pub(crate) deletions_grant: bool,
-}
-
-impl Blocker<'_> {
-    /// The nodes of these two that are not gone; `None` if both are.
-    pub(crate) fn without(self, is_gone: impl Fn(&str) -> bool) -> Option<Self> {
-        let nearest_first = [Some(self.name), self.before].into_iter().flatten();
-        let mut left = nearest_first.filter(|name| !is_gone(name));
-        Some(Self {
-            name: left.next()?,
-            before: left.next(),
-            deletions_grant: self.deletions_grant,
-        })
-    }
 }
 
 /// Applies the rule of `kind` to a listing, for the contender named `own`.
@@ -94,31 +81,61 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
         Some(nearest) => {
             let may_wrap = node_name::sequence(own).is_none_or(|own| own >= SEQUENCE_NEAR_WRAP);
             let deletions_grant = kind != LockKind::Write && ahead <= 2 && !may_wrap;
-            Verdict::WaitFor(Blocker {
-                name: nearest.name,
-                before: before.map(|before| before.name),
+            let nearest_first = [Some(nearest), before].into_iter().flatten();
+            Verdict::WaitFor(Blockers {
+                nearest_first: nearest_first.map(|it| it.name).collect(),
                 deletions_grant,
             })
         }
     }
 }
 
-/// Whether a contender that joined now would be admitted at once.
-pub(crate) fn would_admit(kind: LockKind, children: &[String]) -> bool {
-    ahead_of_newcomers(kind, children).is_none()
+/// Applies the rule of a semaphore with this many permits to a listing of its leases.
+///
+/// A lease may hold if fewer leases than there are permits are ahead of it. So all that hold are
+/// among the first, whoever else comes or goes, and no contender needs to know how many the others
+/// count. A child that is no lease counts as ahead.
+///
+/// Curator `InterProcessSemaphoreV2`; differs: it counts the leases behind its own too, of which
+/// there are none as long as everybody makes one under the semaphore's mutex only. We make ours
+/// together with the node of the mutex, and take it back if the mutex is busy.
+pub(crate) fn admit_permit<'a>(permits: usize, children: &'a [String], own: &str) -> Verdict<'a> {
+    let own_rank = Rank::new(LockKind::Permit, own);
+    if !children.iter().any(|child| child == own) {
+        return Verdict::Absent;
+    }
+    let others = children.iter().filter(|child| *child != own);
+    let ranks = others.map(|child| Rank::new(LockKind::Permit, child));
+    let is_ahead = |it: &Rank<'_>| {
+        *it < own_rank || order::sequence_of_ours(LockKind::Permit, it.name).is_none()
+    };
+    let mut ahead: Vec<_> = ranks.filter(is_ahead).collect();
+    if ahead.len() < permits {
+        return Verdict::Granted;
+    }
+    ahead.sort_unstable_by(|a, b| b.cmp(a));
+    let in_sequence = node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP);
+    Verdict::WaitFor(Blockers {
+        nearest_first: ahead.into_iter().map(|it| it.name).collect(),
+        deletions_grant: in_sequence,
+    })
 }
 
 /// The nearest node that a contender that joined now would wait for.
 pub(crate) fn ahead_of_newcomers(kind: LockKind, children: &[String]) -> Option<&str> {
     let children = children.iter().map(String::as_str);
-    let ahead = children.filter(|it| blocks(kind, it) && order::precedes_newcomers(kind, it));
+    // As in `admit_permit`.
+    let is_no_lease =
+        |it: &str| kind == LockKind::Permit && order::sequence_of_ours(kind, it).is_none();
+    let precedes = |it: &str| is_no_lease(it) || order::precedes_newcomers(kind, it);
+    let ahead = children.filter(|it| blocks(kind, it) && precedes(it));
     ahead.max_by_key(|it| Rank::new(kind, it))
 }
 
 /// Whether a contender of this kind waits for a child that is ahead of it.
 pub(crate) fn blocks(kind: LockKind, child: &str) -> bool {
     match kind {
-        LockKind::Mutex | LockKind::Write => true,
+        LockKind::Mutex | LockKind::Write | LockKind::Permit | LockKind::Latch => true,
         LockKind::Read => order::is_writer(child),
     }
 }

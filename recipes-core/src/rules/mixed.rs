@@ -17,19 +17,14 @@ pub(crate) fn node_of_another_recipe(
             return None;
         }
         let found = node_name::kind(child)?;
-        (reads_and_writes(found) != reads_and_writes(kind)).then_some((child.as_str(), found))
+        (found.queue() != kind.queue()).then_some((child.as_str(), found))
     })
-}
-
-fn reads_and_writes(kind: LockKind) -> bool {
-    kind.counterpart().is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const KINDS: [LockKind; 3] = [LockKind::Mutex, LockKind::Read, LockKind::Write];
+    use crate::names::node_name::KINDS;
 
     #[test]
     fn nodes_of_the_other_recipe_are_found_among_the_own() {
@@ -73,6 +68,7 @@ mod tests {
             "4711",
             "block-0000000001",
             "leases",
+            "release-0000000001",
             "0d1f__lock__0000000001",
             "lock%2D0000000000",
         ];

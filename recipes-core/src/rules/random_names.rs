@@ -26,7 +26,11 @@ impl Random {
 
     /// A name as Curator makes it or nearly so, or one of parts that are easily mistaken.
     pub(crate) fn name(&mut self) -> String {
-        let markers = ["lock-", "__READ__", "__WRIT__"];
+        let locks = ["lock-", "__READ__", "__WRIT__"];
+        let markers = match self.below(4) {
+            0 => [locks[0], "lease-", "latch-"],
+            _ => locks,
+        };
         let sequences = [
             "0000000000",
             "0000000001",

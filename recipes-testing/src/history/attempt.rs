@@ -27,6 +27,8 @@ pub struct Attempt {
     pub id: AttemptId,
     /// The kind of lock that it wanted.
     pub kind: LockKind,
+    /// How many permits the semaphore has, as far as this contender knows; 1 for other locks.
+    pub permits: u32,
     /// The party: the owner that re-enters.
     pub party: u64,
     /// Path of the lock directory.
@@ -117,13 +119,22 @@ impl History {
     ) -> Result<(), &'static str> {
         let at = event.at;
         match &event.what {
-            Happening::Of(id, Step::Invoked { kind, party, path }) => {
+            Happening::Of(
+                id,
+                Step::Invoked {
+                    kind,
+                    permits,
+                    party,
+                    path,
+                },
+            ) => {
                 if places.insert(*id, self.attempts.len()).is_some() {
                     return Err("invoked before");
                 }
                 self.attempts.push(Attempt {
                     id: *id,
                     kind: *kind,
+                    permits: *permits,
                     party: *party,
                     path: path.clone(),
                     invoked: at,

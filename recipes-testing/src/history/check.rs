@@ -7,18 +7,21 @@ use std::time::Duration;
 use super::attempt::{Attempt, Granted, History};
 use super::event::AttemptId;
 use super::highest::Highest;
+use super::permits;
 
 /// What a history must not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// Conflicting guards are never valid at one time.
+    /// Conflicting guards are never valid at one time. Leaders are, like all mutexes, in conflict.
     Exclusion,
+    /// No more permits of a semaphore are valid at one time than it has.
+    Permits,
     /// A holder is notified of a loss before another is granted, unless its process was paused.
     Told,
     /// Conflicting grants come in the order of their nodes.
     Order,
-    /// Tokens rise over conflicting grants.
+    /// Tokens rise over conflicting grants, so those of terms always do.
     Token,
     /// No node is left at the end.
     Orphan,
@@ -33,7 +36,8 @@ pub struct Violation {
     pub rule: Rule,
     /// Path of the lock, or of the node that is left.
     pub path: String,
-    /// The two attempts, the earlier grant first; only one if no other attempt is involved.
+    /// The two attempts, the earlier grant first; only one if no other attempt is involved. For
+    /// permits, all attempts that had one then.
     pub attempts: Vec<AttemptId>,
     /// The times or numbers that show it.
     pub detail: String,
@@ -52,7 +56,7 @@ impl fmt::Display for Violation {
 /// Grants that may be held at the same time: guards of one party with one place.
 type Group = (u64, i64);
 
-type Grant<'a> = (&'a Attempt, &'a Granted);
+pub(super) type Grant<'a> = (&'a Attempt, &'a Granted);
 
 impl History {
     /// Checks all rules. Returns the first violation of each rule by each lock.
@@ -63,18 +67,44 @@ impl History {
     #[must_use]
     pub fn check(&self, wait_max: Duration) -> Vec<Violation> {
         let mut violations = Vec::new();
+        for grants in self.by_path().values() {
+            violations.extend(match permits::of(grants) {
+                Some(permits) => self.check_permits(grants, permits),
+                None => self.check_pairs(grants),
+            });
+        }
+        violations.extend(self.left.iter().map(|node| self.orphan(node)));
+        violations.extend(self.wakes(wait_max));
+        violations
+    }
+
+    /// The grants of each lock, in the order of their stamps.
+    pub(super) fn by_path(&self) -> BTreeMap<&str, Vec<Grant<'_>>> {
         let mut by_path: BTreeMap<&str, Vec<Grant<'_>>> = BTreeMap::new();
         for grant in self.grants() {
             by_path.entry(&grant.0.path).or_default().push(grant);
         }
         for grants in by_path.values_mut() {
             grants.sort_by_key(|(attempt, granted)| (granted.at, attempt.id));
-            for pair in self.pair_rules() {
-                violations.extend(sweep(grants, &pair));
-            }
         }
-        violations.extend(self.left.iter().map(|node| self.orphan(node)));
-        violations.extend(self.wakes(wait_max));
+        by_path
+    }
+
+    fn check_pairs(&self, grants: &[Grant<'_>]) -> Vec<Violation> {
+        let pairs = self.pair_rules().into_iter();
+        pairs.filter_map(|pair| sweep(grants, &pair)).collect()
+    }
+
+    fn check_permits(&self, grants: &[Grant<'_>], permits: usize) -> Vec<Violation> {
+        let [exclusion, told, order, token] = self.pair_rules();
+        let mut violations = Vec::new();
+        violations.extend(permits::crowd(grants, permits, Rule::Permits, &exclusion));
+        violations.extend(permits::crowd(grants, permits, Rule::Told, &told));
+        // Holders of several permits do not exclude each other. One may be granted later and see it
+        // first, so neither places nor tokens rise.
+        if permits == 1 {
+            violations.extend([order, token].iter().filter_map(|pair| sweep(grants, pair)));
+        }
         violations
     }
 

@@ -30,6 +30,8 @@ pub enum Step {
     Invoked {
         /// The kind of lock that it wants.
         kind: LockKind,
+        /// How many permits the semaphore has, as far as this contender knows; 1 for other locks.
+        permits: u32,
         /// The party: the owner that re-enters. Grants of one party may share a node, or be a
         /// writer and the readers next to it.
         party: u64,
@@ -109,8 +111,17 @@ impl fmt::Display for Event {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invoked { kind, party, path } => {
-                write!(f, "invoked {} {party} {path}", kind.as_str())
+            Self::Invoked {
+                kind,
+                permits,
+                party,
+                path,
+            } => {
+                write!(f, "invoked {}", kind.as_str())?;
+                if *kind == LockKind::Permit {
+                    write!(f, ":{permits}")?;
+                }
+                write!(f, " {party} {path}")
             }
             Self::Granted { token, node } => write!(f, "granted {token} {node}"),
             Self::Valid => f.write_str("valid"),
@@ -177,8 +188,13 @@ fn parse_step(text: &str) -> Option<Step> {
         "invoked" => {
             let (kind, rest) = rest.split_once(' ')?;
             let (party, path) = rest.split_once(' ')?;
-            let (kind, party, path) = (parse_kind(kind)?, party.parse().ok()?, path.to_owned());
-            return Some(Step::Invoked { kind, party, path });
+            let (kind, permits) = parse_kind(kind)?;
+            return Some(Step::Invoked {
+                kind,
+                permits,
+                party: party.parse().ok()?,
+                path: path.to_owned(),
+            });
         }
         "granted" => {
             let (token, node) = rest.split_once(' ')?;
@@ -196,7 +212,19 @@ fn parse_step(text: &str) -> Option<Step> {
     rest.is_empty().then_some(step)
 }
 
-fn parse_kind(word: &str) -> Option<LockKind> {
-    let mut kinds = [LockKind::Mutex, LockKind::Read, LockKind::Write].into_iter();
-    kinds.find(|kind| kind.as_str() == word)
+/// The kind, and how many permits there are: `permit:3`.
+fn parse_kind(word: &str) -> Option<(LockKind, u32)> {
+    if let Some((word, permits)) = word.split_once(':') {
+        let permits = permits.parse().ok().filter(|permits| *permits > 0)?;
+        return (word == LockKind::Permit.as_str()).then_some((LockKind::Permit, permits));
+    }
+    let mut exclusive_or_shared = [
+        LockKind::Mutex,
+        LockKind::Read,
+        LockKind::Write,
+        LockKind::Latch,
+    ]
+    .into_iter();
+    let kind = exclusive_or_shared.find(|kind| kind.as_str() == word)?;
+    Some((kind, 1))
 }

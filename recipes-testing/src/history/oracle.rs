@@ -38,7 +38,8 @@ impl History {
     /// All violations:
     ///
     /// - a grant without a node or with another node's token
-    /// - a grant before the deletion of an older conflicting node was even requested
+    /// - a grant before the deletion of an older conflicting node was even requested; of a permit,
+    ///   while as many older leases were there as there are permits
     /// - a guard that outlived its node
     /// - a write under a lock while its node did not live or was not the first
     /// - a node that is left
@@ -82,10 +83,13 @@ impl History {
     ) -> Result<Confirmed, Vec<Violation>> {
         let nodes = log.lock_nodes();
         self.learn(|node| nodes.get(node).map(|life| (life.place, life.session)));
+        let semaphores = self.semaphores();
+        let permits_of = |directory: &str| semaphores.get(directory).copied().unwrap_or(1);
+        let queues = Queues::new(&nodes, permits_of);
         let mut oracle = Oracle {
             history: self,
             nodes: &nodes,
-            queues: Queues::new(&nodes),
+            queues,
             wall_ahead,
             violations: Vec::new(),
             confirmed: Confirmed::default(),
@@ -248,13 +252,14 @@ impl<'a> Oracle<'a> {
     }
 }
 
-/// The lock node that a part of a transaction checks. Readers are left out: they write in any
-/// order.
+/// The lock node that a part of a transaction checks. Readers and holders of permits are left out:
+/// they write in any order.
 fn checked<'a>(nodes: &'a LockNodes, part: &'a Change) -> Option<(&'a str, &'a Life)> {
     match part {
         Change::Check { path } => {
-            let life = nodes.get(path).filter(|it| it.kind != LockKind::Read)?;
-            Some((path, life))
+            let life = nodes.get(path)?;
+            let is_shared = matches!(life.kind, LockKind::Read | LockKind::Permit);
+            (!is_shared).then_some((path, life))
         }
         _ => None,
     }

@@ -124,7 +124,8 @@ pub(crate) fn directory(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
-fn sequence(path: &str) -> Option<&str> {
+/// The number at the end of a node's name.
+pub(crate) fn sequence(path: &str) -> Option<&str> {
     path.get(path.len().checked_sub(10)?..)
 }
 
@@ -132,11 +133,13 @@ fn sequence(path: &str) -> Option<&str> {
 fn kind(path: &str) -> Option<LockKind> {
     let (_, name) = path.rsplit_once('/')?;
     let rest = name.strip_prefix("_c_")?;
-    if rest.contains("__WRIT__") {
-        Some(LockKind::Write)
-    } else if rest.contains("__READ__") {
-        Some(LockKind::Read)
-    } else {
-        rest.contains("-lock-").then_some(LockKind::Mutex)
-    }
+    let kinds = [
+        ("__WRIT__", LockKind::Write),
+        ("__READ__", LockKind::Read),
+        ("-lease-", LockKind::Permit),
+        ("-latch-", LockKind::Latch),
+        ("-lock-", LockKind::Mutex),
+    ];
+    let mut kinds = kinds.into_iter().filter(|(mark, _)| rest.contains(mark));
+    kinds.next().map(|(_, kind)| kind)
 }

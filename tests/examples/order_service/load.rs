@@ -12,7 +12,7 @@ use super::client::{Http, Order};
 use super::service::Service;
 
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How many codes the clients must get together, and those that they got.
 pub(crate) struct Load {

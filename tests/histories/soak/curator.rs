@@ -138,6 +138,7 @@ impl Thread {
         self.attempts += 1;
         let invoked = Step::Invoked {
             kind,
+            permits: 1,
             party: (u64::from(self.worker) << 32) | u64::from(id.number),
             path: path.clone(),
         };
@@ -164,6 +165,7 @@ impl Thread {
     ) -> Result<Step, PeerError> {
         let (peer, name) = (&self.peer, &self.name);
         let lock = match kind {
+            LockKind::Permit | LockKind::Latch => unreachable!("not a lock of this soak"),
             LockKind::Mutex => {
                 peer.mutex(name, name, path).await?;
                 name.clone()

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lock_recipes::LockKind;
 use recipes_testing::TransactionLog;
 use recipes_testing::history::{Attempt, History, Rule, Violation};
 
 use super::curator;
+use crate::orders::is_election;
 use crate::stage::WAIT_MAX;
 
 /// The results of one window or of all.
@@ -98,8 +100,13 @@ pub(super) fn judge(events: &str, log: &TransactionLog, tally: &mut Tally) -> Ve
             .or_default() += 1;
     }
     for (attempt, _) in history.grants().filter(|(it, _)| it.id.member == 0) {
-        let kind = match set_sizes[&(attempt.id.worker, attempt.id.number)] {
-            1 => attempt.kind.as_str(),
+        let kind = match (
+            attempt.kind,
+            set_sizes[&(attempt.id.worker, attempt.id.number)],
+        ) {
+            _ if is_election(&attempt.path) => "term",
+            // Several at once are one set, too.
+            (LockKind::Permit, _) | (_, 1) => attempt.kind.as_str(),
             _ => "set",
         };
         let whose = match curator::is_one(attempt.id.worker) {

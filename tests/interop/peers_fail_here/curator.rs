@@ -3,34 +3,32 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::join;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, poll};
 use lock_recipes::{
-    AcquireError, InterProcessReadWriteLock, Member, MultiLock, Owner, ReleaseError, SessionHealth,
-    ZooKeeper,
+    AcquireError, InterProcessReadWriteLock, Owner, ReleaseError, SessionHealth, ZooKeeper,
 };
 use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, session_through, soon};
 use crate::is_older_than;
 
-const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Curator gives up a session after four thirds of it.
-const SHORT: Duration = Duration::from_secs(10);
+pub(super) const SHORT: Duration = Duration::from_secs(10);
 
 /// Curator with a client named `c`, through a proxy, and another named `d`. The first has the mutex
 /// `m` and the pair `m.read` and `m.write`. The other has those of `n`. All are on one path.
-struct Stage {
-    ensemble: TestEnsemble,
-    curator: CuratorPeer,
-    proxy: FaultProxy,
+pub(super) struct Stage {
+    pub(super) ensemble: TestEnsemble,
+    pub(super) curator: CuratorPeer,
+    pub(super) proxy: FaultProxy,
 }
 
 impl Stage {
-    async fn set_up(session_timeout: Duration, patience: Duration) -> Self {
+    pub(super) async fn set_up(session_timeout: Duration, patience: Duration) -> Self {
         let ensemble = TestEnsemble::on_a_real_server().await;
         let proxy = proxy(&ensemble).await;
         let curator = CuratorPeer::start().await.unwrap();
@@ -51,7 +49,7 @@ impl Stage {
         }
     }
 
-    async fn await_state(&self, wanted: &str) {
+    pub(super) async fn await_state(&self, wanted: &str) {
         let told = async || (self.curator.state("c").await.unwrap() == wanted).then_some(());
         self.ensemble.until(wanted, told).await;
     }
@@ -350,58 +348,4 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
     ensemble.until("the list of the next one", prepared).await;
     granted.verify().await.unwrap();
     assert_eq!(lists(&proxy), 1, "{:?}", proxy.log());
-}
-
-/// D5: each member gets the whole timeout.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timeout_of_a_set_adds_up_where_ours_is_one_deadline() {
-    let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
-    let (ensemble, curator) = (&stage.ensemble, &stage.curator);
-    let limit = Duration::from_secs(3);
-
-    let paths = members_of(THEIRS);
-    for (lock, path) in ["first", "second"].into_iter().zip(&paths) {
-        curator.mutex(lock, "c", path).await.unwrap();
-    }
-    let members = ["first", "second"];
-    curator.multi_lock("set", &members).await.unwrap();
-    let took = while_the_first_is_freed(ensemble, &paths, limit, async || {
-        let late = curator.acquire("t", "set", Some(limit)).await;
-        assert!(!late.unwrap());
-    });
-    assert!(took.await >= limit.mul_f64(1.5));
-
-    let session = ensemble.session().await;
-    let paths = members_of(OURS);
-    let set = MultiLock::new(&session, paths.each_ref().map(Member::mutex)).unwrap();
-    let took = while_the_first_is_freed(ensemble, &paths, limit, async || {
-        let late = set.acquire().timeout(limit).await.unwrap_err();
-        assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
-    });
-    assert!(took.await < limit.mul_f64(1.5));
-}
-
-fn members_of(set: &str) -> [String; 2] {
-    ["first", "second"].map(|member| format!("{set}/{member}"))
-}
-
-/// Times an acquire of two locks that are held. The first is released meanwhile.
-async fn while_the_first_is_freed(
-    ensemble: &TestEnsemble,
-    paths: &[String; 2],
-    limit: Duration,
-    acquire: impl AsyncFnOnce(),
-) -> Duration {
-    let holding = ensemble.session().await;
-    let first = mutex(&holding, &paths[0]).acquire().await.unwrap();
-    let second = mutex(&holding, &paths[1]).acquire().await.unwrap();
-    let started = Instant::now();
-    let freed = async {
-        sleep(limit.mul_f64(0.6)).await;
-        first.release().await.unwrap();
-    };
-    join(acquire(), freed).await;
-    let took = started.elapsed();
-    second.release().await.unwrap();
-    took
 }

@@ -84,6 +84,8 @@ public final class CuratorBench {
                 return cycles(new InterProcessMutex(clients(at, 1).get(0), path), millis);
             case "set":
                 return cycles(set(clients(at, 1).get(0), path, words.number("MEMBERS")), millis);
+            case "semaphore":
+                return cycles(new SemaphoreLock(clients(at, 1).get(0), path, words.number("PERMITS"), 1), millis);
             case "hold":
                 // By a session that does not try.
                 held = new InterProcessMutex(clients(at, 2).get(1), path);

@@ -31,6 +31,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
@@ -52,6 +53,7 @@ public final class CuratorPeer {
     private final Map<String, CuratorFramework> clients = new ConcurrentHashMap<>();
     private final Map<String, ConnectionState> states = new ConcurrentHashMap<>();
     private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
+    private final Map<String, Election> elections = new ConcurrentHashMap<>();
     private final Map<String, Semaphore> revocations = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private final ExecutorService unnamed = Executors.newCachedThreadPool(CuratorPeer::daemon);
@@ -103,7 +105,7 @@ public final class CuratorPeer {
                 return Words.values(curatorVersion());
             case "open", "session", "state", "close", "kill":
                 return session(verb, words);
-            case "mutex", "rw", "multi":
+            case "mutex", "rw", "multi", "semaphore", "semaphoremutex":
                 return define(verb, words);
             case "acquire", "release", "lockpath":
                 if (thread.equals("main")) {
@@ -118,6 +120,8 @@ public final class CuratorPeer {
                 return interrupt(words.next("THREAD"));
             case "revocable", "revoked", "revoke":
                 return revocation(verb, words);
+            case "candidate", "leads", "resign", "leader", "candidates":
+                return election(verb, words);
             case "contend":
                 return new Contention(client(words), words.next("PATH")).overMutex(words);
             case "contendrw":
@@ -203,7 +207,7 @@ public final class CuratorPeer {
         }
     }
 
-    /** mutex NAME CLIENT PATH | rw NAME CLIENT PATH | multi NAME LOCK... */
+    /** mutex NAME CLIENT PATH | rw ... | semaphoremutex ... | semaphore NAME CLIENT PATH PERMITS TAKEN | multi NAME LOCK... */
     private List<String> define(String verb, Words words) {
         String name = words.next("NAME");
         if (verb.equals("multi")) {
@@ -214,6 +218,12 @@ public final class CuratorPeer {
             locks.put(name, new InterProcessMultiLock(members));
         } else if (verb.equals("mutex")) {
             locks.put(name, new InterProcessMutex(client(words), words.next("PATH")));
+        } else if (verb.equals("semaphoremutex")) {
+            locks.put(name, new InterProcessSemaphoreMutex(client(words), words.next("PATH")));
+        } else if (verb.equals("semaphore")) {
+            CuratorFramework client = client(words);
+            String path = words.next("PATH");
+            locks.put(name, new SemaphoreLock(client, path, words.number("PERMITS"), words.number("TAKEN")));
         } else {
             InterProcessReadWriteLock pair = new InterProcessReadWriteLock(client(words), words.next("PATH"));
             locks.put(name + ".read", pair.readLock());
@@ -236,7 +246,7 @@ public final class CuratorPeer {
                 lock.release();
                 return Words.values();
             default:
-                String node = lockPath(mutex(lock));
+                String node = lock instanceof SemaphoreLock leases ? leases.node() : lockPath(mutex(lock));
                 return node == null ? Words.values() : Words.values(node);
         }
     }
@@ -260,6 +270,28 @@ public final class CuratorPeer {
         }
         mutex(known(locks.get(name), "lock", name)).makeRevocable(unused -> requests.release());
         return Words.values();
+    }
+
+    /** candidate NAME latch|selector CLIENT PATH ID | leads NAME [MS] | resign NAME | leader NAME | candidates NAME */
+    private List<String> election(String verb, Words words) throws Exception {
+        String name = words.next("NAME");
+        if (verb.equals("candidate")) {
+            String kind = words.next("KIND");
+            elections.put(name, Election.of(kind, client(words), words.next("PATH"), words.next("ID")));
+            return Words.values();
+        }
+        Election election = known(elections.get(name), "candidate", name);
+        switch (verb) {
+            case "leads":
+                return Words.values(words.hasNext() ? election.leads(words.number("MS")) : election.leadsNow());
+            case "resign":
+                election.stop();
+                return Words.values();
+            case "leader":
+                return Words.values(election.leader().getId());
+            default:
+                return Words.values(election.candidates());
+        }
     }
 
     /** Znodes as they are, without a recipe: VERB CLIENT PATH ... */

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use futures::future::join;
 use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, SessionHealth};
-use recipes_multilock::MultiLock;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
 use crate::session::{self, NodeOptions};
 
-use super::{Wanted, other_recipe, whom};
+use super::{Lock, Wanted, other_recipe, whom};
 
 /// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -76,7 +75,7 @@ pub(super) async fn connect(
 /// store did not answer.
 pub(super) async fn acquire(
     session: &Session,
-    lock: &MultiLock,
+    lock: &Lock,
     wanted: &Wanted<'_>,
 ) -> Result<LockGuard, Failure> {
     let limit = wanted.limit;
@@ -102,7 +101,6 @@ pub(super) async fn acquire(
     let is_transient = matches!(&acquired, Err(error) if error.is_transient());
     match acquired {
         Ok(guard) => {
-            let guard = guard.into();
             other_recipe::refuse_after(session, &guard, wanted).await?;
             Ok(guard)
         }

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use super::Wanted;
 use super::acquire::SILENT_MAX;
+use crate::args::Mode;
 use crate::exit::warn;
 use crate::output::table::who;
 
@@ -20,10 +21,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Says once for whom this run waits, if that takes long. It costs a list and a few reads for each
 /// lock, however long the queue is.
 pub(super) async fn report(session: &Session, wanted: &Wanted<'_>) {
-    let mut pause = SILENT_MAX;
+    let (mut pause, arguments) = (SILENT_MAX, wanted.arguments);
     loop {
         sleep(pause).await;
         let mut texts = Vec::new();
+        if let (Mode::Semaphore(permits), [path]) = (arguments.mode, &arguments.paths[..]) {
+            let leases = inspect_front(session, &format!("{path}/leases"), 0).await;
+            let taken = leases.map_or(0, |it| it.holders.min(permits));
+            return warn(&format!(
+                "waiting for {path}, of whose {permits} permits {taken} are taken"
+            ));
+        }
         for path in &wanted.arguments.paths {
             // The acquire makes the same requests, and reports what is wrong with them.
             let front = inspect_front(session, path, NAMED_MAX).await.ok();

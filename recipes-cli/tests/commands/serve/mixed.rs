@@ -106,6 +106,7 @@ impl Stage {
             LockKind::Mutex => Member::mutex(place.path),
             LockKind::Read => Member::read(place.path),
             LockKind::Write => Member::write(place.path),
+            kind @ (LockKind::Permit | LockKind::Latch) => unreachable!("no place is a {kind:?}"),
         };
         let lock = MultiLock::new(&self.ours, [member]).unwrap();
         let guard = lock.acquire().await.unwrap();
@@ -118,6 +119,7 @@ impl Stage {
             LockKind::Mutex => "mutex",
             LockKind::Read => "rw.read",
             LockKind::Write => "rw.write",
+            kind @ (LockKind::Permit | LockKind::Latch) => unreachable!("no place is a {kind:?}"),
         };
         let (curator, thread) = (&self.curator, format!("{} {}", place.path, place.number));
         assert!(curator.acquire(&thread, lock, None).await.unwrap());
@@ -143,6 +145,7 @@ impl Stage {
             LockKind::Mutex => "x-lock-",
             LockKind::Read => "x-__READ__",
             LockKind::Write => "x-__WRIT__",
+            kind @ (LockKind::Permit | LockKind::Latch) => unreachable!("no place is a {kind:?}"),
         };
         let (mode, number) = match place.maker {
             Hand => (CreateMode::EphemeralSequential, String::new()),

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Done, InFlight, Slot};
 use crate::attempt::requests::{OwnNode, Refused};
 use crate::error::{AcquireError, Step};
+use crate::lock::target::Target;
 use crate::rules::acquire::{Entry, Event, GrantedNode};
 use crate::session::cleanup::Deleted;
 use crate::session::epoch::Forgot;
@@ -108,7 +109,9 @@ impl InFlight<'_> {
             };
             let kept = (slot, future::ready(done).boxed());
             match (&news, &kept.0) {
-                (Event::Reconnected, Slot::Members | Slot::Room) => self.slots.push(kept),
+                (Event::Reconnected, Slot::Members | Slot::Room | Slot::Permits) => {
+                    self.slots.push(kept);
+                }
                 (Event::Reconnected, _) => {}
                 _ => self.slots.insert(index, kept),
             }
@@ -141,7 +144,7 @@ impl InFlight<'_> {
     }
 
     /// Sets aside the earlier connection's watches and requests, except those for several members,
-    /// and its place in the queue for room.
+    /// its place in the queue for room, and what does not come from the store.
     fn outdate(&mut self) {
         for own in &mut self.own_nodes {
             self.outdated.push((own.take_watch(), None));
@@ -149,7 +152,7 @@ impl InFlight<'_> {
         let slots = std::mem::take(&mut self.slots);
         for (slot, request) in slots {
             match slot {
-                Slot::Members | Slot::Room => self.slots.push((slot, request)),
+                Slot::Members | Slot::Room | Slot::Permits => self.slots.push((slot, request)),
                 _ => self.outdated.push((None, Some(request))),
             }
         }
@@ -172,6 +175,11 @@ impl InFlight<'_> {
         let mut nobody = Context::from_waker(Waker::noop());
         if let Some(news) = self.poll_news(&mut nobody) {
             return Some(news);
+        }
+        // A lower number counts from the moment on in which it is set.
+        let permits = Target::permits(self.targets).map(|it| *it.borrow());
+        if let Some(fewer) = permits.filter(|it| self.permits.is_some_and(|known| *it < known)) {
+            return Some(Event::Permits(fewer));
         }
         for (node, floor) in granted.iter().zip(&self.floors) {
             if node.czxid <= *floor {

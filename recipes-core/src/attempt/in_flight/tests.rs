@@ -14,6 +14,8 @@ fn targets(stage: &Stage, paths: &[&str]) -> Vec<Target> {
         kind: LockKind::Mutex,
         beside: None,
         owner: None,
+        permits: None,
+        data: None,
     };
     paths.iter().map(target).collect()
 }

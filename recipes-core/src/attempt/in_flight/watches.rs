@@ -4,9 +4,11 @@
 //! nodes and those ahead are looked at by the lookout. Its looks come in any order, so our own node
 //! does not count as watched then: the end of the node ahead is no grant, and a listing decides.
 
+use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use tracing::{Instrument, debug, debug_span};
 
 use super::{Done, InFlight, Slot};
@@ -17,9 +19,6 @@ use crate::session::watch_budget::WatchPermit;
 
 /// The longest name that has room: longer than ours, which have a uuid, a marker and a number.
 const NAME_BYTES_MAX: usize = 64;
-
-/// How many nodes ahead are watched at a time.
-const AHEAD_MAX: usize = 2;
 
 impl InFlight<'_> {
     pub(super) fn watch_own(&mut self, member: usize) {
@@ -51,32 +50,47 @@ impl InFlight<'_> {
     }
 
     pub(super) fn watch(&mut self, member: usize, names: Vec<String>) {
+        let wanted: BTreeSet<_> = names.iter().collect();
         self.slots.retain(|(slot, _)| match slot {
-            Slot::Blocker(it, name) => *it != member || names.contains(name),
+            Slot::Blocker(it, name) => *it != member || wanted.contains(name),
             _ => true,
         });
+        let mut known = BTreeSet::new();
+        for (slot, _) in &self.slots {
+            if let Slot::Blocker(it, name) = slot {
+                known.extend((*it == member).then(|| name.clone()));
+            }
+        }
         let Some(target) = self.targets.get(member) else {
             return;
         };
         let node = self.cleanup_guard.node(member).map(|(_, name)| name);
         debug!(target: LOCK, lock = %target.lock.path, ?node, predecessors = ?names, "waiting");
-        for name in names {
-            let slot = Slot::Blocker(member, name.clone());
-            if !self.slots.iter().any(|(other, _)| *other == slot) {
+        for (index, name) in names.into_iter().enumerate() {
+            if !known.contains(&name) {
+                let slot = Slot::Blocker(member, name.clone());
                 let wait = debug_span!(
                     target: LOCK,
                     "wait", lock = %target.lock.path, node, predecessor = %name
                 );
-                let is_watched = self.room.is_some() && name.len() <= NAME_BYTES_MAX;
+                let has_room = self.room.is_some();
+                // More are ahead than there are permits, if the number was lowered or another
+                // process has a higher one.
+                let is_watched = has_room && index < self.ahead_max && name.len() <= NAME_BYTES_MAX;
                 let (nodes, epoch) = (self.nodes, self.epoch);
                 let gone = async move {
-                    if is_watched {
-                        return requests::blocker(nodes, &target.lock, member, name).await;
+                    if !is_watched {
+                        requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
                     }
-                    requests::unwatched(&epoch.lookout, &target.lock, &name).await?;
-                    Ok(Event::BlockerGone(member, name))
+                    if !has_room {
+                        return Ok(Event::BlockerGone(member, name));
+                    }
+                    // Our own node is watched. Only a watch that finds this one gone says so in
+                    // their order.
+                    requests::blocker(nodes, &target.lock, member, name).await
                 };
-                self.start(slot, gone.instrument(wait));
+                self.slots
+                    .push((slot, gone.instrument(wait).map_ok(Done::Event).boxed()));
             }
         }
         self.queue_for_room();
@@ -119,7 +133,7 @@ impl InFlight<'_> {
             .map(|target| target.lock.path.len() + 1 + NAME_BYTES_MAX)
             .collect();
         let longest = paths.iter().copied().max().unwrap_or_default();
-        paths.extend([longest; AHEAD_MAX]);
+        paths.extend(iter::repeat_n(longest, self.ahead_max));
         paths
     }
 }

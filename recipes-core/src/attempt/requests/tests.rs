@@ -15,7 +15,8 @@ async fn search_finds_all_that_creates_of_one_name_have_made() {
         let protection = node_name::protection(Uuid::from_u128(uuid));
         format!("{protection}lock-{number:010}")
     };
-    let mut found = pin!(search_one(&*nodes, &lock, Uuid::from_u128(1)));
+    let uuids = [Uuid::from_u128(1)];
+    let mut found = pin!(search_directory(&*nodes, &lock, &uuids));
     assert!(poll!(found.as_mut()).is_pending());
     let Asked::List(_, listed) = stage.asked().await else {
         panic!("no list");
@@ -31,7 +32,7 @@ async fn search_finds_all_that_creates_of_one_name_have_made() {
         read.send(Ok(found_as.map(|czxid| node(czxid, b""))))
             .unwrap();
     }
-    let found = found.await.unwrap();
+    let found = found.await.unwrap().remove(0);
     let found: Vec<_> = found.into_iter().map(|it| (it.name, it.czxid)).collect();
     assert_eq!(found, [(name(1, 3), 3), (name(1, 1), 1)]);
 }
@@ -86,6 +87,8 @@ async fn directory_that_may_not_be_made_is_used_where_it_is_there() {
             kind: LockKind::Mutex,
             beside: None,
             owner: None,
+            permits: None,
+            data: None,
         };
         let targets = [&target];
         let mut made = pin!(make_parents(&*nodes, &targets));

@@ -1,4 +1,5 @@
 use std::pin::pin;
+use std::task::Poll;
 
 use futures::poll;
 
@@ -31,7 +32,7 @@ async fn transaction_under_locks_of_two_sessions_is_not_sent() {
         let path = leases[0].path().to_owned();
         let transaction = Transaction::new(leases).set("/x", "1");
         let mut committed = pin!(transaction.commit());
-        let std::task::Poll::Ready(refused) = poll!(committed.as_mut()) else {
+        let Poll::Ready(refused) = poll!(committed.as_mut()) else {
             panic!("sent");
         };
         let refused = refused.unwrap_err();
@@ -152,12 +153,62 @@ async fn transaction_ends_with_its_lock() {
     let mut committed = pin!(Transaction::new(vec![&lease]).check("/x").commit());
     assert!(poll!(committed.as_mut()).is_pending());
     let _unanswered = committing(&stage).await;
-    lease.note_loss(LostReason::NodeRemoved);
-    let told = committed.await.unwrap_err();
+    lease.note_loss(LostReason::SessionExpired);
+    let Poll::Ready(told) = poll!(committed.as_mut()) else {
+        panic!("it waits");
+    };
+    let told = told.unwrap_err();
     assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
     // After the loss, a transaction is not even sent.
     let transaction = Transaction::new(vec![&lease]).check("/x");
     let told = transaction.commit().await.unwrap_err();
     assert!(matches!(told, TransactionError::Lost(_)), "{told:?}");
     assert!(stage.log().await.is_empty());
+}
+
+/// As with PostgreSQL, where news have a connection of their own.
+#[tokio::test(start_paused = true)]
+async fn answer_decides_whether_the_node_was_removed_before() {
+    for was_removed_before in [false, true] {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        let mut committed = pin!(Transaction::new(vec![&lease]).check("/x").commit());
+        assert!(poll!(committed.as_mut()).is_pending());
+        let (_, answer) = committing(&stage).await;
+        lease.note_loss(LostReason::NodeRemoved);
+        assert!(poll!(committed.as_mut()).is_pending());
+        let done = match was_removed_before {
+            true => Err(MultiError {
+                index: Some(0),
+                source: NodesError::NoNode,
+            }),
+            false => Ok(vec![NodeOpDone::Checked, NodeOpDone::Checked]),
+        };
+        answer.send(done).unwrap();
+        match committed.await {
+            Ok(done) => {
+                assert!(!was_removed_before);
+                assert_eq!(done, [TransactionResult::Checked]);
+            }
+            Err(TransactionError::Lost(lost)) => {
+                assert!(was_removed_before);
+                assert_eq!(lost.reason, LostReason::NodeRemoved);
+            }
+            Err(told) => panic!("{told:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transaction_of_a_removed_node_is_given_up_at_the_deadline() {
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    let deadline = lease.epoch().deadline();
+    let mut committed = pin!(Transaction::new(vec![&lease]).check("/x").commit());
+    assert!(poll!(committed.as_mut()).is_pending());
+    let _unanswered = committing(&stage).await;
+    lease.note_loss(LostReason::NodeRemoved);
+    let told = committed.await.unwrap_err();
+    assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
+    assert!(tokio::time::Instant::now() >= deadline);
 }

@@ -1,22 +1,32 @@
 //! How members get nodes: creates, and the search for those of unknown outcome.
 
 use super::{AcquireMachine, Action, Entry, Failure, Found, Node, PARENTS_MADE_MAX, Stage};
-use crate::names::node_name;
+use crate::names::node_name::{self, LockKind};
 use crate::rules::admission::Place;
 
 impl AcquireMachine {
     pub(super) fn entered(&mut self, entries: Vec<Entry>) -> Vec<Action> {
         self.parents_made = 0;
         let (mut actions, mut unlisted) = (Vec::new(), Vec::new());
+        let mut listings = Vec::with_capacity(entries.len());
         for (member, Entry { node, children }) in self.entering().into_iter().zip(entries) {
             match self.place(member, node) {
-                Ok(true) => {}
-                Ok(false) => continue,
+                Ok(true) => listings.push((member, children)),
+                Ok(false) => {}
                 Err(failure) => return vec![Action::Fail(failure)],
             }
+        }
+        let mut of_leases = None;
+        for (member, mut children) in listings {
+            let is_lease = self.kind(member) == Some(LockKind::Permit);
+            if is_lease && children.is_some() {
+                // It came with the first lease, and shows all of them.
+                of_leases = children.take();
+            }
+            let children = if is_lease { &of_leases } else { &children };
             // A listing of the previous connection proves nothing any more.
-            match children.filter(|_| self.is_fresh(member)) {
-                Some(children) => actions.extend(self.apply_listing(member, &children)),
+            match children.as_ref().filter(|_| self.is_fresh(member)) {
+                Some(children) => actions.extend(self.apply_listing(member, children)),
                 None => unlisted.push(member),
             }
         }

@@ -108,6 +108,8 @@ pub(crate) enum Event {
     Lapsed,
     /// Answer to [`Action::Commit`].
     Committed,
+    /// The semaphore has this many permits from now on.
+    Permits(usize),
 }
 
 /// Actions to take now. Requests are sent in this order.
@@ -133,6 +135,8 @@ pub(crate) enum Action {
     WatchOwn(usize),
     /// Watch exactly these nodes for a member: set the missing watches, drop all others.
     Watch(usize, Vec<String>),
+    /// Report when the semaphore has another number of permits than this.
+    HeedPermits(usize),
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),
     /// The set is held.

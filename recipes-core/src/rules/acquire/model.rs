@@ -44,6 +44,9 @@ use ensemble::{Stranger, conflict};
 use faults::Trouble;
 use world::{Step, World};
 
+/// How many permits a semaphore has.
+const PERMITS: usize = 2;
+
 struct Locks {
     programs: Vec<&'static [Op]>,
     dirs: usize,
@@ -115,7 +118,8 @@ impl Model for Locks {
                     .flat_map(|it| it.held.iter().flatten());
                 let held: Vec<_> = held.filter(|it| !is_struck(it.id)).collect();
                 let conflicts = |a| held.iter().any(|b| conflict(a, b));
-                !held.iter().any(|lock| conflicts(lock))
+                let permits = held.iter().filter(|it| it.kind == LockKind::Permit);
+                permits.count() <= PERMITS && !held.iter().any(|lock| conflicts(lock))
             }),
             Property::always("nobody queues beyond where it waits", |_, world: &World| {
                 world.contenders.iter().all(|it| !queues_beyond(world, it))
@@ -152,7 +156,9 @@ fn queues_beyond(world: &World, it: &Contender) -> bool {
     else {
         return false;
     };
-    let later = it.entered.iter().skip(first + 1).flatten();
+    // The leases of a semaphore wait together, behind its mutex.
+    let group = machine.group(first);
+    let later = it.entered.iter().skip(group.end).flatten();
     later
         .filter(|lock| !it.doomed.contains(&lock.id))
         .any(|lock| world.ensemble.lock(lock.id).is_some())

@@ -3,6 +3,7 @@
 use super::*;
 
 mod creates;
+mod permits;
 mod reconnects;
 mod sets;
 mod two_ahead;

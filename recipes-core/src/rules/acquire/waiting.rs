@@ -1,8 +1,11 @@
 //! What members that have nodes wait for: listings, and the nodes ahead.
 
+use std::collections::BTreeSet;
+
 use super::{AcquireMachine, Action, Member, Stage};
 use crate::names::node_name;
-use crate::rules::admission::{self, Blocker, Place, Verdict};
+use crate::names::node_name::LockKind;
+use crate::rules::admission::{self, Blockers, Place, Verdict};
 use crate::rules::delay::{Ahead, Awaited};
 
 impl AcquireMachine {
@@ -13,21 +16,38 @@ impl AcquireMachine {
         }
         let members = self.members.iter().enumerate();
         let mut awaited = members.filter_map(|(member, it)| match &it.stage {
-            Stage::Waiting { blocker, .. } => {
-                let node = blocker.clone();
-                Some(Awaited::Contender(Ahead { member, node }))
-            }
+            Stage::Waiting { ahead, .. } => self.nearest(member, ahead).map(Awaited::Contender),
             Stage::Listing { .. } => Some(Awaited::Listing(member)),
             _ => None,
         });
         awaited.next().unwrap_or(Awaited::Answers)
     }
 
+    /// The names of our nodes where this member waits.
+    pub(super) fn own_names(&self, member: usize) -> BTreeSet<&str> {
+        let group = self.members.get(self.group(member)).unwrap_or_default();
+        let nodes = group.iter().filter_map(|it| it.stage.node());
+        nodes.map(|node| node.name.as_str()).collect()
+    }
+
+    /// The nearest of the nodes ahead: of another contender, if there is any.
+    pub(super) fn nearest(&self, member: usize, ahead: &[String]) -> Option<Ahead> {
+        let own = self.own_names(member);
+        let of_others = ahead.iter().find(|it| !own.contains(it.as_str()));
+        let node = of_others.or(ahead.first())?.clone();
+        Some(Ahead { member, node })
+    }
+
     pub(super) fn listed(&mut self, member: usize, children: &[String]) -> Vec<Action> {
-        if !matches!(self.stage(member), Some(Stage::Listing { .. })) {
+        let is_listing = |it: &usize| matches!(self.stage(*it), Some(Stage::Listing { .. }));
+        let listing: Vec<_> = self.group(member).filter(is_listing).collect();
+        if listing.is_empty() {
             return Vec::new();
         }
-        let mut actions = self.apply_listing(member, children);
+        let mut actions = Vec::new();
+        for member in listing {
+            actions.extend(self.apply_listing(member, children));
+        }
         actions.extend(self.settle());
         actions
     }
@@ -46,20 +66,30 @@ impl AcquireMachine {
         let (node, gone) = (node.clone(), gone.clone());
         let verdict = match place {
             Place::Beside { .. } if children.contains(&node.name) => Verdict::Granted,
+            _ if self.is_decided_by_another(member) => match children.contains(&node.name) {
+                true => Verdict::Granted,
+                false => Verdict::Absent,
+            },
+            _ if *kind == LockKind::Permit => {
+                admission::admit_permit(self.permits, children, &node.name)
+            }
             _ => admission::admit(*kind, children, &node.name),
         };
+        let room = self.room(member);
         let is_sure = self.is_sure(member);
         let stage = match verdict {
             Verdict::Granted => Stage::Admitted(node),
             Verdict::Absent => return self.rejoin(member),
-            Verdict::WaitFor(it) => match still_ahead(it, &gone) {
+            Verdict::WaitFor(Blockers {
+                nearest_first,
+                deletions_grant,
+            }) => match still_ahead(&nearest_first, deletions_grant, &gone, room) {
                 Some(ahead) => Stage::Waiting {
                     node,
-                    blocker: ahead.name.to_owned(),
-                    before: ahead.before.map(str::to_owned),
-                    deletions_grant: ahead.deletions_grant,
+                    ahead,
+                    deletions_grant,
                 },
-                None if it.deletions_grant && is_sure => Stage::Admitted(node),
+                None if deletions_grant && is_sure => Stage::Admitted(node),
                 None => {
                     self.set(member, Stage::Listing { node, gone });
                     return self.list(vec![member]);
@@ -70,65 +100,77 @@ impl AcquireMachine {
         Vec::new()
     }
 
-    pub(super) fn blocker_gone(&mut self, member: usize, name: String) -> Vec<Action> {
+    pub(super) fn blocker_gone(&mut self, member: usize, name: &str) -> Vec<Action> {
         // A name with a uuid never comes back, so its deletion is final and holds for an older
         // listing too. A node with any other name may have been re-created, and the listing by
         // which we wait for it may have shown the new one.
-        let is_final = node_name::is_protected(&name);
-        let gone = || match is_final {
-            true => vec![name.clone()],
+        let is_final = node_name::is_protected(name);
+        let heard: Vec<_> = self
+            .group(member)
+            .map(|it| (it, self.heard_gone(it, name, is_final)))
+            .collect();
+        let mut unlisted = Vec::new();
+        for (index, _) in heard.iter().filter(|(_, heard)| *heard == Heard::TooLittle) {
+            unlisted.extend(self.unlist(*index));
+            unlisted.push(*index);
+        }
+        match heard.iter().any(|(_, heard)| *heard == Heard::Enough) {
+            _ if !unlisted.is_empty() => self.list(unlisted),
+            true => self.settle(),
             false => Vec::new(),
-        };
-        let is_sure = self.is_sure(member);
+        }
+    }
+
+    /// Applies the deletion of a node to one member.
+    fn heard_gone(&mut self, member: usize, name: &str, is_final: bool) -> Heard {
+        let (is_sure, room) = (self.is_sure(member), self.room(member));
         let Some(stage) = self.members.get_mut(member).map(|member| &mut member.stage) else {
-            return Vec::new();
+            return Heard::Nothing;
         };
         match stage {
             Stage::Waiting {
                 node,
-                blocker,
-                before: Some(before),
-                deletions_grant: true,
-            } if is_final && (*blocker == name || *before == name) => {
-                // Nothing else was ahead, so a listing would show the other one and no more.
-                let other = if *before == name { blocker } else { before };
-                let waiting = Stage::Waiting {
-                    node: node.clone(),
-                    blocker: other.clone(),
-                    before: None,
-                    deletions_grant: true,
-                };
-                *stage = waiting;
-                self.settle()
-            }
-            Stage::Waiting {
-                node,
-                blocker,
-                deletions_grant: true,
-                ..
-            } if *blocker == name && is_sure && is_final => {
-                *stage = Stage::Admitted(node.clone());
-                self.settle()
-            }
-            Stage::Waiting {
-                node,
-                blocker,
-                before,
-                ..
-            } if *blocker == name || before.as_ref() == Some(&name) => {
+                ahead,
+                deletions_grant,
+            } if ahead.iter().any(|it| it == name) => {
+                // Nothing else was ahead, so a listing would show the others and no more.
+                let decides = *deletions_grant && is_final;
+                ahead.retain(|it| it != name);
+                if decides && ahead.len() >= room {
+                    return Heard::Enough;
+                }
                 let node = node.clone();
-                *stage = Stage::Listing { node, gone: gone() };
-                let mut unlisted = self.unlist(member);
-                unlisted.push(member);
-                self.list(unlisted)
+                if decides && is_sure {
+                    *stage = Stage::Admitted(node);
+                    return Heard::Enough;
+                }
+                let gone = match is_final {
+                    true => vec![name.to_owned()],
+                    false => Vec::new(),
+                };
+                *stage = Stage::Listing { node, gone };
+                Heard::TooLittle
             }
             Stage::Listing { gone: known, .. } if is_final => {
-                known.push(name);
-                Vec::new()
+                known.push(name.to_owned());
+                Heard::Nothing
             }
-            Stage::Listing { .. } => self.list(vec![member]),
-            _ => Vec::new(),
+            Stage::Listing { .. } => Heard::TooLittle,
+            _ => Heard::Nothing,
         }
+    }
+
+    /// Whether this is a lease, and another one of this attempt is behind it. All are granted
+    /// together, so the last one decides: if it may hold, so may those ahead of it.
+    fn is_decided_by_another(&self, member: usize) -> bool {
+        let rank = |it: &Member| {
+            let node = it.stage.node()?;
+            node_name::sequence(&node.name)
+        };
+        let own = self.members.get(member);
+        let own = own.filter(|it| it.kind == LockKind::Permit).and_then(rank);
+        let group = self.members.get(self.group(member)).unwrap_or_default();
+        own.is_some() && group.iter().any(|it| rank(it) > own)
     }
 
     /// Whether the deletion of our nodes up to this member would have been reported before that of
@@ -174,13 +216,36 @@ impl AcquireMachine {
     }
 }
 
-/// What a listing shows ahead, without the nodes whose deletion was reported. `None` if the listing
-/// is too old to show it.
-fn still_ahead<'a>(shown: Blocker<'a>, gone: &[String]) -> Option<Blocker<'a>> {
-    let is_gone = |name: &str| gone.iter().any(|gone| gone == name);
-    if shown.deletions_grant {
-        return shown.without(is_gone);
-    }
-    // More may be ahead than these two.
-    Some(shown).filter(|it| !is_gone(it.name))
+/// What a deletion means for a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// Nothing, or not yet.
+    Nothing,
+    /// It is admitted, or waits for fewer.
+    Enough,
+    /// A listing must show what is ahead.
+    TooLittle,
+}
+
+/// What a listing shows ahead, without the nodes whose deletion was reported. `None` if there is
+/// room, or if the listing is too old to show it.
+fn still_ahead(
+    nearest_first: &[&str],
+    deletions_grant: bool,
+    gone: &[String],
+    room: usize,
+) -> Option<Vec<String>> {
+    let is_gone = |name: &&str| gone.iter().any(|gone| gone == name);
+    let nearest = nearest_first.first()?;
+    let (left, waits): (Vec<_>, _) = match deletions_grant {
+        true => {
+            let shown = nearest_first.iter().copied();
+            let left: Vec<_> = shown.filter(|it| !is_gone(it)).collect();
+            let waits = left.len() >= room;
+            (left, waits)
+        }
+        // More may be ahead than these.
+        false => (nearest_first.to_vec(), !is_gone(nearest)),
+    };
+    waits.then(|| left.into_iter().map(str::to_owned).collect())
 }

@@ -1,6 +1,7 @@
 //! The rule on listings written by hand, and on random ones beside the plain rule.
 
 use super::*;
+use crate::names::node_name::KINDS;
 use crate::rules::random_names::{KAZOO_UUIDS, NO_SEQUENCE, Random};
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -8,11 +9,15 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
 }
 
 fn wait_for<'a>(name: &'a str, before: Option<&'a str>, deletions_grant: bool) -> Verdict<'a> {
-    Verdict::WaitFor(Blocker {
-        name,
-        before,
+    Verdict::WaitFor(Blockers {
+        nearest_first: [Some(name), before].into_iter().flatten().collect(),
         deletions_grant,
     })
+}
+
+/// Whether a contender that joined now would be admitted at once.
+fn would_admit(kind: LockKind, children: &[String]) -> bool {
+    ahead_of_newcomers(kind, children).is_none()
 }
 
 #[test]
@@ -55,20 +60,36 @@ fn the_fourth_contender_watches_two_and_is_granted_by_neither() {
 }
 
 #[test]
-fn what_is_gone_of_two_leaves_the_other() {
-    let both = Blocker {
-        name: "near",
-        before: Some("far"),
-        deletions_grant: true,
-    };
-    let left = |gone: &[&str]| {
-        let left = both.without(|name| gone.contains(&name));
-        left.map(|it| (it.name, it.before))
-    };
-    assert_eq!(left(&[]), Some(("near", Some("far"))));
-    assert_eq!(left(&["far"]), Some(("near", None)));
-    assert_eq!(left(&["near"]), Some(("far", None)));
-    assert_eq!(left(&["far", "near"]), None);
+fn a_lease_holds_while_fewer_than_all_permits_are_ahead() {
+    let children: Vec<_> = (0..4).map(|n| format!("_c_x-lease-{n:010}")).collect();
+    let own = "_c_x-lease-0000000002";
+    assert_eq!(admit_permit(3, &children, own), Verdict::Granted);
+    let both = wait_for("_c_x-lease-0000000001", Some("_c_x-lease-0000000000"), true);
+    assert_eq!(admit_permit(2, &children, own), both);
+    assert_eq!(admit_permit(1, &children, own), both);
+    assert_eq!(
+        admit_permit(9, &children, "_c_x-lease-0000000009"),
+        Verdict::Absent
+    );
+}
+
+#[test]
+fn a_child_that_is_no_lease_takes_a_permit() {
+    let children = names(["zforeign", "_c_x-lease-0000000000"]);
+    let own = "_c_x-lease-0000000000";
+    assert_eq!(admit_permit(2, &children, own), Verdict::Granted);
+    assert_eq!(
+        admit_permit(1, &children, own),
+        wait_for("zforeign", None, true)
+    );
+}
+
+#[test]
+fn near_the_wrap_deletions_give_no_permit() {
+    let children = names(["_c_x-lease-2147483640", "_c_x-lease-2147483641"]);
+    let own = "_c_x-lease-2147483641";
+    let verdict = admit_permit(1, &children, own);
+    assert_eq!(verdict, wait_for("_c_x-lease-2147483640", None, false));
 }
 
 #[test]
@@ -218,6 +239,8 @@ fn fixed_for_sorting(kind: LockKind, name: &str) -> Vec<u16> {
     let markers: &[&str] = match kind {
         LockKind::Mutex => &["lock-"],
         LockKind::Read | LockKind::Write => &["__READ__", "__WRIT__"],
+        LockKind::Permit => &["lease-"],
+        LockKind::Latch => &["latch-"],
     };
     let fixed = markers.iter().fold(name, |name, marker| {
         name.rfind(marker)
@@ -231,7 +254,7 @@ fn verdicts_on_random_listings_are_those_of_the_plain_rule() {
     let (mut granted, mut next, mut behind, mut absent) = (0, 0, 0, 0);
     for seed in 0..100_000 {
         let mut random = Random(seed);
-        let kind = random.of(&[LockKind::Mutex, LockKind::Read, LockKind::Write]);
+        let kind = random.of(&KINDS);
         let mut children: Vec<_> = (0..random.below(8)).map(|_| random.name()).collect();
         let own = match children.len() {
             0 => random.name(),
@@ -250,7 +273,11 @@ fn verdicts_on_random_listings_are_those_of_the_plain_rule() {
         let plainly_free = !children.iter().any(|child| {
             let fixed = fixed_for_sorting(kind, child);
             let last: Vec<u16> = "2147483647".encode_utf16().collect();
-            (kind != LockKind::Read || child.contains("__WRIT__")) && fixed <= last
+            let is_lease = child.rsplit_once("-lease-").is_some_and(|(_, number)| {
+                number.len() == 10 && number.bytes().all(|it| it.is_ascii_digit())
+            });
+            let is_ahead = fixed <= last || (kind == LockKind::Permit && !is_lease);
+            (kind != LockKind::Read || child.contains("__WRIT__")) && is_ahead
         });
         let is_free = would_admit(kind, &children);
         assert_eq!(
@@ -259,11 +286,22 @@ fn verdicts_on_random_listings_are_those_of_the_plain_rule() {
         );
         *match verdict {
             Verdict::Granted => &mut granted,
-            Verdict::WaitFor(it) if it.before.is_none() => &mut next,
+            Verdict::WaitFor(it) if it.nearest_first.len() == 1 => &mut next,
             Verdict::WaitFor(_) => &mut behind,
             Verdict::Absent => &mut absent,
         } += 1;
     }
     let seen = [granted, next, behind, absent];
     assert!(seen.iter().all(|seen| *seen > 5_000), "{seen:?}");
+}
+
+#[test]
+fn a_newcomer_to_a_semaphore_counts_what_is_no_lease_wherever_it_sorts() {
+    for stranger in ["-stranger", "zstranger", "_c_a-lock-0000000001"] {
+        let children = [stranger.to_owned()];
+        let ahead = ahead_of_newcomers(LockKind::Permit, &children);
+        assert_eq!(ahead, Some(stranger));
+    }
+    let mutex = ["zstranger".to_owned()];
+    assert_eq!(ahead_of_newcomers(LockKind::Mutex, &mutex), None);
 }

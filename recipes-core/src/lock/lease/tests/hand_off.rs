@@ -18,6 +18,8 @@ async fn shared(own_watch: Option<OwnWatch>) -> Shared {
         kind: LockKind::Mutex,
         beside: None,
         owner: None,
+        permits: None,
+        data: None,
     };
     let mut waiter = contend(queue, target);
     assert!(poll!(waiter.as_mut()).is_pending());

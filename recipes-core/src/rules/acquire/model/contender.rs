@@ -136,10 +136,9 @@ impl Contender {
         self.made = vec![Made::Nothing; targets.len()];
         self.entered = vec![Vec::new(); targets.len()];
         self.own_watches = vec![false; targets.len()];
-        self.machine = Some(AcquireMachine::new(
-            targets.iter().map(|(_, kind)| (*kind, place)),
-            patience,
-        ));
+        let members = targets.iter().map(|(_, kind)| (*kind, place));
+        let machine = AcquireMachine::new(members, patience);
+        self.machine = Some(machine.with_permits(PERMITS));
         self.targets = targets;
         let started = self.step(Event::SessionStarted(i64::from(self.epoch)));
         assert_eq!(started, None, "ends before anything was asked");
@@ -213,6 +212,8 @@ impl Contender {
                     self.forget(member);
                 }
             }
+            // The number of permits stays as it is.
+            Action::HeedPermits(_) => {}
             Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
         }
     }

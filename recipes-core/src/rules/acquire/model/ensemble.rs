@@ -176,12 +176,21 @@ impl Ensemble {
     }
 }
 
-/// Whether a node exists and nothing that conflicts with it is ahead of it.
+/// Whether a node exists and nothing that conflicts with it is ahead of it; of leases, not as many as
+/// there are permits.
 pub(super) fn is_front(locks: &[Lock], id: u8) -> bool {
-    let own = locks.iter().find(|lock| lock.id == id);
-    own.is_some_and(|own| !locks.iter().any(|other| other.is_ahead_of(own)))
+    let Some(own) = locks.iter().find(|lock| lock.id == id) else {
+        return false;
+    };
+    if own.kind != LockKind::Permit {
+        return !locks.iter().any(|other| other.is_ahead_of(own));
+    }
+    let is_ahead = |it: &&Lock| it.dir == own.dir && it.sequence < own.sequence;
+    locks.iter().filter(is_ahead).count() < PERMITS
 }
 
+/// Whether both cannot be held at a time.
 pub(super) fn conflict(a: &Lock, b: &Lock) -> bool {
-    a.is_ahead_of(b) || b.is_ahead_of(a)
+    let is_permit = a.kind == LockKind::Permit && b.kind == LockKind::Permit;
+    !is_permit && (a.is_ahead_of(b) || b.is_ahead_of(a))
 }

@@ -140,7 +140,9 @@ impl World {
             let tokens = &mut self.ensemble.dirs[usize::from(lock.dir)].tokens;
             let is_reader = lock.kind == LockKind::Read;
             let earlier = if is_reader { tokens.0 } else { tokens.1 };
-            if !is_struck && lock.czxid <= earlier && !it.is_beside {
+            // Holders of permits do not exclude each other, so no token is late.
+            let excludes = !it.is_beside && lock.kind != LockKind::Permit;
+            if !is_struck && lock.czxid <= earlier && excludes {
                 self.broken = Some("token does not rise");
             }
             if !it.is_beside {
@@ -151,6 +153,10 @@ impl World {
                 tokens.0 = tokens.0.max(lock.czxid);
             }
             held.push(lock);
+        }
+        if held.iter().any(|lock| lock.kind == LockKind::Permit) {
+            // The mutex goes as soon as the leases are granted.
+            it.doomed.push(held.remove(0).id);
         }
         it.held.push(held);
         it.clear();

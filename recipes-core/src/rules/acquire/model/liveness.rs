@@ -29,17 +29,24 @@ impl World {
             return false;
         };
         let mut waits = machine.members.iter().filter_map(|it| match &it.stage {
-            Stage::Waiting { node, blocker, .. } => Some((node, blocker)),
+            Stage::Waiting { node, ahead, .. } => Some((it.kind, node, ahead)),
             _ => None,
         });
         // Neither a request in flight nor a wait: nothing wakes it.
-        let Some((node, blocker)) = waits.next() else {
+        let Some((kind, node, ahead)) = waits.next() else {
             return true;
         };
-        let ahead = self.ensemble.lock(id_of(blocker));
-        let is_good = ahead.is_some_and(|it| {
-            it.is_strange() || usize::from(it.client) != index && self.is_kept(it)
-        });
+        let is_own = |lock: &Lock| !lock.is_strange() && usize::from(lock.client) == index;
+        let awaits = |name: &String| match self.ensemble.lock(id_of(name)) {
+            // Its own leases count, and nobody waits for their end.
+            Some(it) if is_own(it) => kind == LockKind::Permit,
+            Some(it) => it.is_strange() || self.is_kept(it),
+            None => false,
+        };
+        let is_good = match kind {
+            LockKind::Permit => ahead.iter().all(awaits),
+            _ => ahead.first().is_some_and(awaits),
+        };
         !is_good || is_front(&self.ensemble.locks, id_of(&node.name))
     }
 

@@ -11,7 +11,12 @@ const SEQUENCES: u8 = 32;
 /// Nodes that are no lock's are numbered from here.
 const FOREIGN: u8 = 200;
 
-const KINDS: [LockKind; 3] = [LockKind::Mutex, LockKind::Read, LockKind::Write];
+const KINDS: [LockKind; 4] = [
+    LockKind::Mutex,
+    LockKind::Read,
+    LockKind::Write,
+    LockKind::Permit,
+];
 
 /// A name that is no lock's, ahead of all lock nodes or after them. If it is ahead, it keeps some
 /// kinds waiting.

@@ -122,6 +122,32 @@ const TRY_READ_WRITE: &[Op] = &[
     Op::Acquire(&[(0, LockKind::Read), (1, LockKind::Write)], Patience::Try),
     Op::ReleaseFirst,
 ];
+/// As a semaphore is acquired: its mutex, and leases.
+const PERMIT: &[Op] = &[
+    Op::Acquire(
+        &[(0, LockKind::Mutex), (1, LockKind::Permit)],
+        Patience::Wait,
+    ),
+    Op::ReleaseFirst,
+];
+const BOTH_PERMITS: &[Op] = &[
+    Op::Acquire(
+        &[
+            (0, LockKind::Mutex),
+            (1, LockKind::Permit),
+            (1, LockKind::Permit),
+        ],
+        Patience::Wait,
+    ),
+    Op::ReleaseFirst,
+];
+const TRY_PERMIT: &[Op] = &[
+    Op::Acquire(
+        &[(0, LockKind::Mutex), (1, LockKind::Permit)],
+        Patience::Try,
+    ),
+    Op::ReleaseFirst,
+];
 
 #[test]
 fn mutex_three_contenders_take_turns_twice() {
@@ -366,4 +392,35 @@ fn sets_at_the_end_of_the_counter() {
         first: i32::MAX - 1,
         ..Locks::new(&[SET, SECOND, ONCE], 2)
     });
+}
+
+#[test]
+fn permits_without_faults() {
+    explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Nothing, 0);
+    explore(&[BOTH_PERMITS, BOTH_PERMITS], 2, Trouble::Nothing, 0);
+    explore(&[BOTH_PERMITS, TRY_PERMIT], 2, Trouble::Nothing, 0);
+    if is_long() {
+        explore(&[PERMIT, PERMIT, PERMIT], 2, Trouble::Nothing, 0);
+    }
+}
+
+#[test]
+fn permits_with_requests_lost() {
+    explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Requests, 1);
+}
+
+#[test]
+fn permits_with_connections_that_are_lost() {
+    explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Connections, 1);
+}
+
+/// Each has one to three million states.
+#[test]
+fn permits_with_more_trouble() {
+    if is_long() {
+        explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Sessions, 1);
+        explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Others, 1);
+        explore(&[BOTH_PERMITS, TRY_PERMIT], 2, Trouble::Others, 1);
+        explore(&[BOTH_PERMITS, PERMIT], 2, Trouble::Leaders, 1);
+    }
 }

@@ -31,7 +31,7 @@ impl World {
 
     fn tell(&mut self, index: usize, slot: Slot, event: Event) {
         let shown = match (&event, &slot) {
-            (Event::Listed(member, _), _) => self.front(index, |it| it == *member),
+            (Event::Listed(member, _), _) => self.front_beside(index, *member),
             // A reader next to its writer is in front as soon as it exists.
             (Event::Entered(_) | Event::Searched(_), _) if self.contenders[index].is_beside => {
                 self.front_of_locks(index)
@@ -45,7 +45,10 @@ impl World {
         let mut front = self.front_of_locks(index);
         if let Event::Listed(member, _) = event {
             // A contender waits for everything that is listed ahead.
-            let listed = &self.contenders[index].entered[member];
+            let it = &self.contenders[index];
+            let listed = it.entered.iter().zip(&it.targets);
+            let listed = listed.filter(|(_, target)| target.0 == it.targets[member].0);
+            let listed: Vec<_> = listed.flat_map(|(entered, _)| entered).collect();
             let is_behind = |id: &u8| listed.iter().any(|it| it.id == *id) && !shown.contains(id);
             front.retain(|id| !is_behind(id));
         }
@@ -283,6 +286,13 @@ impl World {
         }
     }
 
+    /// The own nodes in front in the directory of a member.
+    fn front_beside(&self, index: usize, member: usize) -> Vec<u8> {
+        let targets = &self.contenders[index].targets;
+        let directory = targets[member].0;
+        self.front(index, |it| targets[it].0 == directory)
+    }
+
     /// Lists the directory of one node that was made.
     fn list_entry(
         &mut self,
@@ -296,7 +306,7 @@ impl World {
         if is_answered {
             let member = members[next];
             entering.entries[next].children = Some(self.list(index, member));
-            entering.shown.extend(self.front(index, |it| it == member));
+            entering.shown.extend(self.front_beside(index, member));
         }
         if entering.unlisted.is_empty() {
             let Entering { entries, shown, .. } = entering;
