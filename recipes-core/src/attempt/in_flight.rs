@@ -36,7 +36,7 @@ enum Slot {
     Members,
     /// A place in the queue for room to watch.
     Room,
-    /// Another number of permits.
+    /// A higher number of permits.
     Permits,
     List(usize),
     Stat(usize),

@@ -331,9 +331,10 @@ pub(crate) async fn unwatched(
     gone.map_err(on(lock, Step::Watch, &path))
 }
 
-/// Waits until the semaphore has another number of permits than is known.
+/// Waits until the semaphore has more permits than are known. A lower number lets nobody in: the last
+/// look before a grant sees it.
 pub(crate) async fn permits(mut permits: Permits, known: usize) -> Result<Event, Refused> {
-    let now = permits.wait_for(|now| *now != known).await;
+    let now = permits.wait_for(|now| *now > known).await;
     let now = now.map(|now| *now);
     match now {
         Ok(now) => Ok(Event::Permits(now)),

@@ -135,7 +135,8 @@ pub(crate) enum Action {
     WatchOwn(usize),
     /// Watch exactly these nodes for a member: set the missing watches, drop all others.
     Watch(usize, Vec<String>),
-    /// Report when the semaphore has another number of permits than this.
+    /// Decide by this number of permits: report a higher one at once, and a lower one at the latest
+    /// before the grant.
     HeedPermits(usize),
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),
