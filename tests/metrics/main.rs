@@ -101,7 +101,8 @@ async fn queue(ensemble: &TestEnsemble, session: &Session) {
         ensemble.await_children(ORDERS, contenders).await;
     }
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let late = lock.acquire().timeout(Duration::from_millis(100)).await;
+    // Its node is listed before that on a busy machine too, and so it is counted in the queue.
+    let late = lock.acquire().timeout(Duration::from_secs(5)).await;
     assert!(matches!(late, Err(AcquireError::TimedOut { .. })));
     ensemble.await_children(ORDERS, 4).await;
     waiters.pop().unwrap().abort();
@@ -317,7 +318,13 @@ async fn scripted_run(ensemble: TestEnsemble) {
         .map(|(name, count)| (name.to_owned(), count))
         .collect();
     expected.sort();
-    assert_eq!(counts(&metrics), expected);
+    let counted = counts(&metrics);
+    let missing: Vec<_> = expected.iter().filter(|it| !counted.contains(it)).collect();
+    let surplus: Vec<_> = counted.iter().filter(|it| !expected.contains(it)).collect();
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "expected {missing:?}, counted {surplus:?}"
+    );
     let text = metrics.render();
     let described = expected
         .iter()
