@@ -47,16 +47,22 @@ async fn acquired(semaphore: &InterProcessSemaphore, permits: usize) -> Semaphor
     timeout(PATIENCE, acquire).await.unwrap().unwrap()
 }
 
-/// A contender for so many permits, which stands in the queue when this returns.
+/// A contender for so many permits, which stands in the queue when this returns. Its node is told by
+/// its name: whoever was granted permits just now may still be leaving the queue.
 async fn queued(
     ensemble: &TestEnsemble,
     semaphore: &InterProcessSemaphore,
     permits: usize,
 ) -> JoinHandle<SemaphorePermit> {
-    let waiting = ensemble.children(LOCKS).await.len();
+    let others = ensemble.children(LOCKS).await;
     let semaphore = semaphore.clone();
     let contender = tokio::spawn(async move { acquired(&semaphore, permits).await });
-    ensemble.await_children(LOCKS, waiting + 1).await;
+    ensemble
+        .until("a new node in the queue", async || {
+            let nodes = ensemble.children(LOCKS).await;
+            nodes.iter().any(|it| !others.contains(it)).then_some(())
+        })
+        .await;
     contender
 }
 
