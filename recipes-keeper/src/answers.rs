@@ -189,10 +189,11 @@ pub fn news(payload: &[u8]) -> Option<(NodeEvent, u64, &str)> {
     Some((event, words.next()?.parse().ok()?, words.next()?))
 }
 
-/// What happened to a node: 'D' or 'C'.
+/// What happened to a node: 'D', 'F' or 'C'.
 pub fn event(word: &str) -> Option<NodeEvent> {
     match word {
         "D" => Some(NodeEvent::Deleted),
+        "F" => Some(NodeEvent::DeletedAsFirst),
         "C" => Some(NodeEvent::Changed),
         _ => None,
     }

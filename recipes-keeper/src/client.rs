@@ -37,7 +37,7 @@ impl KeptNodes {
     /// has those watches with it. Its node is `own`, or the one that this call has created there.
     fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
         let shared = &self.kept.shared;
-        let (mut anywhere, answer) = self.kept.queue.with(|waiting| {
+        let (mut anywhere, answer) = self.kept.with(|waiting| {
             let anywhere = shared.watches.enter_anywhere(3);
             let look = Asked::Look {
                 directory: path.to_owned(),
@@ -69,7 +69,7 @@ impl KeptNodes {
     }
 
     fn ask(&self, asked: Asked) -> Answer {
-        self.kept.queue.ask(asked)
+        self.kept.ask(asked)
     }
 }
 
@@ -114,7 +114,7 @@ impl Wanted {
         let event = async move {
             let event = news.await.unwrap_or(NodeEvent::SessionEnded);
             // A holder may keep its guard, and then nobody deletes the node: it is gone.
-            if event == NodeEvent::Deleted {
+            if matches!(event, NodeEvent::Deleted | NodeEvent::DeletedAsFirst) {
                 self.kept.owned().all_gone(&self.path);
             }
             drop(self);
@@ -128,7 +128,7 @@ impl Drop for Wanted {
     fn drop(&mut self) {
         let Self { kept, path, number } = self;
         // In one step: a watch that somebody sets meanwhile is asked for after this.
-        kept.queue.with(|waiting| {
+        kept.with(|waiting| {
             if kept.shared.watches.remove(path, *number) {
                 // Nobody waits for the answer.
                 drop(waiting.ask(Asked::Unwatch(path.clone())));
@@ -240,7 +240,7 @@ impl Nodes for KeptNodes {
             let event = wanted(spare.number).event(spare.news);
             return future::ready(Ok(Some((spare.data, spare.stat, event)))).boxed();
         }
-        let (number, news, answer) = self.kept.queue.with(|waiting| {
+        let (number, news, answer) = self.kept.with(|waiting| {
             let (number, news) = self.kept.shared.watches.enter(path);
             let watch = Asked::Watch(path.to_owned(), number);
             (number, news, waiting.ask(watch))
@@ -269,12 +269,12 @@ impl Nodes for KeptNodes {
     }
 
     fn together(&self) -> Box<dyn Send + '_> {
-        Box::new(self.kept.queue.together())
+        Box::new(self.kept.together())
     }
 
     fn sync(&self, _path: &str) -> Reply<'_, ()> {
         // There is one server that answers, and its answers are of the moment.
-        let answer = self.kept.beats().ask(Asked::Beat);
+        let answer = self.kept.ask_beat();
         async move { done(answer).await.map(drop) }.boxed()
     }
 

@@ -1,8 +1,7 @@
 //! Requests that are on their way, in one call.
 
-use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{EndReason, NodesError};
@@ -14,7 +13,7 @@ use crate::answers::Trouble;
 use crate::kept::Kept;
 use crate::moment::Moment;
 use crate::queue::Request;
-use crate::wire::{CallError, Function, Source, Value, Wire};
+use crate::wire::{CallError, Function, Source, Value, Wire, Words};
 
 /// Why a connection is not served any more.
 pub(crate) enum Over {
@@ -25,7 +24,7 @@ pub(crate) enum Over {
     Closed,
 }
 
-/// Requests that are on their way, in one call. It is sent at the first poll.
+/// Requests that are on their way, in one call. It is sent when it is [polled](Self::poll) first.
 pub(crate) struct Flight {
     pub(crate) sent: Moment,
     function: Function,
@@ -33,6 +32,8 @@ pub(crate) struct Flight {
     /// Unconstrained: requests are sent in the order of these futures, whatever the task has done
     /// before.
     answer: Unconstrained<BoxFuture<'static, Result<Value, CallError>>>,
+    /// What it has come to.
+    landed: Option<Result<Value, CallError>>,
 }
 
 /// Requests that are back, with their answers.
@@ -44,32 +45,34 @@ pub(crate) struct Landed {
 }
 
 impl Flight {
-    /// Sends requests.
-    pub(crate) fn of_requests(kept: &Kept, wire: &dyn Wire, requests: Vec<Request>) -> Self {
-        let mut call = kept.requests(wire);
+    /// Requests, in a call that begins with these words.
+    pub(crate) fn of_requests(
+        kept: &Kept,
+        wire: &dyn Wire,
+        mut call: Words,
+        requests: Vec<Request>,
+    ) -> Self {
         let mut owned = kept.owned();
         for Request { asked, .. } in &requests {
             owned.sent(asked.operations());
             asked.say(&mut call);
         }
         drop(owned);
-        let answer = unconstrained(wire.call(Function::Requests, call));
-        Self {
-            sent: Moment::now(),
-            function: Function::Requests,
-            requests,
-            answer,
-        }
+        Self::new(wire, Function::Requests, call, requests)
     }
 
-    /// Sends one beat for all that ask for one.
+    /// One beat for all that ask for one.
     pub(crate) fn of_beats(kept: &Kept, wire: &dyn Wire, requests: Vec<Request>) -> Self {
-        let answer = unconstrained(wire.call(Function::Beat, kept.requests(wire)));
+        Self::new(wire, Function::Beat, kept.requests(wire), requests)
+    }
+
+    fn new(wire: &dyn Wire, function: Function, call: Words, requests: Vec<Request>) -> Self {
         Self {
+            answer: unconstrained(wire.call(function, call)),
             sent: Moment::now(),
-            function: Function::Beat,
+            function,
             requests,
-            answer,
+            landed: None,
         }
     }
 
@@ -78,18 +81,24 @@ impl Flight {
         let lists = |it: &&Request| it.asked.lists();
         self.requests.iter().filter(lists).count()
     }
-}
 
-impl Future for Flight {
-    type Output = Landed;
+    /// Whether it has landed.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.landed.is_none() {
+            if let Poll::Ready(answer) = self.answer.poll_unpin(cx) {
+                self.landed = Some(answer);
+            }
+        }
+        self.landed.is_some()
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Landed> {
-        let answer = ready!(self.answer.poll_unpin(cx));
-        Poll::Ready(Landed {
+    /// The requests with their answers, once it has landed.
+    pub(crate) fn landed(self) -> Option<Landed> {
+        Some(Landed {
             sent: self.sent,
             function: self.function,
-            requests: std::mem::take(&mut self.requests),
-            answer,
+            requests: self.requests,
+            answer: self.landed?,
         })
     }
 }

@@ -1,13 +1,15 @@
 //! Keeps a session alive, over as many connections as it takes.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use recipes_core::{Connection, EndReason, NodesError};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::debug;
 
 use crate::STORE;
@@ -17,14 +19,11 @@ use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, quarantined};
 use crate::moment::Moment;
 use crate::owned::Owned;
-use crate::queue::Queue;
+use crate::queue::{Queue, Waiting};
 use crate::resume::connected;
 use crate::shared::Shared;
 use crate::traffic::Traffic;
 use crate::wire::{Function, Loss, Wire, Words, micros};
-
-/// Calls of beats that may be on their way. Whoever asks meanwhile shares the next.
-const BEATS_MAX: usize = 1;
 
 /// What keeps one session. It ends with the session.
 pub(crate) struct Keeper {
@@ -94,11 +93,12 @@ impl Keeper {
         Ok((kept, used))
     }
 
-    async fn run(mut self, mut wire: Box<dyn Wire>) {
+    async fn run(mut self, wire: Box<dyn Wire>) {
         // Also if the runtime drops this task.
         let _ends = End(Arc::clone(&self.kept));
+        let mut wire: Arc<dyn Wire> = wire.into();
         loop {
-            let why = match self.serve(&*wire).await {
+            let why = match self.serve(&wire).await {
                 Over::Lost(trouble) => trouble.to_string(),
                 Over::Refused(error) => error.to_string(),
                 Over::Expired => return,
@@ -110,79 +110,78 @@ impl Keeper {
             debug!(target: STORE, session = self.kept.id, why, "connection given up");
             drop(wire);
             wire = match self.connect_again().await {
-                Ok(wire) => wire,
+                Ok(wire) => wire.into(),
                 Err(reason) => return self.kept.end(reason),
             };
         }
     }
 
     /// Serves requests over one connection.
-    async fn serve(&mut self, wire: &dyn Wire) -> Over {
+    async fn serve(&mut self, wire: &Arc<dyn Wire>) -> Over {
+        let kept = Arc::clone(&self.kept);
+        kept.connect(wire).await;
         if self.closed.is_terminated() {
             return Over::Closed;
         }
-        let kept = Arc::clone(&self.kept);
+        let over = self.serve_line(&kept, &**wire).await;
+        match over {
+            Over::Lost(_) | Over::Refused(_) => {
+                kept.link.send_replace(Connection::Disconnected);
+            }
+            Over::Expired => {}
+            // What waits is still to be sent.
+            Over::Closed => return over,
+        }
+        // Only now, when whoever looks finds the connection lost, are its requests given up.
+        drop(kept.disconnect());
+        over
+    }
+
+    async fn serve_line(&mut self, kept: &Kept, wire: &dyn Wire) -> Over {
         let timeout = kept.terms.session_timeout;
         let patience = timeout / 4;
         let mut beat = kept.beat();
-        let mut requests = Traffic::new(wire.in_flight_max());
-        // Without any, the queue of beats is not looked at.
-        let mut beats = Traffic::new(if kept.beats_apart { BEATS_MAX } else { 0 });
-        let mut last = Instant::now();
+        let mut beats = Traffic::default();
         let mut ticks = ticks(timeout, beat);
         let mut lost = wire.lost();
-        let over = loop {
-            let room = requests.room(kept.listings_max(wire));
+        loop {
             tokio::select! {
                 biased;
-                loss = &mut lost => break over(loss, &kept),
-                Some(landed) = requests.landed() => {
-                    if let Err(over) = settle(landed, &kept) {
-                        break over;
+                loss = &mut lost => return over(loss, kept),
+                landed = kept.landed() => {
+                    if let Err(over) = settle(landed, kept) {
+                        return over;
                     }
                     if kept.beat() != beat {
                         beat = kept.beat();
                         ticks = self::ticks(timeout, beat);
                     }
                 }
-                Some(landed) = beats.landed() => {
-                    if let Err(over) = settle(landed, &kept) {
-                        break over;
+                landed = poll_fn(|cx| beats.poll_landed(cx)) => {
+                    if let Err(over) = settle(landed, kept) {
+                        return over;
                     }
                 }
-                () = kept.queue.arrived(), if room.is_some() => {
-                    let waiting = kept.queue.take(room.unwrap_or_default());
-                    let flight = Flight::of_requests(&kept, wire, waiting);
-                    last = flight.sent.at();
-                    requests.push(flight);
-                }
-                () = kept.beats.arrived(), if beats.room(1).is_some() => {
-                    beats.push(Flight::of_beats(&kept, wire, kept.beats.take(0)));
+                () = kept.may_send() => drop(kept.send()),
+                // One at a time. Whoever asks meanwhile shares the next.
+                () = kept.beats.arrived(Waiting::may_leave), if beats.is_empty() => {
+                    let flight = Flight::of_beats(kept, wire, kept.beats.take(0));
+                    beats.send(flight, &waker().await);
                 }
                 now = ticks.tick() => {
-                    if requests.is_silent(now, patience) || beats.is_silent(now, patience) {
-                        break Over::Lost(Trouble::Silent);
+                    let (last, is_silent) = kept.last_sent(now, patience);
+                    if is_silent || beats.is_silent(now, patience) {
+                        return Over::Lost(Trouble::Silent);
                     }
                     kept.give_spares_up(now);
-                    if now >= last + beat && !kept.beats_apart {
+                    if !kept.beats_apart && last.is_some_and(|last| now >= last + beat) {
                         // Nobody waits for the answer; that there is one counts.
-                        drop(kept.queue.ask(Asked::Beat));
+                        drop(kept.ask(Asked::Beat));
                     }
                 }
-                _ = &mut self.closed => break Over::Closed,
+                _ = &mut self.closed => return Over::Closed,
             }
-        };
-        if matches!(over, Over::Lost(_) | Over::Refused(_)) {
-            kept.link.send_replace(Connection::Disconnected);
         }
-        if matches!(over, Over::Closed) {
-            // The client skips a request that nobody waits for, if it has not been written yet.
-            let landed = requests.land(&kept);
-            drop(tokio::time::timeout(patience, landed).await);
-        }
-        // Only now, when whoever looks finds the connection lost, are its requests given up.
-        drop((requests, beats));
-        over
     }
 
     /// Connects until the session goes on, or is over.
@@ -207,14 +206,10 @@ impl Keeper {
     async fn close(&self, wire: &dyn Wire) {
         let kept = &self.kept;
         let closed = async {
-            loop {
-                let requests = kept.queue.take(kept.listings_max(wire));
-                if requests.is_empty() {
+            // The client skips a request that nobody waits for, if it has not been written yet.
+            while kept.land().await.is_ok() {
+                if !kept.send() {
                     break;
-                }
-                let landed = Flight::of_requests(kept, wire, requests).await;
-                if settle(landed, kept).is_err() {
-                    return;
                 }
             }
             loop {
@@ -228,7 +223,9 @@ impl Keeper {
         };
         // Without an answer the session ends by itself.
         let patience = kept.terms.session_timeout / 4;
-        if tokio::time::timeout(patience, closed).await.is_err() {
+        let is_closed = tokio::time::timeout(patience, closed).await.is_ok();
+        drop(kept.disconnect());
+        if !is_closed {
             debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
         }
     }
@@ -243,6 +240,11 @@ fn over(loss: Loss, kept: &Kept) -> Over {
             Over::Expired
         }
     }
+}
+
+/// Wakes this task.
+async fn waker() -> Waker {
+    poll_fn(|cx| Poll::Ready(cx.waker().clone())).await
 }
 
 /// When to look whether something is to be done.
@@ -262,6 +264,7 @@ impl Drop for End {
         if !matches!(*kept.link.borrow(), Connection::Ended(_)) {
             kept.end(EndReason::Closed);
         }
+        drop(kept.disconnect());
     }
 }
 

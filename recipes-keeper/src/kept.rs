@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::STORE;
 use crate::asked::Asked;
 use crate::owned::Owned;
-use crate::queue::Queue;
+use crate::queue::{Answer, Queue};
 use crate::shared::Shared;
 use crate::wire::{Server, Started, Wire, Words};
 
@@ -107,11 +107,11 @@ impl Kept {
         }
     }
 
-    /// The queue of beats that somebody asks for.
-    pub(crate) fn beats(&self) -> &Queue {
+    /// Somebody asks for a beat.
+    pub(crate) fn ask_beat(&self) -> Answer {
         match self.beats_apart {
-            true => &self.beats,
-            false => &self.queue,
+            true => self.beats.ask(Asked::Beat),
+            false => self.ask(Asked::Beat),
         }
     }
 
@@ -185,7 +185,7 @@ impl Kept {
         let Some(since) = now.checked_sub(SPARE_MAX) else {
             return;
         };
-        self.queue.with(|waiting| {
+        self.with(|waiting| {
             for path in self.shared.watches.drop_spares(since) {
                 drop(waiting.ask(Asked::Unwatch(path)));
             }

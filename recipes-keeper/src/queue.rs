@@ -1,18 +1,26 @@
 //! Requests that wait for the connection.
 //!
 //! A request is in the queue as soon as its method returns, so requests are sent in the order of the
-//! calls. What waits together leaves in one call. While there is no connection, requests wait for
-//! the next one.
+//! calls. If the connection has nothing else to do, it is sent then, too: each task in between would take
+//! its time. Otherwise the keeper sends what waits, together, in one call. While there is no connection,
+//! requests wait for the next one.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use recipes_core::NodesError;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::asked::Asked;
-use crate::wire::Value;
+use crate::flight::{Landed, Over, settle};
+use crate::kept::Kept;
+use crate::traffic::Line;
+use crate::wire::{Value, Wire};
 
 /// One call does so much at most: others of the server wait as long.
 const REQUESTS_MAX: usize = 128;
@@ -41,6 +49,8 @@ pub(crate) struct Waiting {
     /// How many callers are about to ask for more that leaves together.
     held: usize,
     is_over: bool,
+    /// Where they leave, while there is a connection. Beats that are apart have none here.
+    line: Option<Line>,
 }
 
 impl Waiting {
@@ -54,13 +64,44 @@ impl Waiting {
         answered
     }
 
-    fn may_leave(&self) -> bool {
+    pub(crate) fn may_leave(&self) -> bool {
         self.held == 0 && !self.requests.is_empty()
+    }
+
+    /// Takes what leaves in the next call, with so many listings at most.
+    fn take(&mut self, listings_max: usize) -> Vec<Request> {
+        // After an outage, most of what asks only may be for callers who are gone.
+        self.requests
+            .retain(|request| !request.answer.is_closed() || request.asked.changes());
+        let (mut bytes, mut listings, mut count) = (0, 0, 0);
+        for request in self.requests.iter().take(REQUESTS_MAX) {
+            bytes += request.asked.bytes();
+            listings += usize::from(request.asked.lists());
+            if (bytes > BYTES_MAX || listings > listings_max) && count > 0 {
+                break;
+            }
+            count += 1;
+        }
+        self.requests.drain(..count).collect()
+    }
+
+    /// Sends one call of what waits, if it may leave. In one step: nobody else sends in between.
+    fn send(&mut self, kept: &Kept) -> bool {
+        let room = self.line.as_ref().and_then(|line| line.room(kept));
+        let Some(room) = room.filter(|_| self.may_leave()) else {
+            return false;
+        };
+        let requests = self.take(room);
+        match &mut self.line {
+            Some(line) if !requests.is_empty() => line.send(kept, requests),
+            _ => return false,
+        }
+        true
     }
 }
 
 /// Requests that are asked for while it lives leave together.
-pub(crate) struct Together<'a>(&'a Queue);
+pub(crate) struct Together<'a>(&'a Kept);
 
 impl Drop for Together<'_> {
     fn drop(&mut self) {
@@ -81,14 +122,50 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asks for something that the keeper sends.
+    pub(crate) fn ask(&self, asked: Asked) -> Answer {
+        let answer = self.lock().ask(asked);
+        self.arrived.notify_one();
+        answer
+    }
+
+    /// Completes when something may leave. It may be dropped.
+    pub(crate) async fn arrived(&self, may_leave: impl Fn(&Waiting) -> bool) {
+        loop {
+            if may_leave(&self.lock()) {
+                return;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Takes what leaves in the next call, with so many listings at most.
+    pub(crate) fn take(&self, listings_max: usize) -> Vec<Request> {
+        self.lock().take(listings_max)
+    }
+
+    /// Refuses what waits, and all that comes.
+    pub(crate) fn end(&self) {
+        let requests = {
+            let mut waiting = self.lock();
+            waiting.is_over = true;
+            std::mem::take(&mut waiting.requests)
+        };
+        for request in requests {
+            drop(request.answer.send(Err(NodesError::SessionEnded)));
+        }
+    }
+}
+
+impl Kept {
     /// Decides what is asked, and asks it, with nobody in between.
     pub(crate) fn with<T>(&self, ask: impl FnOnce(&mut Waiting) -> T) -> T {
-        let (asked, may_leave) = {
-            let mut waiting = self.lock();
-            (ask(&mut waiting), waiting.may_leave())
-        };
-        if may_leave {
-            self.arrived.notify_one();
+        let mut waiting = self.queue.lock();
+        let asked = ask(&mut waiting);
+        if waiting.line.as_ref().is_some_and(Line::is_free) {
+            waiting.send(self);
+        } else if waiting.may_leave() {
+            self.queue.arrived.notify_one();
         }
         asked
     }
@@ -102,45 +179,62 @@ impl Queue {
         Together(self)
     }
 
-    /// Completes when something may leave. It may be dropped.
-    pub(crate) async fn arrived(&self) {
-        loop {
-            if self.lock().may_leave() {
-                return;
-            }
-            self.arrived.notified().await;
-        }
-    }
-
-    /// Takes what leaves in the next call, with so many listings at most.
-    pub(crate) fn take(&self, listings_max: usize) -> Vec<Request> {
-        let mut waiting = self.lock();
-        // After an outage, most of what asks only may be for callers who are gone.
-        waiting
-            .requests
-            .retain(|request| !request.answer.is_closed() || request.asked.changes());
-        let (mut bytes, mut listings, mut count) = (0, 0, 0);
-        for request in waiting.requests.iter().take(REQUESTS_MAX) {
-            bytes += request.asked.bytes();
-            listings += usize::from(request.asked.lists());
-            if (bytes > BYTES_MAX || listings > listings_max) && count > 0 {
-                break;
-            }
-            count += 1;
-        }
-        waiting.requests.drain(..count).collect()
-    }
-
-    /// Refuses what waits, and all that comes.
-    pub(crate) fn end(&self) {
-        let requests = {
-            let mut waiting = self.lock();
-            waiting.is_over = true;
-            std::mem::take(&mut waiting.requests)
+    /// From now on requests leave over this connection.
+    pub(crate) async fn connect(&self, wire: &Arc<dyn Wire>) {
+        let connect = |cx: &mut Context<'_>| {
+            self.queue.lock().line = Some(Line::new(self, wire, cx.waker()));
+            Poll::Ready(())
         };
-        for request in requests {
-            drop(request.answer.send(Err(NodesError::SessionEnded)));
+        poll_fn(connect).await;
+    }
+
+    /// Requests wait for another connection. Dropping the old one gives up what was sent over it.
+    #[must_use]
+    pub(crate) fn disconnect(&self) -> Option<Line> {
+        self.queue.lock().line.take()
+    }
+
+    /// Completes when something may leave over the connection. It may be dropped.
+    pub(crate) async fn may_send(&self) {
+        let may_send = |it: &Waiting| {
+            it.may_leave() && it.line.as_ref().is_some_and(|it| it.room(self).is_some())
+        };
+        self.queue.arrived(may_send).await;
+    }
+
+    /// Sends one call of what waits. False if nothing may leave.
+    pub(crate) fn send(&self) -> bool {
+        self.queue.lock().send(self)
+    }
+
+    /// The next call that has an answer. It may be dropped.
+    pub(crate) async fn landed(&self) -> Landed {
+        poll_fn(|cx| match &mut self.queue.lock().line {
+            Some(line) => line.poll_landed(cx),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Waits until all calls have landed. An error if one ends the use of the connection.
+    pub(crate) async fn land(&self) -> Result<(), Over> {
+        let are_landed = || {
+            let waiting = self.queue.lock();
+            waiting.line.as_ref().is_none_or(|it| it.traffic.is_empty())
+        };
+        while !are_landed() {
+            settle(self.landed().await, self)?;
         }
+        Ok(())
+    }
+
+    /// When the last call was sent over the connection, and whether a call has had no answer for longer
+    /// than `patience`.
+    pub(crate) fn last_sent(&self, now: Instant, patience: Duration) -> (Option<Instant>, bool) {
+        let waiting = self.queue.lock();
+        let line = waiting.line.as_ref();
+        let is_silent = line.is_some_and(|it| it.traffic.is_silent(now, patience));
+        (line.map(|it| it.last), is_silent)
     }
 }
 

@@ -59,6 +59,12 @@ pub trait Wire: Send + Sync + Debug {
         false
     }
 
+    /// Whether the first poll of a [`call`](Self::call) of [`Function::Requests`] may happen anywhere, also
+    /// outside of a runtime. Then a request leaves where it is asked for, without waking the keeper.
+    fn leaves_anywhere(&self) -> bool {
+        false
+    }
+
     /// Calls a function. The call is sent at the first poll, behind those that were sent before. Its
     /// future may be dropped; the function may then run nevertheless.
     ///

@@ -156,6 +156,10 @@ impl Wire for RedisWire {
         NAMES_MAX
     }
 
+    fn leaves_anywhere(&self) -> bool {
+        true
+    }
+
     fn call(
         &self,
         function: Function,

@@ -314,6 +314,7 @@ pub(crate) async fn blocker(
         None => Ok(Event::BlockerGone(member, name)),
         Some(watch) => match watch.await {
             NodeEvent::Deleted => Ok(Event::BlockerGone(member, name)),
+            NodeEvent::DeletedAsFirst => Ok(Event::FirstGone(member, name)),
             NodeEvent::Changed => Ok(Event::BlockerChanged),
             NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
         },

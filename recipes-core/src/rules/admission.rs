@@ -79,8 +79,7 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
         _ if !present => Verdict::Absent,
         None => Verdict::Granted,
         Some(nearest) => {
-            let may_wrap = node_name::sequence(own).is_none_or(|own| own >= SEQUENCE_NEAR_WRAP);
-            let deletions_grant = kind != LockKind::Write && ahead <= 2 && !may_wrap;
+            let deletions_grant = ahead <= 2 && queues_behind(kind, own);
             let nearest_first = [Some(nearest), before].into_iter().flatten();
             Verdict::WaitFor(Blockers {
                 nearest_first: nearest_first.map(|it| it.name).collect(),
@@ -88,6 +87,14 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
             })
         }
     }
+}
+
+/// Whether a contender waits for nothing but nodes that are ahead when it joins, because sequences only
+/// grow. Not a writer: a writer that downgrades puts a reader in its own place. For a permit the number
+/// of those ahead counts.
+pub(crate) fn queues_behind(kind: LockKind, own: &str) -> bool {
+    let is_first_come = !matches!(kind, LockKind::Write | LockKind::Permit);
+    is_first_come && node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP)
 }
 
 /// Applies the rule of a semaphore with this many permits to a listing of its leases.

@@ -341,7 +341,7 @@ impl EpochTask {
             lease.care().watch(None);
         }
         match event {
-            NodeEvent::Deleted => self.epoch.observe(id, None, None),
+            NodeEvent::Deleted | NodeEvent::DeletedAsFirst => self.epoch.observe(id, None, None),
             // For example a request to give the lock up: still ours, so read and watch it again.
             NodeEvent::Changed => self.look_at(id),
             // The connection reports this.

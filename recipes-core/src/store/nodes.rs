@@ -199,6 +199,9 @@ pub enum EndReason {
 pub enum NodeEvent {
     /// The node was deleted.
     Deleted,
+    /// The node was deleted, and the store had numbered none of the siblings that were left before it. So
+    /// nothing was ahead of it. A store need not say so.
+    DeletedAsFirst,
     /// The node still exists and its data changed.
     Changed,
     /// The session ended; nothing is known about the node.

@@ -36,8 +36,34 @@ struct Scripted {
     heard: mpsc::UnboundedSender<Heard>,
     shared: watch::Sender<Option<Arc<Shared>>>,
     loss: watch::Sender<Option<(u64, Loss)>>,
-    beats_apart: bool,
+    kind: Kind,
 }
+
+/// What the connections of a server are like.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    beats_apart: bool,
+    leaves_anywhere: bool,
+    in_flight_max: usize,
+    /// Requests cannot be sent.
+    is_broken: bool,
+}
+
+const APART: Kind = Kind {
+    beats_apart: true,
+    leaves_anywhere: false,
+    in_flight_max: 1,
+    is_broken: false,
+};
+const TOGETHER: Kind = Kind {
+    beats_apart: false,
+    ..APART
+};
+const ANYWHERE: Kind = Kind {
+    leaves_anywhere: true,
+    in_flight_max: 8,
+    ..TOGETHER
+};
 
 #[derive(Debug)]
 struct ScriptedWire {
@@ -45,7 +71,7 @@ struct ScriptedWire {
     loss: watch::Receiver<Option<(u64, Loss)>>,
     facts: Facts,
     number: u64,
-    beats_apart: bool,
+    kind: Kind,
 }
 
 impl Server for Scripted {
@@ -66,7 +92,7 @@ impl Server for Scripted {
             loss: self.loss.subscribe(),
             facts,
             number,
-            beats_apart: self.beats_apart,
+            kind: self.kind,
         };
         async move { Ok(Box::new(wire) as Box<dyn Wire>) }.boxed()
     }
@@ -82,11 +108,15 @@ impl Wire for ScriptedWire {
     }
 
     fn in_flight_max(&self) -> usize {
-        1
+        self.kind.in_flight_max
     }
 
     fn beats_apart(&self) -> bool {
-        self.beats_apart
+        self.kind.beats_apart
+    }
+
+    fn leaves_anywhere(&self) -> bool {
+        self.kind.leaves_anywhere
     }
 
     fn call(
@@ -95,7 +125,12 @@ impl Wire for ScriptedWire {
         words: Words,
     ) -> BoxFuture<'static, Result<Value, CallError>> {
         let heard = self.heard.clone();
+        let is_broken = self.kind.is_broken && function == Function::Requests;
         async move {
+            if is_broken {
+                let why = std::io::Error::other("broken");
+                return Err(CallError::Lost(Arc::new(why)));
+            }
             let words = words
                 .iter()
                 .map(|it| String::from_utf8_lossy(it).into_owned());
@@ -142,13 +177,13 @@ struct Scene {
 }
 
 impl Scene {
-    async fn open(beats_apart: bool) -> Self {
+    async fn open(kind: Kind) -> Self {
         let (says, mut heard) = mpsc::unbounded_channel();
         let server = Arc::new(Scripted {
             heard: says,
             shared: watch::Sender::new(None),
             loss: watch::Sender::new(None),
-            beats_apart,
+            kind,
         });
         let sessions = Sessions::new(Terms {
             server: Arc::clone(&server) as Arc<dyn Server>,
@@ -218,7 +253,7 @@ fn text(word: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn beat_that_is_apart_waits_for_no_request() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let mut listed = nodes.list("/a");
     let requests = scene.call().await;
@@ -245,7 +280,7 @@ async fn beat_that_is_apart_waits_for_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn beats_that_are_asked_for_behind_one_share_the_next() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let first = nodes.sync("/a");
     let beat = scene.call().await;
@@ -261,7 +296,7 @@ async fn beats_that_are_asked_for_behind_one_share_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn keeper_sends_beats_where_the_wire_does_not() {
-    let mut scene = Scene::open(false).await;
+    let mut scene = Scene::open(TOGETHER).await;
     let nodes = Arc::clone(&scene.nodes);
     let synced = nodes.sync("/a");
     let requests = scene.call().await;
@@ -275,13 +310,13 @@ async fn keeper_sends_beats_where_the_wire_does_not() {
         (beat.function, &beat.words[4..]),
         (Function::Requests, &["beat".to_owned()][..])
     );
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     assert!(scene.heard().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_beat_that_is_apart_costs_the_connection() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let synced = nodes.sync("/a");
     let beat = scene.call().await;
@@ -294,7 +329,7 @@ async fn unanswered_beat_that_is_apart_costs_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn session_that_its_wire_reports_as_ended_is_over() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let waiting = nodes.list("/a");
     let call = scene.call().await;
@@ -309,7 +344,7 @@ async fn session_that_its_wire_reports_as_ended_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn next_wire_is_told_of_the_session_once_it_goes_on() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     scene.server.loss.send_replace(Some((1, Loss::Connection)));
     let resume = scene.call().await;
     assert_eq!(resume.function, Function::Resume);
@@ -326,7 +361,7 @@ async fn next_wire_is_told_of_the_session_once_it_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn highest_number_in_an_answer_is_known_to_the_wire() {
-    let mut scene = Scene::open(true).await;
+    let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let node = NewNode {
         path: "/a/x-".to_owned(),
@@ -350,5 +385,113 @@ async fn highest_number_in_an_answer_is_known_to_the_wire() {
         scene.call().await.answer([list(parts), Value::Number(0)]);
         stat.await.unwrap();
         assert_eq!(scene.seen(), seen);
+    }
+}
+
+impl Scene {
+    /// The call that is on its way by now: nobody has had a turn since it was asked for.
+    fn sent(&mut self) -> Option<Call> {
+        match self.heard.try_recv().ok()? {
+            Heard::Call(call) => Some(call),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn listed(name: &str) -> Value {
+    list([text(""), list([text(name)])])
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_leaves_where_it_is_asked_for_if_the_connection_is_free() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.list("/a");
+    let call = scene.sent().expect("it has left");
+    assert_eq!(call.words.last().map(String::as_str), Some("/a"));
+    // The connection is not free, so these leave together, in the order of the calls.
+    let (second, third) = (nodes.list("/b"), nodes.list("/c"));
+    assert!(scene.sent().is_none());
+    let both = scene.call().await;
+    assert_eq!(both.words[4..], ["list", "/b", "list", "/c"]);
+    // Answers that come in another order are handed out in theirs.
+    both.answer([listed("b"), listed("c"), Value::Number(0)]);
+    call.answer([listed("a"), Value::Number(0)]);
+    assert_eq!(first.await.unwrap(), ["a"]);
+    assert_eq!(second.await.unwrap(), ["b"]);
+    assert_eq!(third.await.unwrap(), ["c"]);
+    let again = nodes.list("/d");
+    assert!(scene.sent().is_some(), "it is free again");
+    drop(again);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_together_leaves_together() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let together = nodes.together();
+    let (one, other) = (nodes.list("/a"), nodes.list("/b"));
+    assert!(scene.sent().is_none());
+    drop(together);
+    let call = scene.sent().expect("it has left");
+    assert_eq!(call.words[4..], ["list", "/a", "list", "/b"]);
+    drop((one, other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_left_over_a_connection_that_is_lost_has_no_answer() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    scene.server.loss.send_replace(Some((1, Loss::Connection)));
+    // The keeper does not know yet.
+    let lost = nodes.list("/a");
+    let call = scene.sent().expect("it has left");
+    let resume = scene.call().await;
+    assert!(matches!(lost.await, Err(NodesError::Unknown(_))));
+    // From now on it waits for the next connection.
+    let next = nodes.list("/b");
+    assert!(scene.is_quiet().await);
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await.0, 2);
+    scene.call().await.answer([listed("b"), Value::Number(0)]);
+    assert_eq!(next.await.unwrap(), ["b"]);
+    drop(call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_cannot_be_sent_costs_the_connection() {
+    let mut scene = Scene::open(Kind {
+        is_broken: true,
+        ..ANYWHERE
+    })
+    .await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.list("/a");
+    assert!(matches!(first.await, Err(NodesError::Unknown(_))));
+    assert_eq!(scene.call().await.function, Function::Resume);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_sends_what_waits_and_hears_its_answers() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let (first, second) = (nodes.delete("/a"), nodes.delete("/b"));
+    let one = scene.call().await;
+    let third = nodes.delete("/c");
+    // Nobody uses the session any more.
+    let other = Scene::open(TOGETHER).await;
+    scene.nodes = Arc::clone(&other.nodes);
+    drop(nodes);
+    one.answer([list([text("")]), list([text("")]), Value::Number(0)]);
+    let rest = scene.call().await;
+    assert_eq!(rest.words[4..], ["multi", "1", "delete", "/c", ""]);
+    rest.answer([list([text("")]), Value::Number(0)]);
+    assert_eq!(scene.call().await.function, Function::Close);
+    for deleted in [first, second, third] {
+        deleted.await.unwrap();
     }
 }

@@ -23,6 +23,7 @@ pub struct MemoryBuilder {
     pub(super) watch_bytes: usize,
     pub(super) containers: bool,
     pub(super) stats_in_transactions: bool,
+    pub(super) tells_first: bool,
     pub(super) stats_need_read: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
@@ -38,6 +39,7 @@ impl Default for MemoryBuilder {
             watch_bytes: TRAITS.watch_bytes,
             containers: true,
             stats_in_transactions: false,
+            tells_first: false,
             stats_need_read: false,
             start_ms: START_MS,
             faults: Faults::default(),
@@ -131,6 +133,15 @@ impl MemoryBuilder {
         self.session_timeout = Some(session_timeout);
         self.on_redis = Some(session_timeout);
         self.stats_in_transactions = true;
+        self.tells_first = true;
+        self
+    }
+
+    /// Sets whether watches report that a deleted node was the first of its siblings by the number that
+    /// the ensemble had given it. Default false, as with ZooKeeper.
+    #[doc(hidden)]
+    pub fn tells_who_was_first(mut self, told: bool) -> Self {
+        self.tells_first = told;
         self
     }
 

@@ -87,7 +87,7 @@ impl State {
     pub(crate) fn new(options: &MemoryBuilder, shared: Weak<Shared>) -> Self {
         Self {
             shared,
-            tree: Tree::new(options.start_ms),
+            tree: Tree::new(options.start_ms, options.tells_first),
             watches: Watches::default(),
             sessions: BTreeMap::new(),
             arrivals: Arrivals::default(),

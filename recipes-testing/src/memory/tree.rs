@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) data: Arc<[u8]>,
     pub(crate) acl: Arc<[Acl]>,
     kind: Kind,
+    /// What the ensemble has put at the end of its name.
+    sequence: Option<i32>,
     czxid: i64,
     mzxid: i64,
     pzxid: i64,
@@ -83,14 +85,17 @@ impl Node {
 pub(crate) struct Tree {
     nodes: BTreeMap<NodePath, Node>,
     lag: Lag,
+    /// Whether watches report that a node was the first of its siblings.
+    tells_first: bool,
 }
 
 impl Tree {
-    pub(crate) fn new(time_ms: i64) -> Self {
+    pub(crate) fn new(time_ms: i64, tells_first: bool) -> Self {
         let root = Node {
             data: Arc::from([]),
             acl: open_acl(),
             kind: Kind::Persistent,
+            sequence: None,
             czxid: 0,
             mzxid: 0,
             pzxid: 0,
@@ -102,7 +107,12 @@ impl Tree {
         Self {
             nodes: BTreeMap::from([(NodePath::root(), root)]),
             lag: Lag::default(),
+            tells_first,
         }
+    }
+
+    pub(crate) fn tells_first(&self) -> bool {
+        self.tells_first
     }
 
     pub(crate) fn get(&self, path: &NodePath) -> Option<&Node> {
@@ -168,7 +178,8 @@ impl Tree {
             .cloned()
             .ok_or(NodesError::NoNode)?;
         access.require(&parent.acl, Permission::CREATE)?;
-        let path = with_sequence(parent.created)?;
+        let sequence = parent.created;
+        let path = with_sequence(sequence)?;
         if self.nodes.contains_key(&path) {
             return Err(NodesError::NodeExists);
         }
@@ -188,6 +199,7 @@ impl Tree {
                 NodeMode::Container => Kind::Container,
                 NodeMode::Ephemeral | NodeMode::EphemeralSequential => Kind::Ephemeral(owner),
             },
+            sequence: sequential.then_some(sequence),
             czxid: zxid,
             mzxid: zxid,
             pzxid: zxid,
@@ -232,6 +244,10 @@ impl Tree {
         if node.children > 0 {
             return Err(MemoryError::NotEmpty(path.to_string()).into());
         }
+        let event = match self.tells_first && self.is_first(path, node) {
+            true => NodeEvent::DeletedAsFirst,
+            false => NodeEvent::Deleted,
+        };
         let zxid = transaction.zxid;
         parent.children -= 1;
         parent.pzxid = zxid;
@@ -244,10 +260,23 @@ impl Tree {
             name,
             created: false,
         });
-        transaction
-            .events
-            .push((path.to_string(), NodeEvent::Deleted));
+        transaction.events.push((path.to_string(), event));
         Ok(())
+    }
+
+    /// Whether the ensemble has given it a number, and no sibling has a lower one or none.
+    fn is_first(&self, path: &NodePath, node: &Node) -> bool {
+        let Some(own) = node.sequence.filter(|own| *own > 0) else {
+            return false;
+        };
+        let Some(first) = path.parent().map(|it| it.first_child()) else {
+            return false;
+        };
+        let mut siblings = self
+            .nodes
+            .range(&first..)
+            .take_while(|(child, _)| child.is_sibling(&first));
+        siblings.all(|(_, it)| it.sequence.unwrap_or_default() >= own)
     }
 
     pub(crate) fn set(

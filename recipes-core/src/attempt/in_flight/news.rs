@@ -135,7 +135,9 @@ impl InFlight<'_> {
                 continue;
             };
             match event {
-                NodeEvent::Deleted => return Some(Event::OwnGone(member)),
+                NodeEvent::Deleted | NodeEvent::DeletedAsFirst => {
+                    return Some(Event::OwnGone(member));
+                }
                 NodeEvent::Changed => return Some(Event::OwnChanged(member)),
                 NodeEvent::SessionEnded => {}
             }

@@ -91,6 +91,8 @@ pub(crate) enum Event {
     Stated(usize, Option<Found>),
     /// A watched node that a member waits for was deleted, or was gone when the watch was set.
     BlockerGone(usize, String),
+    /// As [`Event::BlockerGone`], and when that node was deleted nothing was ahead of it.
+    FirstGone(usize, String),
     /// The data of a watched node that a member waits for changed, or nodes may be watched that
     /// were not: what is awaited is to be watched again.
     BlockerChanged,

@@ -63,6 +63,8 @@ struct Locks {
     /// What the counters start with, and whether they go on below zero.
     first: i32,
     wraps: bool,
+    /// Whether watches report that a node was the first.
+    tells_first: bool,
 }
 
 impl Locks {
@@ -78,6 +80,7 @@ impl Locks {
             reaps: 0,
             first: 0,
             wraps: false,
+            tells_first: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 
 mod creates;
+mod first_gone;
 mod permits;
 mod reconnects;
 mod sets;

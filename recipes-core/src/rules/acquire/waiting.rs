@@ -100,14 +100,20 @@ impl AcquireMachine {
         Vec::new()
     }
 
-    pub(super) fn blocker_gone(&mut self, member: usize, name: &str) -> Vec<Action> {
+    /// A node ahead was deleted. `was_first`: nothing was ahead of that one.
+    pub(super) fn blocker_gone(
+        &mut self,
+        member: usize,
+        name: &str,
+        was_first: bool,
+    ) -> Vec<Action> {
         // A name with a uuid never comes back, so its deletion is final and holds for an older
         // listing too. A node with any other name may have been re-created, and the listing by
         // which we wait for it may have shown the new one.
         let is_final = node_name::is_protected(name);
         let heard: Vec<_> = self
             .group(member)
-            .map(|it| (it, self.heard_gone(it, name, is_final)))
+            .map(|it| (it, self.heard_gone(it, name, is_final, was_first)))
             .collect();
         let mut unlisted = Vec::new();
         for (index, _) in heard.iter().filter(|(_, heard)| *heard == Heard::TooLittle) {
@@ -122,9 +128,9 @@ impl AcquireMachine {
     }
 
     /// Applies the deletion of a node to one member.
-    fn heard_gone(&mut self, member: usize, name: &str, is_final: bool) -> Heard {
+    fn heard_gone(&mut self, member: usize, name: &str, is_final: bool, was_first: bool) -> Heard {
         let (is_sure, room) = (self.is_sure(member), self.room(member));
-        let Some(stage) = self.members.get_mut(member).map(|member| &mut member.stage) else {
+        let Some(Member { kind, stage, .. }) = self.members.get_mut(member) else {
             return Heard::Nothing;
         };
         match stage {
@@ -133,6 +139,13 @@ impl AcquireMachine {
                 ahead,
                 deletions_grant,
             } if ahead.iter().any(|it| it == name) => {
+                if was_first && is_final && admission::queues_behind(*kind, &node.name) {
+                    // What the listing showed ahead of that one is gone, too, and all that is left
+                    // ahead of us is between the two.
+                    let place = ahead.iter().position(|it| it == name);
+                    ahead.truncate(place.map_or(ahead.len(), |place| place + 1));
+                    *deletions_grant = true;
+                }
                 // Nothing else was ahead, so a listing would show the others and no more.
                 let decides = *deletions_grant && is_final;
                 ahead.retain(|it| it != name);

@@ -241,7 +241,7 @@ impl State {
             }
             self.forget_if_done(session);
         }
-        self.tree = Tree::new(self.now_ms());
+        self.tree = Tree::new(self.now_ms(), self.tree.tells_first());
         self.zxid = TERM;
         self.stopped = false;
     }

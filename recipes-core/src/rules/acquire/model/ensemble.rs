@@ -74,6 +74,8 @@ pub(super) struct Ensemble {
     pub(super) locks: Vec<Lock>,
     /// Whether counters go on below zero.
     pub(super) wraps: bool,
+    /// Whether watches report that a node was the first.
+    pub(super) tells_first: bool,
     pub(super) created: u8,
     /// The latest transactions, as many as the slowest replica has not applied.
     pub(super) log: Vec<Vec<Change>>,
@@ -159,6 +161,13 @@ impl Ensemble {
             id,
             ..self.make(dir, kind, sequence)
         })
+    }
+
+    /// Whether watches report of a node, when it is deleted, that the replica shows none ahead of it.
+    pub(super) fn tells_of_first(&self, gone: &Lock, lag: usize) -> bool {
+        let seen = || self.seen(lag);
+        let is_ahead = |it: &Lock| it.dir == gone.dir && it.sequence < gone.sequence;
+        self.tells_first && gone.sequence > 0 && !seen().iter().any(is_ahead)
     }
 
     /// The nodes that a replica shows if it has not applied this many of the last transactions.

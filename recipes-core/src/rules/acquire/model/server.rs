@@ -14,16 +14,23 @@ impl World {
             let position = self.ensemble.log.len() - it.lag;
             it.lag -= 1;
             for change in self.ensemble.log[position].clone() {
-                let (id, is_gone) = match change {
+                let lag = self.contenders[index].lag;
+                let (id, is_gone, was_first) = match change {
                     Change::Made(_) => continue,
-                    Change::Gone(lock) => (lock.id, true),
-                    Change::Data(id) => (id, false),
+                    Change::Gone(lock) => (lock.id, true, self.ensemble.tells_of_first(&lock, lag)),
+                    Change::Data(id) => (id, false, false),
                 };
                 let watches = &mut self.contenders[index].watches;
                 let fired: Vec<_> = watches.iter().filter(|it| it.1 == id).cloned().collect();
                 watches.retain(|it| it.1 != id);
                 for (slot, _) in fired {
-                    self.tell(index, slot, watched(slot, is_gone));
+                    let event = match watched(slot, is_gone) {
+                        Event::BlockerGone(member, name) if was_first => {
+                            Event::FirstGone(member, name)
+                        }
+                        event => event,
+                    };
+                    self.tell(index, slot, event);
                 }
             }
         }

@@ -79,7 +79,7 @@ impl World {
     pub(super) fn new(locks: &Locks) -> Self {
         let mut ensemble = Ensemble::default();
         ensemble.dirs.resize_with(locks.dirs, Default::default);
-        ensemble.wraps = locks.wraps;
+        (ensemble.wraps, ensemble.tells_first) = (locks.wraps, locks.tells_first);
         for dir in &mut ensemble.dirs {
             (dir.exists, dir.next) = (!locks.is_bare, locks.first);
         }
