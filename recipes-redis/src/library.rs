@@ -12,6 +12,7 @@ const SOURCE: &str = concat!(
     include_str!("library/sessions.lua"),
     include_str!("library/open.lua"),
     include_str!("library/resume.lua"),
+    include_str!("library/single.lua"),
     include_str!("library/requests.lua"),
     include_str!("library/close.lua"),
 );

@@ -15,8 +15,8 @@
 -- | beat                     | |
 --
 -- `look` lists for a contender whose node is OWN, or was created there by this call if OWN is ''. If
--- others are ahead, it watches the node itself and the two right ahead of it: what the contender would
--- ask for next.
+-- others are ahead, it watches the node itself and the two right ahead of it, as far as the session does
+-- not watch them yet: what the contender would ask for next.
 --
 -- Operations: create PATH DATA KIND, delete PATH VERSION, set PATH DATA VERSION, check PATH VERSION.
 -- A kind is P (persistent), C (container), E (ephemeral) or S (ephemeral and sequential). A version
@@ -47,7 +47,7 @@ local function multi()
       answer[#answer + 1], answer[#answer + 2] = path or '', number
     elseif what == 'delete' then
       local at_path, version = take(), take()
-      if not refused then reason = delete(done, number, at_path, version) end
+      if not refused then reason = delete(done, at_path, version) end
     elseif what == 'set' then
       local at_path, data, version = take(), take(), take()
       if not refused then reason = set(done, number, at_path, data, version) end
@@ -72,34 +72,11 @@ end
 local function look()
   local path, own = take(), take()
   local numbers = { take(), take(), take() }
-  if not load(path) then return { 'NoNode' } end
   local names = call('ZRANGE', CHILDREN .. path, 0, -1)
+  if #names == 0 and not load(path) then return { 'NoNode' } end
   local answer = { '', names }
-  -- Alone.
-  if #names < 2 then return answer end
-  local sequence
-  if own ~= '' then
-    sequence = call('ZSCORE', CHILDREN .. path, own)
-  elseif created[path] then
-    own, sequence = created[path].name, created[path].sequence
-  end
-  if sequence then
-    local ahead = call('ZRANGE', CHILDREN .. path, '(' .. sequence, '-inf', 'BYSCORE', 'REV',
-      'LIMIT', 0, 2)
-    if #ahead > 0 then table.insert(ahead, 1, own) end
-    for i, name in ipairs(ahead) do
-      local child = path .. '/' .. name
-      local node, data = load(child, true)
-      -- Somebody may have deleted a node by hand.
-      if node then
-        call('HSET', WATCHERS .. child, me, numbers[i])
-        local last = #answer
-        answer[last + 1], answer[last + 2], answer[last + 3] = numbers[i], name, data
-        add_stat(answer, child, node)
-      end
-    end
-  end
-  return answer
+  if own == '' and created[path] then own = created[path].name end
+  return watch_ahead(answer, me, path, own, names, numbers)
 end
 
 -- Of a list, stat, read or watch.
@@ -109,7 +86,7 @@ local function answer_of(word)
   local node, data = load(path, wants_data)
   if word == 'watch' then
     local number = take()
-    if node then call('HSET', WATCHERS .. path, me, number) end
+    if node then watch(path, me, number) end
   end
   if not node then return { 'NoNode' } end
   if word == 'list' then return { '', call('ZRANGE', CHILDREN .. path, 0, -1) } end
@@ -121,11 +98,17 @@ end
 
 local function requests(keys, args)
   begin(keys[1])
-  words, at, me, created = args, 4, args[2], {}
   if not heard_from(args[1], args[3]) then
     save_clock()
     return 'ended'
   end
+  local done = at_once(args)
+  if done then
+    save_clock()
+    return done
+  end
+  forget()
+  words, at, me, created = args, 4, args[2], {}
   container_rest = args[4]
   local answers = {}
   while at < #args do
@@ -136,7 +119,7 @@ local function requests(keys, args)
     elseif word == 'look' then
       answer = look()
     elseif word == 'unwatch' then
-      call('HDEL', WATCHERS .. take(), me)
+      call('HDEL', NODE .. take(), 'w' .. me)
     elseif word == 'beat' then
       reap()
     else

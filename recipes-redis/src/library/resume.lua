@@ -26,6 +26,7 @@ local function resume(keys, args)
   call('ZREM', SESSIONS, known)
   call('ZADD', SESSIONS, clock.own + timeout, name .. ':' .. number)
   local wait = quarantine(run, timeout, true)
+  forget()
   local news = {}
   for i = 8, #args, 4 do
     local path = args[i + 1]
@@ -35,7 +36,7 @@ local function resume(keys, args)
     elseif node.m ~= args[i + 3] then
       news[#news + 1] = 'C'
     else
-      call('HSET', WATCHERS .. path, id, args[i])
+      watch(path, id, args[i])
       news[#news + 1] = ''
     end
   end

@@ -14,6 +14,7 @@ end
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many.
 -- Whoever waits for such a node waits a little longer; nobody is granted a lock too early.
 local function purge()
+  forget()
   local left = PURGED_MAX
   while left > 0 do
     local id = call('LINDEX', ENDED, 0)
@@ -22,10 +23,9 @@ local function purge()
     if #paths == 0 then
       call('LPOP', ENDED)
     else
-      local number = next_number()
       for _, path in ipairs(paths) do
         local done = {}
-        if delete(done, number, path, '') then
+        if delete(done, path, '') then
           -- A node that somebody has deleted by hand.
           call('SREM', OWNED .. id, path)
         else
@@ -51,7 +51,7 @@ local function reap()
     local node = load(path)
     if node and count(path) == 0 then
       local done = {}
-      delete(done, next_number(), path, '')
+      delete(done, path, '')
       apply(done)
     elseif node then
       look_again_at(path)
@@ -108,7 +108,7 @@ local function forbidden(prefix)
   name_keys(prefix)
   local needed = {
     { 'GET', CLOCK }, { 'SET', CLOCK, '' }, { 'HMGET', X, 'r' }, { 'HSET', X, 'r', '' },
-    { 'HGETALL', WATCHERS }, { 'HDEL', WATCHERS, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
+    { 'HGETALL', NODE }, { 'HDEL', NODE, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
     { 'HKEYS', TIMEOUTS }, { 'ZADD', SESSIONS, '0', '' }, { 'ZREM', SESSIONS, '' },
     { 'ZRANGE', SESSIONS, '0', '0' }, { 'ZSCORE', SESSIONS, '' }, { 'ZCARD', CHILDREN },
     { 'SADD', OWNED, '' }, { 'SREM', OWNED, '' }, { 'SMEMBERS', OWNED },
@@ -124,10 +124,11 @@ end
 
 -- What every call begins with. It may be the first, and the one before may have failed anywhere.
 local function begin(prefix)
-  if not call then call, format, match = redis.call, string.format, string.match end
+  if not call then
+    call, format, match, sub = redis.call, string.format, string.match, string.sub
+  end
   name_keys(prefix)
   container_rest = 60 * 1000 * 1000
-  forget()
   read_clock()
   sweep()
 end

@@ -13,25 +13,23 @@
 -- | {p}:h          | hash   | how many sessions have which timeout |
 -- | {p}:g          | list   | sessions that ended and still have nodes, `id` |
 -- | {p}:o:ID       | set    | paths of the nodes of a session |
--- | {p}:n:PATH     | hash   | one node: see `load` |
+-- | {p}:n:PATH     | hash   | one node: see `load`; and who watches it: see `notify` |
 -- | {p}:c:PATH     | zset   | names of its children, scored by their sequence |
--- | {p}:w:PATH     | hash   | sessions that watch it, each with the number of its last watch |
 -- | {p}:r          | zset   | containers, each with the time of the next look at it |
--- | {p}:e:ID       | channel| news for a session: `D|C number path` |
+-- | {p}:e:ID       | channel| news for a session: `D|F|C number path` |
 --
 -- All times are microseconds.
 
 -- While the library is loaded, there is neither `redis.call` nor any library of Lua: see `begin`.
-local call, format, match
-local P, X, CLOCK, SESSIONS, ENDED, CONTAINERS, TIMEOUTS, NODE, CHILDREN, OWNED, WATCHERS, NEWS
+local call, format, match, sub
+local P, X, CLOCK, SESSIONS, ENDED, CONTAINERS, TIMEOUTS, NODE, CHILDREN, OWNED, NEWS
 
 local function name_keys(prefix)
   if P == prefix then return end
   P = prefix
   X, CLOCK, SESSIONS, ENDED, CONTAINERS = P .. ':x', P .. ':t', P .. ':s', P .. ':g', P .. ':r'
   TIMEOUTS = P .. ':h'
-  NODE, CHILDREN, OWNED = P .. ':n:', P .. ':c:', P .. ':o:'
-  WATCHERS, NEWS = P .. ':w:', P .. ':e:'
+  NODE, CHILDREN, OWNED, NEWS = P .. ':n:', P .. ':c:', P .. ':o:', P .. ':e:'
 end
 
 -- Sessions that one call ends, and nodes that one call deletes of sessions that have ended.
@@ -42,16 +40,16 @@ local function text(number)
   return format('%.0f', number)
 end
 
--- {p}:t has five numbers in one string (`struct`, each a double), because every call reads and writes
--- them, and text would take a tenth of its time:
+-- {p}:t has five numbers in one string (`struct`, each a double), because every call reads them, and text
+-- would take a tenth of its time:
 --
 -- | | meaning |
 -- |---|---|
 -- | 1 | the last transaction number |
--- | 2 | the server's clock at the last call |
--- | 3 | the store's own clock: what deadlines are compared with |
+-- | 2 | the server's clock when they were written |
+-- | 3 | the store's own clock then: what deadlines are compared with |
 -- | 4 | no session is due before this, by the store's clock |
--- | 5 | the most that it advances between two calls; a quarter of the shortest session timeout |
+-- | 5 | the most that it advances between two writes; a quarter of the shortest session timeout |
 --
 -- | field of {p}:x | meaning |
 -- |---|---|
@@ -59,6 +57,8 @@ end
 -- | r | the run of the server that the last session was opened or resumed on |
 -- | q | the end of the quarantine after a new run, by the store's clock |
 local clock = {}
+-- Numbers 1, 4 and 5 as they were read.
+local number_was, due_was, step_was
 
 local function read_clock()
   local time = call('TIME')
@@ -66,15 +66,23 @@ local function read_clock()
   local kept = call('GET', CLOCK)
   if not kept then
     clock.number, clock.last, clock.own, clock.due, clock.step = 0, 0, 0, 0, 0
+    number_was = nil
     return
   end
   clock.number, clock.last, clock.own, clock.due, clock.step = struct.unpack('<ddddd', kept)
+  number_was, due_was, step_was = clock.number, clock.due, clock.step
   -- The gap rule. A server that stood still, was restarted, or whose clock was set forward must not
   -- expire sessions that had no chance to be heard. Sessions in use send more often than that.
   clock.own = clock.own + math.max(0, math.min(clock.now - clock.last, clock.step))
 end
 
+-- If nothing but the time has changed, once in a while is enough: it must be in time for the gap rule.
 local function save_clock()
+  if clock.number == number_was and clock.due == due_was and clock.step == step_was
+    and clock.now >= clock.last and clock.now < clock.last + clock.step / 8
+  then
+    return
+  end
   call('SET', CLOCK,
     struct.pack('<ddddd', clock.number, clock.now, clock.own, clock.due, clock.step))
 end
@@ -94,15 +102,15 @@ end
 local view
 -- Fields and values to write, by path.
 local writes
--- How many children were added, by path, and by which transaction children were changed last.
-local more, touched
+-- How many children were added, by path.
+local more
 
 local function forget()
-  view, writes, more, touched = {}, {}, {}, {}
+  view, writes, more = {}, {}, {}
 end
 
--- Fields of a node: c created by, m changed by, v version, o owner, q children created so far, p
--- children changed by, d data. A field that is missing is as it was when the node was created. Returns
+-- Fields of a node: c created by, m changed by, v version, o owner, q children created so far, p the last
+-- of them created by, d data. A field that is missing is as it was when the node was created. Returns
 -- false if there is no node, otherwise its data too. What was not changed is text.
 local function load(path, wants_data)
   local node = view[path]
@@ -116,7 +124,7 @@ local function load(path, wants_data)
   local c = h[1] or path == '/' and '0'
   node = c and {
     c = c, o = h[2] or '0', v = h[3] or '0', m = h[4] or c, q = h[5] or '0',
-    p = touched[path] or h[6] or c,
+    p = h[6] or c,
   }
   view[path] = node
   return node, h[7] or ''
@@ -133,6 +141,12 @@ end
 
 local function count(path)
   return call('ZCARD', CHILDREN .. path) + (more[path] or 0)
+end
+
+-- What goes with its session has no children.
+local function count_of(path, node)
+  if node.o ~= '0' then return 0 end
+  return count(path)
 end
 
 -- The parent of a path, and the name there. That of the root is ''.
@@ -186,15 +200,13 @@ local function create(done, number, me, path, data, kind)
   return nil, path
 end
 
-local function delete(done, number, path, version)
+local function delete(done, path, version)
   local node = load(path)
   if not node then return 'NoNode' end
   if is_other(version, node) then return 'BadVersion' end
   if path == '/' or node.o == '0' and count(path) > 0 then return 'NotEmpty' end
   local up, name = parent_of(path)
-  if view[up] then view[up].p = number end
-  write(up, 'p', number)
-  more[up], touched[up] = (more[up] or 0) - 1, number
+  more[up] = (more[up] or 0) - 1
   view[path], writes[path] = false, nil
   done[#done + 1] = { what = 'delete', path = path, up = up, name = name, owner = node.o }
 end
@@ -216,15 +228,33 @@ local function check(path, version)
   if is_other(version, node) then return 'BadVersion' end
 end
 
--- Tells everybody who watches a node, once.
-local function notify(what, path)
-  local watchers = call('HGETALL', WATCHERS .. path)
-  if #watchers == 0 then return end
+-- Who watches a node is a field of it too: `w` and the session, with the number of its last watch. No
+-- other field has a longer name than one letter, so who is missing there is told apart by that.
+local function watcher(field)
+  return #field > 1 and sub(field, 2)
+end
+
+-- Tells everybody who watches a node, of which these are all fields.
+local function publish(what, path, fields)
   -- The server writes first to whom it has news for last, and who came first waits for the lock.
-  for i = #watchers - 1, 1, -2 do
-    call('PUBLISH', NEWS .. watchers[i], what .. ' ' .. watchers[i + 1] .. ' ' .. path)
+  for i = #fields - 1, 1, -2 do
+    local session = watcher(fields[i])
+    if session then call('PUBLISH', NEWS .. session, what .. ' ' .. fields[i + 1] .. ' ' .. path) end
   end
-  call('DEL', WATCHERS .. path)
+end
+
+local function notify(what, path)
+  local fields = call('HGETALL', NODE .. path)
+  publish(what, path, fields)
+  -- Once. With the node itself, its watches go.
+  if what == 'D' then return end
+  for i = 1, #fields, 2 do
+    if watcher(fields[i]) then call('HDEL', NODE .. path, fields[i]) end
+  end
+end
+
+local function watch(path, me, number)
+  call('HSET', NODE .. path, 'w' .. me, number)
 end
 
 -- How long a container may be empty; a request may say otherwise.
@@ -266,12 +296,12 @@ local function apply(done)
       call('HSET', NODE .. path, unpack(fields, i, math.min(i + 999, #fields)))
     end
   end
-  writes, more, touched = {}, {}, {}
+  writes, more = {}, {}
 end
 
 -- Adds the stat of a node to an answer. Tables in answers take long, so there is none for a stat.
 local function add_stat(answer, path, node)
-  local at, children = #answer, count(path)
+  local at, children = #answer, count_of(path, node)
   answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = node.c, node.m, node.v, node.o
   answer[at + 5], answer[at + 6] = children, signed(node.q * 2 - children)
   answer[at + 7] = node.p

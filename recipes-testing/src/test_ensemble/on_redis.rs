@@ -61,11 +61,11 @@ impl Served for RedisServer {
 
     fn watch_count(&self) -> BoxFuture<'_, usize> {
         async move {
-            let asked = self.command::<Vec<String>>(&["KEYS", "{locks}:w:*"]);
+            let asked = self.command::<Vec<String>>(&["KEYS", "{locks}:n:*"]);
             let mut count = 0;
-            for key in must("list watches", asked.await) {
-                let watchers: usize = must("count", self.command(&["HLEN", &key]).await);
-                count += watchers;
+            for key in must("list nodes", asked.await) {
+                let fields: Vec<String> = must("read one", self.command(&["HKEYS", &key]).await);
+                count += fields.iter().filter(|it| it.len() > 1).count();
             }
             count
         }

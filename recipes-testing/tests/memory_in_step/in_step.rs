@@ -55,7 +55,7 @@ pub(crate) async fn run(
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
     let mut memory = Stage::set(world.double(), &top).await;
     let mut real = Stage::set(world.clone(), &top).await;
-    let mut renaming = Renaming::new(world.is_database());
+    let mut renaming = Renaming::new(world.is_served());
     for (number, step) in script.steps.iter().enumerate() {
         let in_memory = memory.take(script, step).await;
         let on_server = real.take(script, step).await;
@@ -97,6 +97,7 @@ fn compare(
 fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, Seen) {
     match world {
         World::Served(served) => {
+            let (memory, real) = differences_served::without_first(memory, real);
             let (memory, real) = match served.is_database() {
                 true => differences_served::without_order(step, memory, real),
                 false => (memory, real),

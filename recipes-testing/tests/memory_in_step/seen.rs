@@ -132,6 +132,7 @@ pub(crate) enum Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventKind {
     Deleted,
+    DeletedAsFirst,
     Changed,
     SessionEnded,
 }
@@ -140,6 +141,7 @@ impl From<NodeEvent> for EventKind {
     fn from(event: NodeEvent) -> Self {
         match event {
             NodeEvent::Deleted => Self::Deleted,
+            NodeEvent::DeletedAsFirst => Self::DeletedAsFirst,
             NodeEvent::Changed => Self::Changed,
             NodeEvent::SessionEnded => Self::SessionEnded,
         }

@@ -62,15 +62,17 @@ pub(crate) enum World {
 
 impl World {
     /// Whether it is a database.
-    pub(crate) fn is_database(&self) -> bool {
-        matches!(self, Self::Served(served) if served.is_database())
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self, Self::Served(_))
     }
 
     /// The double that is compared with this world.
     pub(crate) fn double(&self) -> Self {
         // As newer ZooKeeper servers and ours do; the oldest server does not.
         let tells = matches!(self, Self::Served(_));
-        let double = MemoryEnsemble::builder().stats_in_transactions(tells);
+        let double = MemoryEnsemble::builder()
+            .stats_in_transactions(tells)
+            .tells_who_was_first(tells);
         Self::Memory(double.build())
     }
 

@@ -1,0 +1,84 @@
+-- What is called most: the acquire and the release of one lock. They do what `requests` would do, with less
+-- than half of its work, and return nil, with nothing done, if it is not as simple as it mostly is.
+
+-- Watches the node of a contender and the two right ahead of it, if there are any. Adds to the answer, for
+-- each watch that is new, its number, the name, the data and the stat.
+local function watch_ahead(answer, me, path, own, names, numbers)
+  -- Most often it is the last.
+  local place = #names
+  while place > 1 and names[place] ~= own do place = place - 1 end
+  -- Alone, the first, or gone.
+  if place < 2 then return answer end
+  local used = 0
+  for i = place, math.max(place - 2, 1), -1 do
+    local child = path .. '/' .. names[i]
+    local h = call('HMGET', NODE .. child, 'w' .. me, 'c', 'm', 'v', 'o', 'd')
+    -- Somebody may have deleted a node by hand. One without an owner may have children, and does not
+    -- belong there.
+    if h[2] and h[5] and not h[1] then
+      used = used + 1
+      watch(child, me, numbers[used])
+      local at, c = #answer, h[2]
+      answer[at + 1], answer[at + 2], answer[at + 3] = numbers[used], names[i], h[6] or ''
+      answer[at + 4], answer[at + 5], answer[at + 6], answer[at + 7] = c, h[3] or c, h[4] or 0, h[5]
+      answer[at + 8], answer[at + 9], answer[at + 10] = 0, 0, c
+    end
+  end
+  return answer
+end
+
+-- `multi 1 create PATH DATA S look DIRECTORY '' N1 N2 N3`
+local function enter(me, path, data, directory, numbers)
+  local start = #directory + 2
+  local base = sub(path, start)
+  -- Not right below the directory, or in the root.
+  if sub(path, 1, start - 1) ~= directory .. '/' or string.find(base, '/', 1, true) then return end
+  local up = call('HMGET', NODE .. directory, 'c', 'o', 'q')
+  local q = tonumber(up[3] or 0)
+  -- No directory, an ephemeral one, or one of which the sequence has turned over.
+  if not up[1] or up[2] and up[2] ~= '0' or q >= 2147483647 then return end
+  local sequence = format('%010d', q)
+  local name = base .. sequence
+  path = path .. sequence
+  -- First, as a name that is there is a refusal.
+  if call('ZADD', CHILDREN .. directory, 'NX', sequence, name) == 0 then return end
+  local number = next_number()
+  call('HSET', NODE .. directory, 'q', q + 1, 'p', number)
+  call('SADD', OWNED .. me, path)
+  call('HSET', NODE .. path, 'c', number, 'o', me, 'd', data)
+  local names = call('ZRANGE', CHILDREN .. directory, 0, -1)
+  local listed = { '', names }
+  if #names > 1 then watch_ahead(listed, me, directory, name, names, numbers) end
+  return { { '', path, number }, listed, clock.step }
+end
+
+-- `multi 1 delete PATH ''`. Who waits for it is told if nothing was ahead of it, and need not list then.
+local function leave(path)
+  local fields = call('HGETALL', NODE .. path)
+  local owner
+  for i = 1, #fields, 2 do
+    if fields[i] == 'o' then owner = fields[i + 1] end
+  end
+  -- No node, or one that may have children.
+  if not owner or owner == '0' then return end
+  local up, name = parent_of(path)
+  -- Without a number of the store's it is not known what is ahead of it.
+  local first = call('ZRANGE', CHILDREN .. up, 0, 0, 'WITHSCORES')
+  local was_first = first[1] == name and tonumber(first[2]) > 0
+  -- Before anything changes, as in `apply`.
+  publish(was_first and 'F' or 'D', path, fields)
+  call('ZREM', CHILDREN .. up, name)
+  call('DEL', NODE .. path)
+  call('SREM', OWNED .. owner, path)
+  return { { '' }, clock.step }
+end
+
+-- For a call of exactly these requests.
+local function at_once(args)
+  if args[5] ~= 'multi' or args[6] ~= '1' then return end
+  if #args == 16 and args[7] == 'create' and args[10] == 'S' and args[11] == 'look' and args[13] == '' then
+    return enter(args[2], args[8], args[9], args[12], { args[14], args[15], args[16] })
+  elseif #args == 9 and args[7] == 'delete' and args[9] == '' then
+    return leave(args[8])
+  end
+end
