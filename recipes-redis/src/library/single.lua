@@ -1,16 +1,26 @@
 -- What is called most: the acquire and the release of one lock. They do what `requests` would do, with less
 -- than half of its work, and return nil, with nothing done, if it is not as simple as it mostly is.
 
--- Watches the node of a contender and the two right ahead of it, if there are any. Adds to the answer, for
--- each watch that is new, its number, the name, the data and the stat.
-local function watch_ahead(answer, me, path, own, names, numbers)
-  -- Most often it is the last.
+-- Where the node of a contender is, most often the last. 1 if it is alone, the first, or gone.
+local function place_of(own, names)
   local place = #names
   while place > 1 and names[place] ~= own do place = place - 1 end
-  -- Alone, the first, or gone.
-  if place < 2 then return answer end
-  local used = 0
-  for i = place, math.max(place - 2, 1), -1 do
+  return place
+end
+
+-- Adds a watch to an answer: its number, the name, the data and the stat. An ephemeral node has no
+-- children.
+local function add_watch(answer, number, name, data, c, m, v, o)
+  local at = #answer
+  answer[at + 1], answer[at + 2], answer[at + 3] = number, name, data
+  answer[at + 4], answer[at + 5], answer[at + 6], answer[at + 7] = c, m, v, o
+  answer[at + 8], answer[at + 9], answer[at + 10] = 0, 0, c
+end
+
+-- Watches nodes at these places, from the first to the last, as far as they are not watched yet. So many of
+-- the numbers are used.
+local function watch_nodes(answer, me, path, names, first, last, numbers, used)
+  for i = first, math.max(last, 1), -1 do
     local child = path .. '/' .. names[i]
     local h = call('HMGET', NODE .. child, 'w' .. me, 'c', 'm', 'v', 'o', 'd')
     -- Somebody may have deleted a node by hand. One without an owner may have children, and does not
@@ -18,12 +28,16 @@ local function watch_ahead(answer, me, path, own, names, numbers)
     if h[2] and h[5] and not h[1] then
       used = used + 1
       watch(child, me, numbers[used])
-      local at, c = #answer, h[2]
-      answer[at + 1], answer[at + 2], answer[at + 3] = numbers[used], names[i], h[6] or ''
-      answer[at + 4], answer[at + 5], answer[at + 6], answer[at + 7] = c, h[3] or c, h[4] or 0, h[5]
-      answer[at + 8], answer[at + 9], answer[at + 10] = 0, 0, c
+      local c = h[2]
+      add_watch(answer, numbers[used], names[i], h[6] or '', c, h[3] or c, h[4] or 0, h[5])
     end
   end
+end
+
+-- Watches the node of a contender and the two right ahead of it, if there are any.
+local function watch_ahead(answer, me, path, own, names, numbers)
+  local place = place_of(own, names)
+  if place > 1 then watch_nodes(answer, me, path, names, place, place - 2, numbers, 0) end
   return answer
 end
 
@@ -45,10 +59,17 @@ local function enter(me, path, data, directory, numbers)
   local number = next_number()
   call('HSET', NODE .. directory, 'q', q + 1, 'p', number)
   call('SADD', OWNED .. me, path)
-  call('HSET', NODE .. path, 'c', number, 'o', me, 'd', data)
   local names = call('ZRANGE', CHILDREN .. directory, 0, -1)
   local listed = { '', names }
-  if #names > 1 then watch_ahead(listed, me, directory, name, names, numbers) end
+  local place = place_of(name, names)
+  if place > 1 then
+    -- As `watch_ahead` does, and the node is created with its watch.
+    call('HSET', NODE .. path, 'c', number, 'o', me, 'd', data, 'w' .. me, numbers[1])
+    add_watch(listed, numbers[1], name, data, number, number, 0, me)
+    watch_nodes(listed, me, directory, names, place - 1, place - 2, numbers, 1)
+  else
+    call('HSET', NODE .. path, 'c', number, 'o', me, 'd', data)
+  end
   return { { '', path, number }, listed, clock.step }
 end
 
