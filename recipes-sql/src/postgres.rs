@@ -5,11 +5,12 @@
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
 //! | `checks` | what a server must be like, and what it then promises |
-//! | `schema` | what the server keeps (`schema.sql`) and runs: `nodes`, `requests`, `sessions`, `beats` |
+//! | `schema` | what the server keeps (`schema.sql`) and runs: `nodes`, `requests`, `enter`, `sessions`, `beats` |
 //! | `line` | one connection |
 //! | `tls` | its encryption |
 //! | `wire` | the two connections of a session |
 //! | `calls` | the calls of the functions |
+//! | `simple` | those for one lock: `enter`, `look`, `leave` |
 //! | `side` | beats and polls |
 //! | `words` | what is said to the functions |
 //! | `answers` | what they answer, and what the server's errors mean |
@@ -31,6 +32,7 @@ mod checks;
 mod line;
 mod schema;
 mod side;
+mod simple;
 #[cfg(feature = "tls")]
 mod tls;
 mod wire;

@@ -10,25 +10,25 @@ use super::PATIENCE;
 use super::races_on_postgres::{WAITS_FOR_A_LOCK, connection, until};
 
 /// Of sessions, in microseconds: longer than a test.
-const TIMEOUT: i64 = 3_600_000_000;
+pub(super) const TIMEOUT: i64 = 3_600_000_000;
 /// A call with it gives up waiting for a lock at once.
-const NO_TIME: i64 = 80_000;
-const YEAR: i64 = 365 * 24 * 3_600_000_000;
+pub(super) const NO_TIME: i64 = 80_000;
+pub(super) const YEAR: i64 = 365 * 24 * 3_600_000_000;
 
 /// Creates a node in the directory `/d` that goes with the session.
 const CREATE: &str = "'create', '/', 'd', '/d', 'n-', 'S', '1'";
 const DELETE_FIRST: &str = "'delete', '/', 'd', '/d', 'n-0000000000', ''";
 
 /// A server with an empty directory, `/d`.
-struct Stage {
-    server: PostgresServer,
+pub(super) struct Stage {
+    pub(super) server: PostgresServer,
     client: Client,
 }
 
 /// A session, as it is known by its first connection.
-struct Caller {
-    id: i64,
-    name: String,
+pub(super) struct Caller {
+    pub(super) id: i64,
+    pub(super) name: String,
 }
 
 /// A call that carries out requests.
@@ -57,7 +57,7 @@ fn answer(row: &Row) -> Vec<String> {
 }
 
 impl Stage {
-    async fn set() -> Self {
+    pub(super) async fn set() -> Self {
         let server = PostgresServer::start().await.unwrap();
         let (client, _) = connection(&server).await;
         let stage = Self { server, client };
@@ -71,11 +71,11 @@ impl Stage {
         stage
     }
 
-    async fn run(&self, sql: &str) {
+    pub(super) async fn run(&self, sql: &str) {
         self.client.batch_execute(sql).await.unwrap();
     }
 
-    async fn one(&self, sql: &str) -> Row {
+    pub(super) async fn one(&self, sql: &str) -> Row {
         self.client.query_one(sql, &[]).await.unwrap()
     }
 
@@ -83,7 +83,7 @@ impl Stage {
         self.one(&format!("SELECT ({asked})::bigint")).await.get(0)
     }
 
-    async fn open(&self) -> Caller {
+    pub(super) async fn open(&self) -> Caller {
         self.opened("run").await.0
     }
 
@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// Goes on over a second connection. Returns how long nobody may be granted a lock.
-    async fn resume(&self, caller: &Caller, run: &str) -> i64 {
+    pub(super) async fn resume(&self, caller: &Caller, run: &str) -> i64 {
         let id = caller.id;
         let resume = format!(
             "SELECT wait FROM lock_recipes.resume('{id}:{TIMEOUT}:s', {id}, {TIMEOUT}, 2, '{run}', \
@@ -111,7 +111,7 @@ impl Stage {
     }
 
     /// As `asked`. It is not refused.
-    async fn done(&self, caller: &Caller, words: &str) -> Vec<String> {
+    pub(super) async fn done(&self, caller: &Caller, words: &str) -> Vec<String> {
         let answer = self.asked(caller, words).await;
         assert_eq!(answer[0], "", "{words}: {answer:?}");
         answer
@@ -123,30 +123,34 @@ impl Stage {
     }
 
     /// Returns whether all has gone that could go.
-    async fn close(&self, caller: &Caller) -> Result<bool, Error> {
+    pub(super) async fn close(&self, caller: &Caller) -> Result<bool, Error> {
         self.close_within(caller, TIMEOUT).await
     }
 
-    async fn close_within(&self, Caller { id, name }: &Caller, time: i64) -> Result<bool, Error> {
+    pub(super) async fn close_within(
+        &self,
+        Caller { id, name }: &Caller,
+        time: i64,
+    ) -> Result<bool, Error> {
         let close = format!("SELECT NOT lock_recipes.close('{name}', {id}, {time})");
         Ok(self.client.query_one(&close, &[]).await?.get(0))
     }
 
     /// Returns whether the session lives on.
-    async fn beat(&self, Caller { id, name }: &Caller) -> bool {
+    pub(super) async fn beat(&self, Caller { id, name }: &Caller) -> bool {
         let beat = format!(
             "SELECT step IS NOT NULL FROM lock_recipes.beat('{name}', {id}, {TIMEOUT}, 60000000)"
         );
         self.one(&beat).await.get(0)
     }
 
-    async fn nodes_of(&self, caller: &Caller) -> i64 {
+    pub(super) async fn nodes_of(&self, caller: &Caller) -> i64 {
         let count = "SELECT count(*) FROM lock_recipes.nodes WHERE o =";
         self.number(&format!("{count} {}", caller.id)).await
     }
 
     /// A user's transaction that goes on, if the fence with the first node lets it.
-    async fn fenced(&self) -> Result<Client, Error> {
+    pub(super) async fn fenced(&self) -> Result<Client, Error> {
         let (own, _) = connection(&self.server).await;
         let fence = "BEGIN; SELECT lock_recipes.fence(dir || '/' || name, c) \
                      FROM lock_recipes.nodes WHERE o <> 0 AND seq = 0";

@@ -3,6 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `calls_on_postgres` | what do the functions there promise, each by itself? |
+//! | `simple_calls_on_postgres` | and those for the acquire and the release of one lock? |
 //! | `calls_on_mariadb` | and the procedures on MariaDB? |
 //! | `fence` | does a transaction commit only while the lock is held? |
 //! | `ended_holder` | what can a holder whose session has ended still do to others? |
@@ -34,6 +35,7 @@ mod races_on_mariadb;
 mod races_on_postgres;
 mod refused_by_mariadb;
 mod refused_by_postgres;
+mod simple_calls_on_postgres;
 
 use std::time::Duration;
 

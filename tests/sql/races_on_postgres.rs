@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_recipes::{InterProcessMutex, Member, MultiLock, Postgres, Session};
 use recipes_testing::PostgresServer;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client, NoTls, SimpleQueryMessage};
 
 use super::PATIENCE;
 
@@ -29,7 +29,8 @@ pub(crate) async fn connection(
             futures::future::poll_fn(|cx| connection.poll_message(cx)).await
         {
             if let AsyncMessage::Notification(ring) = message {
-                drop(rings.send(ring.channel().to_owned()));
+                let ring = format!("{} {}", ring.channel(), ring.payload());
+                drop(rings.send(ring.trim_end().to_owned()));
             }
         }
     });
@@ -90,6 +91,51 @@ async fn token_rises_in_a_directory_that_is_made_while_a_set_is_being_acquired()
     let guard = timeout(PATIENCE, granted).await.unwrap().unwrap().unwrap();
     let next = guard.members()[0].fencing_token;
     assert!(next > token, "{next:?} after {token:?}");
+}
+
+/// The ring for the node ahead is the grant, unless the waiter's own node was gone before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_whose_node_is_removed_just_before_the_one_ahead_is_not_granted_on_it() {
+    let server = PostgresServer::start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    let third = session(&server).await;
+    let operator = third.session_id().unwrap();
+    let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
+    let (client, _) = connection(&server).await;
+    let remove = |session: &Session, call: &str| {
+        let owner = session.session_id().unwrap();
+        format!(
+            "SELECT {call} FROM lock_recipes.sessions s, lock_recipes.nodes n \
+             WHERE s.id = {operator} AND n.o = {owner}"
+        )
+    };
+    let leave = "lock_recipes.leave(s.name, s.id, s.timeout, n.dir, n.name)::text";
+    let request = "lock_recipes.requests(s.name, s.id, s.timeout, 0, 0, true, '{}', '{}', \
+         ARRAY['delete', '/locks', 'a', n.dir, n.name, ''], '{}')::text";
+    for round in 0..30 {
+        let held = first.acquire().await.unwrap();
+        let waiter = second.clone();
+        let granted = tokio::spawn(async move {
+            let guard = waiter.acquire().await.unwrap();
+            // It fails if the node is not there.
+            guard.verify().await.map(|()| guard)
+        });
+        let waits = "(SELECT count(*) FROM lock_recipes.nodes WHERE o <> 0) = 2";
+        until(&server, waits).await;
+        let own = remove(&two, if round % 2 == 0 { leave } else { request });
+        let ahead = remove(&one, leave);
+        // Two transactions, one right after the other: these are sent when they are polled.
+        let removed = tokio::join!(client.simple_query(&own), client.simple_query(&ahead));
+        for removed in [removed.0, removed.1] {
+            let SimpleQueryMessage::Row(row) = &removed.unwrap()[1] else {
+                panic!("no row")
+            };
+            assert!(row.get(0).is_some());
+        }
+        let guard = timeout(PATIENCE, granted).await.unwrap().unwrap();
+        guard.unwrap().release().await.unwrap();
+        drop(held);
+    }
 }
 
 /// It is deleted and made again in one transaction, for which the create waits.

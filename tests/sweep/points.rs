@@ -155,6 +155,7 @@ impl Point {
             "multi delete",
             "requests Bind",
             "requests StatementExecute",
+            "leave Bind",
             "leave StatementExecute",
         ];
         self.direction == Direction::ToServer

@@ -44,13 +44,13 @@ const REDIS: Words = Words {
 
 const POSTGRES: Words = Words {
     connections: 2,
-    asked: &["open", "requests", "poll", "close"],
+    asked: &["open", "enter", "leave", "poll", "close"],
     asked_for_set: &["open", "requests", "poll", "close"],
     news: Some("NotificationResponse"),
-    entered: ("requests DataRow", 1),
-    left: ("requests DataRow", 2),
+    entered: ("enter DataRow", 1),
+    left: ("leave DataRow", 1),
     // The watches come with the first listing.
-    watching: ("requests DataRow", 1),
+    watching: ("enter DataRow", 1),
     watching_again: ("resume DataRow", 1),
 };
 

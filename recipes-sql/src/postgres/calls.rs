@@ -11,6 +11,7 @@ use crate::aside::Beat;
 
 use super::answers::{Answered, Failed, call_error, failed, lost, read};
 use super::line::Call;
+use super::simple::Simple;
 use super::wire::Lines;
 use super::words::{Caller, Reader, Said};
 
@@ -21,11 +22,39 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(2);
 /// How often a call is sent again after a beat. One is enough unless the server stands still in between.
 const LATE_MAX: u32 = 3;
 
+/// The types of the parameters of `enter`.
+const ENTER: [Type; 10] = [
+    Type::TEXT,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::BYTEA,
+    Type::INT8,
+];
+/// The types of the parameters of `look`.
+const LOOK: [Type; 6] = [
+    Type::TEXT,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT,
+    Type::TEXT,
+    Type::INT8,
+];
+/// The types of the parameters of `leave`.
+const LEAVE: [Type; 5] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT];
+
 /// The statements.
 pub(super) struct Calls {
     pub(super) open: Call,
     pub(super) resume: Call,
     pub(super) requests: Call,
+    pub(super) enter: Call,
+    pub(super) look: Call,
+    pub(super) leave: Call,
     pub(super) close: Call,
     pub(super) beat: Call,
     pub(super) poll: Call,
@@ -40,7 +69,7 @@ impl Calls {
             let places = places.collect::<Vec<_>>().join(", ");
             // One value is cheaper than a row of one.
             let text = match function {
-                "requests" | "close" => {
+                "requests" | "enter" | "look" | "leave" | "close" => {
                     format!("SELECT {schema}.{function}({places}){only_on}")
                 }
                 _ => format!("SELECT * FROM {schema}.{function}({places}){only_on}"),
@@ -84,6 +113,9 @@ impl Calls {
                     Type::BYTEA_ARRAY,
                 ],
             ),
+            enter: call("enter", &ENTER),
+            look: call("look", &LOOK),
+            leave: call("leave", &LEAVE),
             close: call("close", &[word(), number(), number()]),
             beat: call("beat", &[word(), number(), number(), number()]),
             poll: call(
@@ -159,17 +191,32 @@ impl Lines {
 
     /// Carries out requests.
     pub(super) async fn carry_out(&self, words: &Words) -> Result<Value, CallError> {
-        let said = Said::of(words)?;
-        let (mut again, mut late) = (0, 0);
-        loop {
-            match self.requested(&said).await {
-                Ok(Answered::Done(value)) => {
-                    self.bell.signal(|it| {
-                        it.has_watched |= said.watches;
-                        it.has_changed |= said.tells;
-                    });
+        // Otherwise nobody has made the settings for these.
+        if self.requests.is_direct() {
+            if let Some((caller, simple)) = Simple::of(words) {
+                if let Some(value) = self.simply(&caller, &simple).await? {
                     return Ok(value);
                 }
+            }
+        }
+        let said = Said::of(words)?;
+        if said.tells {
+            self.bell.deletes();
+        }
+        let answer = self.say(&said).await;
+        if said.tells {
+            self.bell.deleted(|it| it.has_changed = true);
+        }
+        self.bell.signal(|it| it.has_watched |= said.watches);
+        answer
+    }
+
+    /// Calls `requests` until it is carried out.
+    async fn say(&self, said: &Said) -> Result<Value, CallError> {
+        let (mut again, mut late) = (0, 0);
+        loop {
+            match self.requested(said).await {
+                Ok(Answered::Done(value)) => return Ok(value),
                 Ok(Answered::Ended) => return Ok(ended()),
                 Ok(Answered::Late) => {
                     late += 1;

@@ -204,7 +204,8 @@ BEGIN
       DELETE FROM @schema@.nodes n USING (
           SELECT x.dir, x.name FROM @schema@.nodes x
             WHERE x.dir = words[at + 3] AND x.name = words[at + 4]
-              AND x.o <> 0 AND (version IS NULL OR x.v = version) FOR UPDATE SKIP LOCKED
+              -- See `leave`.
+              AND x.o + 0 <> 0 AND (version IS NULL OR x.v = version) FOR UPDATE SKIP LOCKED
         ) AS found WHERE n.dir = found.dir AND n.name = found.name;
       IF NOT FOUND THEN
         refused := @schema@.delete_lasting(

@@ -21,6 +21,7 @@ const TABLES: &str = include_str!("schema.sql");
 const FUNCTIONS: &str = concat!(
     include_str!("nodes.sql"),
     include_str!("requests.sql"),
+    include_str!("enter.sql"),
     include_str!("sessions.sql"),
     include_str!("beats.sql"),
 );

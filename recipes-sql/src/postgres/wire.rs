@@ -83,6 +83,9 @@ impl Route {
         let mut calls = Calls::new(&schema::quoted(&self.schema), &only_on);
         let prepared = async {
             requests.prepare(&mut calls.requests).await?;
+            requests.prepare(&mut calls.enter).await?;
+            requests.prepare(&mut calls.look).await?;
+            requests.prepare(&mut calls.leave).await?;
             aside.prepare(&mut calls.beat).await?;
             aside.prepare(&mut calls.poll).await
         };

@@ -8,7 +8,7 @@ use crate::path::{split, split_new};
 use super::answers::lost;
 
 /// The longest path of a node, in bytes. A row of an index has at most a third of a page.
-const PATH_BYTES_MAX: usize = 2_000;
+pub(super) const PATH_BYTES_MAX: usize = 2_000;
 
 /// A call that nobody should have made.
 #[derive(Debug, Error)]
@@ -37,6 +37,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn number(&mut self) -> Result<i64, CallError> {
         self.text()?.parse().map_err(lost)
+    }
+
+    /// Whether there are no more words.
+    pub(super) fn ends(mut self) -> bool {
+        self.0.next().is_none()
     }
 
     fn next_text(&mut self) -> Result<Option<&'a str>, CallError> {

@@ -1,0 +1,140 @@
+-- What the connection of requests carries most: the acquire and the release of one lock, and the look of who
+-- waits for it.
+--
+-- All are in `requests`, too. They are here once more for their cost: `requests` takes five times as many
+-- statements and expressions for them. If anything is not simple they change nothing and return NULL, or fail
+-- (23505, the name exists), and `requests` finds out why: the session has ended or is late, the directory is
+-- missing or goes with a session, the node is missing, lasting or fenced.
+--
+-- They do not settle anything: the client calls them over connections only that have the settings from the
+-- beginning.
+
+-- Watches the node with this place and the two right ahead of it. Returns each as its watch's number, name,
+-- data (hexadecimal) and stat, with '/' between all; NULL if the node is gone and none is ahead. The numbers
+-- of the watches begin with `first`.
+--
+-- A watch and its node are looked at by one statement, so the data are those that are watched. Who had begun
+-- to delete the node before this is committed rings nobody: see `poll`.
+CREATE OR REPLACE FUNCTION @schema@.watch_ahead(
+  me bigint, dir text, place bigint, first bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  answer text;
+BEGIN
+  WITH found AS MATERIALIZED (
+    SELECT x.*, row_number() OVER () + first - 1 AS number,
+      -- A node that goes with a session has none.
+      CASE WHEN x.o <> 0 THEN 0 ELSE (
+        SELECT count(*) FROM @schema@.nodes y WHERE y.dir = @schema@.path_of(x.dir, x.name)
+      ) END AS children
+    FROM (
+      SELECT * FROM @schema@.nodes n WHERE n.dir = dir AND n.seq <= place ORDER BY n.seq DESC LIMIT 3
+    ) AS x
+  ), watched AS (
+    INSERT INTO @schema@.watches SELECT f.dir, f.name, me, f.number FROM found f
+  )
+  SELECT string_agg(concat_ws('/', f.number, f.name, encode(f.d, 'hex'), f.c, f.m, f.v, f.o,
+      f.children, @schema@.signed(f.q * 2 - f.children), f.p), '/') INTO answer
+    FROM found f;
+  RETURN answer;
+END $$;
+
+-- Creates a node that is ephemeral and sequential, and looks: an acquire.
+--
+-- Arguments: session with the number of the connection, its id, its timeout, the highest number of a
+-- transaction that the client has seen, the directory as that of its parent and its name, its path, the name
+-- without the sequence, the data, and the first of three numbers for watches.
+--
+-- Returns the step of the clock, the number of the transaction, the sequence, how many names there are, the
+-- names, and what `watch_ahead` has watched, with '/' between all.
+CREATE OR REPLACE FUNCTION @schema@.enter(
+  known_as text, me bigint, timeout bigint, seen bigint, up_dir text, up_name text, dir text, base text,
+  data bytea, first bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  begun text; place bigint; names text; ahead bigint;
+BEGIN
+  -- As `requests` does: nobody ends the session before this is committed, an answer proves that it lives for
+  -- three quarters of its timeout, and until the commit nobody else creates there.
+  WITH caller AS (
+    SELECT k.step FROM @schema@.sessions s, @schema@.clock k
+      WHERE s.id = me AND s.name = known_as
+        AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
+      FOR KEY SHARE OF s
+  ), up AS (
+    -- Sequences that are not simple are left to `requests`.
+    UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + 1, seen + 1, @schema@.server_now())
+      FROM caller c WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 AND n.q BETWEEN 0 AND 2147483646
+      RETURNING c.step, n.p, n.q - 1 AS place
+  ), node AS (
+    INSERT INTO @schema@.nodes
+      SELECT dir, base || lpad(u.place::text, 10, '0'), u.place, u.p, u.p, 0, me, 0, u.p, data FROM up u
+  )
+  SELECT u.step || '/' || u.p || '/' || u.place, u.place INTO begun, place FROM up u;
+  IF place IS NULL THEN RETURN NULL; END IF;
+  -- A statement of its own: the one before may have waited for another's commit, and has not seen what that
+  -- changed. A listing without a node that is ahead would grant the lock to two.
+  SELECT begun || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
+    INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
+  IF ahead > 1 THEN
+    RETURN names || '/' || @schema@.watch_ahead(me, dir, place, first);
+  END IF;
+  RETURN names;
+END $$;
+
+-- Looks again for a contender whose node is `own`: who has come nearer. Arguments and answer are those of `enter`,
+-- but that nothing is created: the answer has neither a number nor a sequence.
+CREATE OR REPLACE FUNCTION @schema@.look(
+  known_as text, me bigint, timeout bigint, dir text, own text, first bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  step bigint; place bigint; names text; ahead bigint;
+BEGIN
+  SELECT k.step, n.seq INTO step, place
+    FROM @schema@.sessions s, @schema@.clock k, @schema@.nodes n
+    WHERE s.id = me AND s.name = known_as
+      AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
+      AND n.dir = dir AND n.name = own;
+  IF place IS NULL THEN RETURN NULL; END IF;
+  SELECT step || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
+    INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
+  IF ahead > 1 THEN
+    RETURN names || '/' || @schema@.watch_ahead(me, dir, place, first);
+  END IF;
+  -- NULL if there is no node any more.
+  RETURN names;
+END $$;
+
+-- Deletes a node that goes with a session: a release. Returns the step of the clock.
+CREATE OR REPLACE FUNCTION @schema@.leave(
+  known_as text, me bigint, timeout bigint, dir text, name text
+) RETURNS bigint LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+  step bigint;
+BEGIN
+  -- It waits for nobody but who resumes or ends the session. A node that was changed since the statement began
+  -- is not found by its place, and left to `requests`.
+  WITH caller AS (
+    SELECT k.step FROM @schema@.sessions s, @schema@.clock k
+      WHERE s.id = me AND s.name = known_as
+        AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
+      FOR KEY SHARE OF s
+  ), found AS (
+    SELECT n.ctid, c.step FROM caller c, @schema@.nodes n
+      -- With `+ 0`, as a plan that is made while there are few nodes would use the index by session.
+      WHERE n.dir = dir AND n.name = name AND n.o + 0 <> 0 FOR UPDATE OF n SKIP LOCKED
+  )
+  DELETE FROM @schema@.nodes n USING found f WHERE n.ctid = f.ctid RETURNING f.step INTO step;
+  IF step IS NOT NULL THEN
+    -- A statement of its own: it sees the watches that were set until the node was deleted. It rings with the
+    -- number of the latest, as this transaction deletes nothing else.
+    PERFORM pg_notify('lock_recipes_' || w.session, max(w.number)::text) FROM @schema@.watches w
+      WHERE w.dir = dir AND w.name = name AND w.session <> me GROUP BY w.session;
+  END IF;
+  RETURN step;
+END $$;
+
