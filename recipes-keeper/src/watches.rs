@@ -215,60 +215,37 @@ impl Watches {
         }
     }
 
+    /// Whether somebody has asked for a watch that is not [confirmed](Self::confirmed) yet.
+    pub fn are_awaited(&self) -> bool {
+        let table = self.lock();
+        let is_new = |watch: &Watch| watch.seen.is_none();
+        let mut by_path = table.by_path.values();
+        !table.anywhere.is_empty() || by_path.any(|watches| watches.values().any(is_new))
+    }
+
+    /// Whether there is a watch on a node.
+    pub fn are_on(&self, path: &str) -> bool {
+        self.lock().by_path.contains_key(path)
+    }
+
     /// The watches that the server had confirmed, in the order of their numbers.
     pub fn confirmed(&self) -> Vec<Rewatch> {
-        self.lock().confirmed()
-    }
-
-    /// The same, and whether that is all for which somebody had asked.
-    pub fn confirmed_of_all(&self) -> (Vec<Rewatch>, bool) {
         let table = self.lock();
-        (table.confirmed(), !table.are_awaited())
-    }
-
-    /// The latest watch on a node that the server has confirmed.
-    pub fn latest_on(&self, path: &str) -> Option<u64> {
-        let table = self.lock();
-        let mut watches = table.by_path.get(path)?.iter().rev();
-        let (number, _) = watches.find(|(_, watch)| watch.seen.is_some())?;
-        Some(*number)
-    }
-
-    /// The confirmed watches with these numbers, those of own nodes first, if the news of them can be told without a look at
-    /// others: each node of session `id` that is watched has a watch of which `is_sure` says that its
-    /// own deletion would have been heard before. `None` also if a watch is not confirmed, or not there.
-    pub fn told_alone(
-        &self,
-        id: i64,
-        numbers: &[u64],
-        is_sure: impl Fn(u64) -> bool,
-    ) -> Option<Vec<Rewatch>> {
-        let table = self.lock();
-        if !table.anywhere.is_empty() {
-            return None;
-        }
-        let mut told = Vec::with_capacity(numbers.len());
-        for (path, watches) in &table.by_path {
-            let (mut is_own, mut is_heard) = (false, false);
-            for (number, watch) in watches {
-                let seen = watch.seen?;
-                is_own |= seen.owner == id;
-                is_heard |= is_sure(*number);
-                if numbers.contains(number) {
-                    told.push(Rewatch {
-                        number: *number,
-                        path: path.clone(),
-                        seen,
-                    });
-                }
-            }
-            if is_own && !is_heard {
-                return None;
-            }
-        }
-        // Whoever hears that a node ahead is gone has heard of the loss of its own.
-        told.sort_unstable_by_key(|it| (it.seen.owner != id, it.number));
-        (told.len() == numbers.len()).then_some(told)
+        let all = table
+            .by_path
+            .iter()
+            .flat_map(|(path, watches)| watches.iter().map(move |watch| (path, watch)));
+        let mut confirmed: Vec<_> = all
+            .filter_map(|(path, (number, watch))| {
+                Some(Rewatch {
+                    number: *number,
+                    path: path.clone(),
+                    seen: watch.seen?,
+                })
+            })
+            .collect();
+        confirmed.sort_unstable_by_key(|watch| watch.number);
+        confirmed
     }
 
     /// The session is over.
@@ -284,28 +261,6 @@ impl Table {
     fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
-    }
-
-    fn confirmed(&self) -> Vec<Rewatch> {
-        let by_path = self.by_path.iter();
-        let all = by_path.flat_map(|(path, watches)| watches.iter().map(move |it| (path, it)));
-        let mut confirmed: Vec<_> = all
-            .filter_map(|(path, (number, watch))| {
-                Some(Rewatch {
-                    number: *number,
-                    path: path.clone(),
-                    seen: watch.seen?,
-                })
-            })
-            .collect();
-        confirmed.sort_unstable_by_key(|watch| watch.number);
-        confirmed
-    }
-
-    fn are_awaited(&self) -> bool {
-        let is_new = |watch: &Watch| watch.seen.is_none();
-        let mut by_path = self.by_path.values();
-        !self.anywhere.is_empty() || by_path.any(|watches| watches.values().any(is_new))
     }
 
     fn insert(&mut self, path: &str, number: u64, watch: Watch) {

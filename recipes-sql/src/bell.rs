@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 /// What has happened since somebody looked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
     /// The server has rung: a watched node was deleted or changed.
     pub(crate) is_rung: bool,
@@ -16,23 +16,11 @@ pub(crate) struct Signals {
     pub(crate) has_watched: bool,
     /// Somebody waits for a look.
     pub(crate) is_asked: bool,
-    /// The server has rung for these watches: another session has deleted the node, and nothing else with it.
-    pub(crate) gone: Vec<u64>,
-    /// The same of this session.
-    pub(crate) left: Vec<u64>,
-    /// Watches that were set together with the creation of their node.
-    pub(crate) created: Vec<u64>,
-    /// A call of this session that deletes or changes nodes is not answered yet.
-    pub(crate) is_deleting: bool,
 }
 
 impl Signals {
-    fn is_any(&self) -> bool {
-        let none = Self {
-            is_deleting: self.is_deleting,
-            ..Self::default()
-        };
-        *self != none
+    fn is_any(self) -> bool {
+        self != Self::default()
     }
 }
 
@@ -60,19 +48,6 @@ impl Bell {
         }
     }
 
-    /// A call that deletes or changes nodes is sent. There is one at a time.
-    pub(crate) fn deletes(&self) {
-        self.signal(|it| it.is_deleting = true);
-    }
-
-    /// It is answered, and this has come of it. In one moment: whoever takes signals finds either.
-    pub(crate) fn deleted(&self, add: impl FnOnce(&mut Signals)) {
-        self.signal(|it| {
-            it.is_deleting = false;
-            add(it);
-        });
-    }
-
     /// Waits until everything is told that had happened before this call.
     pub(crate) async fn look(&self) {
         let own = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -93,12 +68,7 @@ impl Bell {
     }
 
     fn take(&self) -> Signals {
-        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = Signals {
-            is_deleting: signals.is_deleting,
-            ..Signals::default()
-        };
-        std::mem::replace(&mut signals, rest)
+        std::mem::take(&mut self.signals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits for signals, and takes them. It may be dropped.
@@ -110,30 +80,5 @@ impl Bell {
             }
             self.woken.notified().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[test]
-    fn call_that_deletes_is_known_until_its_answer_is() {
-        let bell = Bell::default();
-        let taken = || bell.signalled().now_or_never();
-        bell.deletes();
-        assert_eq!(taken(), None, "it is no news");
-        bell.signal(|it| it.gone.push(3));
-        assert!(taken().unwrap().is_deleting);
-        bell.signal(|it| it.gone.push(4));
-        bell.deleted(|it| it.left.push(5));
-        let signals = taken().unwrap();
-        assert!(!signals.is_deleting);
-        assert_eq!((signals.gone, signals.left), (vec![4], vec![5]));
-        bell.deletes();
-        bell.deleted(|_| {});
-        assert_eq!(taken(), None);
     }
 }

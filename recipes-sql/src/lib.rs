@@ -31,7 +31,6 @@ mod poller;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod settings;
-mod sure;
 
 #[cfg(feature = "mysql")]
 pub use mysql::{MySql, MySqlBuilder, MySqlRefusal};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The first look after a watch was set: what happened to the node while it was being set, nobody tells.
 const FIRST: Duration = Duration::from_millis(1);
+/// As [`FIRST`], where the bell is most often there before.
+const FIRST_RUNG: Duration = Duration::from_millis(2);
 /// Between two looks of who is next in line, where nobody rings.
 const NEXT_IN_LINE: Duration = Duration::from_millis(2);
 /// Between two looks of who is far behind.
@@ -51,7 +53,10 @@ impl Pace {
 
     /// Watches were set. Returns how long the next look can wait.
     pub(crate) fn watched(&mut self) -> Duration {
-        self.pause = FIRST;
+        self.pause = match self.is_rung {
+            true => FIRST_RUNG,
+            false => FIRST,
+        };
         self.pause
     }
 
@@ -134,7 +139,7 @@ mod tests {
         assert!(!pace.wants_ahead());
         pace.watched();
         let pauses = polls(&mut pace, Looked::default(), 10);
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 500]);
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 500, 500]);
     }
 
     #[test]
@@ -144,7 +149,7 @@ mod tests {
             ..Looked::default()
         };
         let mut pace = Pace::new(true);
-        assert_eq!(pace.watched().as_millis(), 1);
+        assert_eq!(pace.watched().as_millis(), 2);
         assert_eq!(polls(&mut pace, still, 2), [500, 500]);
         let mut deaf = Pace::new(false);
         deaf.watched();

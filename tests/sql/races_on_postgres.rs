@@ -93,7 +93,7 @@ async fn token_rises_in_a_directory_that_is_made_while_a_set_is_being_acquired()
     assert!(next > token, "{next:?} after {token:?}");
 }
 
-/// The ring for the node ahead is the grant, unless the waiter's own node was gone before.
+/// Both are gone in one moment for whoever looks, and the waiter's own node was gone before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_whose_node_is_removed_just_before_the_one_ahead_is_not_granted_on_it() {
     let server = PostgresServer::start().await.unwrap();

@@ -170,9 +170,8 @@ async fn session_does_not_end_while_a_call_of_it_is_being_carried_out() {
     }
 }
 
-/// The client takes the number of a watch for the news that its node is gone, and nothing else with it.
 #[tokio::test]
-async fn who_watches_is_rung_with_the_number_of_its_latest_watch() {
+async fn who_watches_is_rung_once_and_the_session_itself_is_not() {
     let stage = Stage::set().await;
     let (one, two) = (stage.open().await, stage.open().await);
     stage.answer(&enter(&one, 1)).await.unwrap();
@@ -185,13 +184,14 @@ async fn who_watches_is_rung_with_the_number_of_its_latest_watch() {
     );
     client.batch_execute(&listen).await.unwrap();
     for (call, rings) in [
-        (leave(&one, 0), Some(format!("lock_recipes_{} 8", two.id))),
+        (leave(&one, 0), Some(format!("lock_recipes_{}", two.id))),
         // Nobody else watches it.
         (leave(&two, 1), None),
     ] {
         assert!(stage.answer(&call).await.is_some());
         client.batch_execute("SELECT 1").await.unwrap();
         assert_eq!(rung.try_recv().ok(), rings, "{call}");
+        assert_eq!(rung.try_recv().ok(), None, "{call}");
     }
 }
 

@@ -120,59 +120,13 @@ fn what_happened_before_a_listing_is_not_kept_for_it() {
 #[test]
 fn watch_is_awaited_until_it_is_confirmed_or_given_up() {
     let watches = Watches::default();
-    assert!(watches.confirmed_of_all().1);
+    assert!(!watches.are_awaited());
     let (number, _news) = watches.enter("/a");
-    assert!(!watches.confirmed_of_all().1);
+    assert!(watches.are_awaited());
     watches.confirm("/a", number, SEEN);
-    assert!(watches.confirmed_of_all().1);
+    assert!(!watches.are_awaited());
     let anywhere = watches.enter_anywhere(1);
-    assert!(!watches.confirmed_of_all().1);
+    assert!(watches.are_awaited());
     drop(anywhere);
-    assert!(watches.confirmed_of_all().1);
-}
-
-/// Session 7 watches a node of its own, and one of another.
-fn waiting() -> (Watches, [u64; 2], [oneshot::Receiver<NodeEvent>; 2]) {
-    let watches = Watches::default();
-    let (own, own_news) = watches.enter("/a/own");
-    let (ahead, news) = watches.enter("/a/ahead");
-    watches.confirm("/a/own", own, Seen { owner: 7, ..SEEN });
-    watches.confirm("/a/ahead", ahead, Seen { owner: 8, ..SEEN });
-    (watches, [own, ahead], [own_news, news])
-}
-
-#[test]
-fn news_are_told_alone_if_a_loss_of_an_own_node_would_have_been_heard() {
-    let (watches, [own, ahead], _news) = waiting();
-    let told = |numbers: &[u64], sure: &[u64]| {
-        let told = watches.told_alone(7, numbers, |it| sure.contains(&it));
-        told.map(|told| told.into_iter().map(|it| it.path).collect::<Vec<_>>())
-    };
-    assert_eq!(told(&[ahead], &[]), None);
-    assert_eq!(told(&[ahead], &[ahead]), None);
-    assert_eq!(told(&[ahead], &[own]), Some(vec!["/a/ahead".to_owned()]));
-    assert_eq!(told(&[ahead + 1], &[own]), None, "nobody knows it yet");
-    let both = ["/a/own", "/a/ahead"].map(str::to_owned).to_vec();
-    assert_eq!(told(&[ahead, own], &[own]), Some(both));
-    // Another watch on the same node changes nothing.
-    let (again, _news) = watches.enter("/a/own");
-    assert_eq!(told(&[ahead], &[own]), None, "it may be on any node");
-    watches.confirm("/a/own", again, Seen { owner: 7, ..SEEN });
-    assert_eq!(told(&[ahead], &[own]), Some(vec!["/a/ahead".to_owned()]));
-    watches.remove("/a/own", own);
-    assert_eq!(told(&[ahead], &[own]), None);
-    watches.remove("/a/own", again);
-    assert_eq!(told(&[ahead], &[]), Some(vec!["/a/ahead".to_owned()]));
-    let anywhere = watches.enter_anywhere(1);
-    assert_eq!(told(&[ahead], &[]), None);
-    drop(anywhere);
-    assert!(told(&[ahead], &[]).is_some());
-}
-
-#[test]
-fn latest_watch_on_a_node_is_one_that_the_server_knows() {
-    let (watches, [own, _], _news) = waiting();
-    let (_, _later) = watches.enter("/a/own");
-    assert_eq!(watches.latest_on("/a/own"), Some(own));
-    assert_eq!(watches.latest_on("/a"), None);
+    assert!(!watches.are_awaited());
 }

@@ -200,14 +200,11 @@ impl Lines {
             }
         }
         let said = Said::of(words)?;
-        if said.tells {
-            self.bell.deletes();
-        }
         let answer = self.say(&said).await;
-        if said.tells {
-            self.bell.deleted(|it| it.has_changed = true);
-        }
-        self.bell.signal(|it| it.has_watched |= said.watches);
+        self.bell.signal(|it| {
+            it.has_watched |= said.watches;
+            it.has_changed |= said.tells;
+        });
         answer
     }
 

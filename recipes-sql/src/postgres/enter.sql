@@ -130,9 +130,8 @@ BEGIN
   )
   DELETE FROM @schema@.nodes n USING found f WHERE n.ctid = f.ctid RETURNING f.step INTO step;
   IF step IS NOT NULL THEN
-    -- A statement of its own: it sees the watches that were set until the node was deleted. It rings with the
-    -- number of the latest, as this transaction deletes nothing else.
-    PERFORM pg_notify('lock_recipes_' || w.session, max(w.number)::text) FROM @schema@.watches w
+    -- A statement of its own: it sees the watches that were set until the node was deleted.
+    PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
       WHERE w.dir = dir AND w.name = name AND w.session <> me GROUP BY w.session;
   END IF;
   RETURN step;

@@ -5,9 +5,10 @@
 -- COMMITTED), also what was committed while the call waited for a lock.
 --
 -- Who waits for whom: `requests` locks its session, then the directories in which it creates, in order,
--- then what it deletes; so do `enter` and `leave`. `beat` waits for its own session only, and skips whatever somebody else has locked.
--- `open` and `resume` lock the session first and the clock last. What remains, as two calls that delete the
--- same nodes in another order, the server finds out after a second (40P01), and one of them is sent again.
+-- then what it deletes; so do `enter` and `leave`. `beat` waits for its own session only, and skips whatever
+-- somebody else has locked. `open` and `resume` lock the session first and the clock last. What remains, as
+-- two calls that delete the same nodes in another order, the server finds out after a second (40P01), and one
+-- of them is sent again.
 --
 -- A path is two words, that of its parent and the name: the client has split it. Those of '/' are '' and ''.
 --

@@ -3,7 +3,6 @@
 use recipes_keeper::{CallError, Value, Words};
 use tokio_postgres::error::SqlState;
 
-use crate::bell::Signals;
 use crate::path::{split, split_new};
 
 use super::answers::{Failed, failed, lost};
@@ -139,26 +138,18 @@ impl Lines {
             Failed::Otherwise(lost(std::io::Error::other(why)))
         })?;
         // Before anybody reads the answer.
-        self.bell.signal(|it: &mut Signals| {
-            it.has_watched |= looked.watches;
-            it.created.extend(looked.created);
-        });
+        self.bell.signal(|it| it.has_watched |= looked.watches);
         Ok(Some(looked.answer))
     }
 
     async fn leave(&self, caller: &Caller, path: &str) -> Result<Option<Value>, Failed> {
         let (dir, node) = split(path);
         let said: [Parameter<'_>; 5] = [&caller.name, &caller.id, &caller.timeout, &dir, &node];
-        self.bell.deletes();
         let row = self.requests.one(&self.calls.leave, &said).await;
-        let step = row.and_then(|row| row.try_get::<_, Option<i64>>(0));
-        // Nobody rings its own session. Without an answer nobody knows what was done.
-        self.bell.deleted(|it| match step {
-            Ok(Some(_)) => it.left.extend(self.shared.watches.latest_on(path)),
-            Ok(None) => {}
-            Err(_) => it.has_changed = true,
-        });
-        let step = step.map_err(failed)?;
+        let step: Option<i64> = row.and_then(|row| row.try_get(0)).map_err(failed)?;
+        // Nobody rings its own session. Who acquired without a wait does not watch its node.
+        let is_watched = step.is_some() && self.shared.watches.are_on(path);
+        self.bell.signal(|it| it.has_changed |= is_watched);
         let done = || Value::List(vec![Value::Bytes(Vec::new())]);
         Ok(step.map(|step| Value::List(vec![done(), Value::Number(step)])))
     }
@@ -170,8 +161,6 @@ struct Looked {
     answer: Value,
     /// Whether nodes are watched.
     watches: bool,
-    /// The watch on the node that was created, if there is one.
-    created: Option<u64>,
 }
 
 impl Looked {
@@ -182,12 +171,10 @@ impl Looked {
         let mut words = answer.split('/');
         let step = Value::Number(words.next()?.parse().ok()?);
         let mut answers = Vec::new();
-        let mut own = String::new();
         if let Simple::Enter { path, .. } = simple {
             let number = Value::Number(words.next()?.parse().ok()?);
             let place: i64 = words.next()?.parse().ok()?;
             let path = format!("{path}{place:010}");
-            split(&path).1.clone_into(&mut own);
             answers.push(Value::List(vec![
                 done(),
                 Value::Bytes(path.into_bytes()),
@@ -197,22 +184,12 @@ impl Looked {
         let count: usize = words.next()?.parse().ok()?;
         let names: Vec<_> = words.by_ref().take(count).map(bytes).collect();
         let mut look = vec![done(), Value::List(names)];
-        let (mut at, mut number, mut created) = (0, 0, None);
+        let mut at = 0;
         for word in words {
             look.push(match at % PARTS {
-                1 => {
-                    // The first of them, as it was created last.
-                    created = created.or((at == 1 && word == own).then_some(number));
-                    bytes(word)
-                }
+                1 => bytes(word),
                 2 => Value::Bytes(data(word)?),
-                part => {
-                    let parsed: i64 = word.parse().ok()?;
-                    if part == 0 {
-                        number = u64::try_from(parsed).ok()?;
-                    }
-                    Value::Number(parsed)
-                }
+                _ => Value::Number(word.parse().ok()?),
             });
             at += 1;
         }
@@ -220,7 +197,6 @@ impl Looked {
         (at % PARTS == 0).then_some(Self {
             answer: Value::List(answers),
             watches: at > 0,
-            created,
         })
     }
 }
@@ -315,7 +291,7 @@ mod tests {
         let look = vec![bytes(""), Value::List(vec![bytes("x-0000000007")])];
         let answer = vec![Value::List(created), Value::List(look), Value::Number(30)];
         assert_eq!(entered.answer, Value::List(answer));
-        assert!(!entered.watches && entered.created.is_none());
+        assert!(!entered.watches);
     }
 
     #[test]
@@ -338,7 +314,7 @@ mod tests {
             look[12..15],
             [Value::Number(5), bytes("y-0000000006"), bytes("")]
         );
-        assert!(entered.watches && entered.created == Some(4));
+        assert!(entered.watches);
     }
 
     #[test]
@@ -354,7 +330,7 @@ mod tests {
             panic!("no list")
         };
         assert_eq!((answers.len(), &answers[1]), (2, &Value::Number(30)));
-        assert!(looked.watches && looked.created.is_none());
+        assert!(looked.watches);
     }
 
     #[test]

@@ -221,6 +221,10 @@ impl Wire for PostgresWire {
         true
     }
 
+    fn leaves_anywhere(&self) -> bool {
+        true
+    }
+
     fn call(
         &self,
         function: Function,
