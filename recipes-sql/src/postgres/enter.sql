@@ -9,9 +9,10 @@
 -- They do not settle anything: the client calls them over connections only that have the settings from the
 -- beginning.
 
--- Watches the node with this place and the two right ahead of it. Returns each as its watch's number, name,
--- data (hexadecimal) and stat, with '/' between all; NULL if the node is gone and none is ahead. The numbers
--- of the watches begin with `first`.
+-- Watches the node with this place and the two right ahead of it, as far as the session does not watch them
+-- yet: who looks again has to write nothing then, and waits for no disk. Returns each as its watch's number,
+-- name, data (hexadecimal) and stat, with '/' between all; NULL if none is new. The numbers of the watches
+-- begin with `first`.
 --
 -- A watch and its node are looked at by one statement, so the data are those that are watched. Who had begun
 -- to delete the node before this is committed rings nobody: see `poll`.
@@ -31,6 +32,9 @@ BEGIN
     FROM (
       SELECT * FROM @schema@.nodes n WHERE n.dir = dir AND n.seq <= place ORDER BY n.seq DESC LIMIT 3
     ) AS x
+    WHERE NOT EXISTS (
+      SELECT FROM @schema@.watches w WHERE w.dir = x.dir AND w.name = x.name AND w.session = me
+    )
   ), watched AS (
     INSERT INTO @schema@.watches SELECT f.dir, f.name, me, f.number FROM found f
   )
@@ -79,7 +83,7 @@ BEGIN
   SELECT begun || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
     INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
   IF ahead > 1 THEN
-    RETURN names || '/' || @schema@.watch_ahead(me, dir, place, first);
+    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, place, first), '');
   END IF;
   RETURN names;
 END $$;
@@ -102,7 +106,7 @@ BEGIN
   SELECT step || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
     INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
   IF ahead > 1 THEN
-    RETURN names || '/' || @schema@.watch_ahead(me, dir, place, first);
+    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, place, first), '');
   END IF;
   -- NULL if there is no node any more.
   RETURN names;
