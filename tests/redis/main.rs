@@ -8,6 +8,7 @@
 //! | `back` | what if nodes and sessions that were gone are there again? |
 //! | `clock` | does no session end because a clock was set? |
 //! | `costs` | how many scripts does a lock take? |
+//! | `first` | what does a deletion tell of those ahead? |
 //! | `late`, `watching` | what if something arrives late, what if it crosses something else? |
 //! | `quarantine` | is there a way around it? |
 //! | `neighbours` | what do other sessions, servers and users make of it? |
@@ -26,6 +27,7 @@ mod back;
 mod clock;
 mod connection;
 mod costs;
+mod first;
 mod forgotten;
 mod late;
 mod neighbours;
