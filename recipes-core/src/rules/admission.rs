@@ -90,11 +90,9 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
 }
 
 /// Whether a contender waits for nothing but nodes that are ahead when it joins, because sequences only
-/// grow. Not a writer: a writer that downgrades puts a reader in its own place. For a permit the number
-/// of those ahead counts.
+/// grow. Not a writer: a writer that downgrades puts a reader in its own place.
 pub(crate) fn queues_behind(kind: LockKind, own: &str) -> bool {
-    let is_first_come = !matches!(kind, LockKind::Write | LockKind::Permit);
-    is_first_come && node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP)
+    kind != LockKind::Write && node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP)
 }
 
 /// Applies the rule of a semaphore with this many permits to a listing of its leases.

@@ -139,7 +139,9 @@ impl AcquireMachine {
                 ahead,
                 deletions_grant,
             } if ahead.iter().any(|it| it == name) => {
-                if was_first && is_final && admission::queues_behind(*kind, &node.name) {
+                // For a permit the number of those ahead counts.
+                let is_lock = *kind != LockKind::Permit;
+                if was_first && is_final && is_lock && admission::queues_behind(*kind, &node.name) {
                     // What the listing showed ahead of that one is gone, too, and all that is left
                     // ahead of us is between the two.
                     let place = ahead.iter().position(|it| it == name);
