@@ -11,7 +11,7 @@ const OWNERS: usize = 16;
 const ROUNDS: usize = 1008;
 const RESOURCES: usize = 8;
 /// Far beyond what all rounds take, unless owners wait for each other in a circle.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn path(resource: usize) -> String {
     format!("/resources/{resource}")

@@ -32,7 +32,7 @@ const STEADY_TIMEOUT: Duration = Duration::from_secs(40);
 const SETTLED_MAX: Duration = Duration::from_millis(300);
 /// Within this time a live waiter is granted once no conflicting node is ahead (P5), and an
 /// abandoned node is gone (P4). It covers the end of a session, a new one, and a busy machine.
-const BOUND: Duration = Duration::from_secs(8);
+const BOUND: Duration = Duration::from_secs(30);
 /// How long a session may take to open, which is no promise, on a busy machine.
 const OPEN_MAX: Duration = Duration::from_secs(60);
 /// How long closing the subject's session may wait for its clean-up.
