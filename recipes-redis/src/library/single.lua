@@ -17,8 +17,8 @@ local function add_watch(answer, number, name, data, c, m, v, o)
   answer[at + 8], answer[at + 9], answer[at + 10] = 0, 0, c
 end
 
--- Watches nodes at these places, from the first to the last, as far as they are not watched yet. So many of
--- the numbers are used.
+-- Watches nodes at these places, from the first to the last, as far as they are not watched yet. `used` of the
+-- numbers are taken.
 local function watch_nodes(answer, me, path, names, first, last, numbers, used)
   for i = first, math.max(last, 1), -1 do
     local child = path .. '/' .. names[i]

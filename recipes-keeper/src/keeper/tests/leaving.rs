@@ -1,0 +1,111 @@
+//! Requests that leave where they are asked for.
+
+use super::*;
+
+impl Scene {
+    /// The call that is on its way by now: nobody has had a turn since it was asked for.
+    fn sent(&mut self) -> Option<Call> {
+        match self.heard.try_recv().ok()? {
+            Heard::Call(call) => Some(call),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn listed(name: &str) -> Value {
+    list([text(""), list([text(name)])])
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_leaves_where_it_is_asked_for_if_the_connection_is_free() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.list("/a");
+    let call = scene.sent().expect("it has left");
+    assert_eq!(call.words.last().map(String::as_str), Some("/a"));
+    // The connection is not free, so these leave together, in the order of the calls.
+    let (second, third) = (nodes.list("/b"), nodes.list("/c"));
+    assert!(scene.sent().is_none());
+    let both = scene.call().await;
+    assert_eq!(both.words[4..], ["list", "/b", "list", "/c"]);
+    // Answers that come in another order are handed out in theirs.
+    both.answer([listed("b"), listed("c"), Value::Number(0)]);
+    call.answer([listed("a"), Value::Number(0)]);
+    assert_eq!(first.await.unwrap(), ["a"]);
+    assert_eq!(second.await.unwrap(), ["b"]);
+    assert_eq!(third.await.unwrap(), ["c"]);
+    let again = nodes.list("/d");
+    assert!(scene.sent().is_some(), "it is free again");
+    drop(again);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_together_leaves_together() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let together = nodes.together();
+    let (one, other) = (nodes.list("/a"), nodes.list("/b"));
+    assert!(scene.sent().is_none());
+    drop(together);
+    let call = scene.sent().expect("it has left");
+    assert_eq!(call.words[4..], ["list", "/a", "list", "/b"]);
+    drop((one, other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_left_over_a_connection_that_is_lost_has_no_answer() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    scene.server.loss.send_replace(Some((1, Loss::Connection)));
+    // The keeper does not know yet.
+    let lost = nodes.list("/a");
+    let call = scene.sent().expect("it has left");
+    let resume = scene.call().await;
+    assert!(matches!(lost.await, Err(NodesError::Unknown(_))));
+    // From now on it waits for the next connection.
+    let next = nodes.list("/b");
+    assert!(scene.is_quiet().await);
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await.0, 2);
+    scene.call().await.answer([listed("b"), Value::Number(0)]);
+    assert_eq!(next.await.unwrap(), ["b"]);
+    drop(call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_cannot_be_sent_costs_the_connection() {
+    let mut scene = Scene::open(Kind {
+        is_broken: true,
+        ..ANYWHERE
+    })
+    .await;
+    assert!(scene.is_quiet().await);
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.list("/a");
+    assert!(matches!(first.await, Err(NodesError::Unknown(_))));
+    assert_eq!(scene.call().await.function, Function::Resume);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_sends_what_waits_and_hears_its_answers() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let (first, second) = (nodes.delete("/a"), nodes.delete("/b"));
+    let one = scene.call().await;
+    let third = nodes.delete("/c");
+    // Nobody uses the session any more.
+    let other = Scene::open(TOGETHER).await;
+    scene.nodes = Arc::clone(&other.nodes);
+    drop(nodes);
+    one.answer([list([text("")]), list([text("")]), Value::Number(0)]);
+    let rest = scene.call().await;
+    assert_eq!(rest.words[4..], ["multi", "1", "delete", "/c", ""]);
+    rest.answer([list([text("")]), Value::Number(0)]);
+    assert_eq!(scene.call().await.function, Function::Close);
+    for deleted in [first, second, third] {
+        deleted.await.unwrap();
+    }
+}
