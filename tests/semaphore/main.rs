@@ -36,7 +36,7 @@ const PATH: &str = "/limits/exports";
 const LOCKS: &str = "/limits/exports/locks";
 const LEASES: &str = "/limits/exports/leases";
 /// What takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn semaphore(session: &Session, permits: usize) -> InterProcessSemaphore {
     InterProcessSemaphore::new(session, PATH, permits).unwrap()

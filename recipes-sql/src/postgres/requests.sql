@@ -191,7 +191,11 @@ BEGIN
           -- One transaction has one number. The directory has just been made.
           refused := 'NoNode';
         ELSE
-          touched := touched || words[at + 3] || @schema@.path_of(words[at + 3], base);
+          IF gap > 0 THEN touched := touched || words[at + 3]; END IF;
+          -- Nothing is created below what goes with a session.
+          IF words[at + 5] IN ('P', 'C') THEN
+            touched := touched || @schema@.path_of(words[at + 3], base);
+          END IF;
         END IF;
       END IF;
       answer := ARRAY['', @schema@.say(@schema@.path_of(words[at + 3], base)), @schema@.say(number)];
@@ -299,7 +303,7 @@ BEGIN
       next := at + CASE word WHEN 'watch' THEN 4 ELSE 3 END;
     END IF;
     IF refused = '' THEN
-      answers := answers || NULL::bytea || answer;
+      answers := answers || (NULL::bytea || answer);
     ELSIF known_as IS NULL THEN
       RAISE EXCEPTION SQLSTATE 'LR003' USING MESSAGE = refused, DETAIL = i;
     ELSE

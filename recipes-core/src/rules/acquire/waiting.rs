@@ -185,7 +185,8 @@ impl AcquireMachine {
         let own = self.members.get(member);
         let own = own.filter(|it| it.kind == LockKind::Permit).and_then(rank);
         let group = self.members.get(self.group(member)).unwrap_or_default();
-        own.is_some() && group.iter().any(|it| rank(it) > own)
+        // They are mostly in the order of their numbers, so the last is asked first.
+        own.is_some() && group.iter().rev().any(|it| rank(it) > own)
     }
 
     /// Whether the deletion of our nodes up to this member would have been reported before that of
