@@ -44,6 +44,9 @@ pub(crate) trait Aside: Send + Sync + 'static {
         watches: &'a [Rewatch],
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>>;
+
+    /// Has the server ring from now on, or no more. Returns whether it rings.
+    fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>>;
 }
 
 /// What runs on the connection. It ends when this is dropped.
@@ -71,20 +74,18 @@ pub(crate) fn lost(loss: &LossSender) -> BoxFuture<'static, Loss> {
 }
 
 /// Keeps a session alive and tells its news, until either ends the use of the wire with this number.
-/// `rings` says whether the server may ring the bell.
 pub(crate) fn run(
     aside: Arc<dyn Aside>,
     shared: Arc<Shared>,
     session: &Started,
     number: u64,
     bell: Arc<Bell>,
-    rings: bool,
     loss: LossSender,
 ) -> Running {
     let (id, timeout) = (session.id, session.timeout);
     Running(tokio::spawn(async move {
         let beats = beats::keep(&*aside, &shared, id, timeout);
-        let news = poller::tell(&*aside, &shared.watches, id, number, &bell, rings);
+        let news = poller::tell(&*aside, &shared.watches, id, number, &bell);
         let over = tokio::select! {
             biased;
             over = beats => over,

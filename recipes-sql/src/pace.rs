@@ -31,10 +31,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `rings`: whether the server may ring.
-    pub(crate) fn new(rings: bool) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            is_rung: rings,
+            is_rung: false,
             unrung: 0,
             pause: BEHIND,
             cap: BEHIND,
@@ -46,8 +45,9 @@ impl Pace {
         !self.is_rung
     }
 
-    pub(crate) fn rung(&mut self) {
-        self.is_rung = true;
+    /// Whether the bell works. It does if it has just rung.
+    pub(crate) fn rings(&mut self, rings: bool) {
+        self.is_rung = rings;
         self.unrung = 0;
     }
 
@@ -109,6 +109,12 @@ mod tests {
         pauses.collect()
     }
 
+    fn rung() -> Pace {
+        let mut pace = Pace::new();
+        pace.rings(true);
+        pace
+    }
+
     fn behind(ahead: u64) -> Looked {
         Looked {
             ahead: Some(ahead),
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_is_next_in_line_looks_all_the_time_where_nobody_rings() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new();
         assert!(pace.wants_ahead());
         assert_eq!(pace.watched().as_millis(), 1);
         assert_eq!(polls(&mut pace, behind(0), 4), [1, 2, 2, 2]);
@@ -135,7 +141,7 @@ mod tests {
 
     #[test]
     fn looks_are_rare_where_the_bell_rings() {
-        let mut pace = Pace::new(true);
+        let mut pace = rung();
         assert!(!pace.wants_ahead());
         pace.watched();
         let pauses = polls(&mut pace, Looked::default(), 10);
@@ -148,17 +154,17 @@ mod tests {
             is_still: true,
             ..Looked::default()
         };
-        let mut pace = Pace::new(true);
+        let mut pace = rung();
         assert_eq!(pace.watched().as_millis(), 2);
         assert_eq!(polls(&mut pace, still, 2), [500, 500]);
-        let mut deaf = Pace::new(false);
+        let mut deaf = Pace::new();
         deaf.watched();
         assert_eq!(polls(&mut deaf, still, 3), [1, 2, 4]);
     }
 
     #[test]
     fn bell_that_does_not_ring_is_not_relied_on_until_it_does() {
-        let mut pace = Pace::new(true);
+        let mut pace = rung();
         let unrung = Looked {
             has_news: true,
             ahead: Some(0),
@@ -166,12 +172,12 @@ mod tests {
         };
         polls(&mut pace, unrung, 2);
         assert!(!pace.wants_ahead(), "may be a coincidence");
-        pace.rung();
+        pace.rings(true);
         polls(&mut pace, unrung, 2);
         assert!(!pace.wants_ahead());
         polls(&mut pace, unrung, 1);
         assert!(pace.wants_ahead());
-        pace.rung();
+        pace.rings(true);
         assert!(!pace.wants_ahead());
         let told = Looked {
             was_told: true,
@@ -183,7 +189,7 @@ mod tests {
 
     #[test]
     fn look_that_takes_long_is_followed_by_a_longer_pause() {
-        let mut pace = Pace::new(false);
+        let mut pace = Pace::new();
         let looked = Looked {
             took: Duration::from_millis(30),
             ..behind(0)

@@ -19,6 +19,9 @@ const IDLE: Duration = Duration::from_millis(250);
 const OWN: Duration = Duration::from_millis(2);
 /// Timers are late by up to a millisecond, half of it on average.
 const LATE: Duration = Duration::from_micros(500);
+/// How long a session is still rung that watches nothing any more. On PostgreSQL each ring wakes all of the
+/// server's processes that listen, whomever it is for.
+const QUIET: Duration = Duration::from_secs(1);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -29,7 +32,6 @@ pub(crate) async fn tell(
     id: i64,
     number: u64,
     bell: &Bell,
-    rings: bool,
 ) -> Loss {
     let told = Poller {
         aside,
@@ -37,7 +39,8 @@ pub(crate) async fn tell(
         id,
         number,
         bell,
-        pace: Pace::new(rings),
+        pace: Pace::new(),
+        ring: Ring::Off,
     };
     match told.run().await {
         Ok(never) => match never {},
@@ -55,6 +58,19 @@ struct Poller<'a> {
     number: u64,
     bell: &'a Bell,
     pace: Pace,
+    ring: Ring,
+}
+
+/// Whether the server rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ring {
+    /// It cannot.
+    Never,
+    Off,
+    /// Something was watched then, or later.
+    On {
+        since: Instant,
+    },
 }
 
 impl Poller<'_> {
@@ -65,7 +81,7 @@ impl Poller<'_> {
             let mut was_told = false;
             while let Ok(signals) = timeout_at(next, self.bell.signalled()).await {
                 if signals.is_rung {
-                    self.pace.rung();
+                    self.pace.rings(true);
                 }
                 if signals.has_watched {
                     next = next.min(Instant::now() + self.pace.watched());
@@ -85,6 +101,7 @@ impl Poller<'_> {
             let is_all = !self.watches.are_awaited();
             let watched = self.watches.confirmed();
             if watched.is_empty() {
+                self.off().await?;
                 // A watch may be set whose answer nobody has read yet.
                 next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
             } else {
@@ -98,6 +115,39 @@ impl Poller<'_> {
         }
     }
 
+    /// What has changed before it is rung, the look shows that comes after.
+    async fn poll(&mut self, watched: &[Rewatch]) -> Result<Polled, CallError> {
+        let since = Instant::now();
+        self.ring = match self.ring {
+            Ring::Off => {
+                let rings = self.aside.ring(true).await?;
+                self.pace.rings(rings);
+                match rings {
+                    true => Ring::On { since },
+                    false => Ring::Never,
+                }
+            }
+            Ring::On { .. } => Ring::On { since },
+            Ring::Never => Ring::Never,
+        };
+        self.aside.poll(watched, self.pace.wants_ahead()).await
+    }
+
+    /// Nothing is watched. If that has been so for a while, the server need not ring.
+    async fn off(&mut self) -> Result<(), CallError> {
+        match self.ring {
+            Ring::On { since } if since.elapsed() > QUIET => {}
+            _ => return Ok(()),
+        }
+        match self.aside.ring(false).await {
+            // Later.
+            Err(CallError::NotNow(_)) => return Ok(()),
+            rings => self.pace.rings(rings?),
+        }
+        self.ring = Ring::Off;
+        Ok(())
+    }
+
     /// Returns when to look next; `None` if the server had no time.
     async fn look(
         &mut self,
@@ -106,7 +156,7 @@ impl Poller<'_> {
         is_all: bool,
     ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
-        let polled = match self.aside.poll(watched, self.pace.wants_ahead()).await {
+        let polled = match self.poll(watched).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");

@@ -76,6 +76,34 @@ async fn connections_that_an_operator_ends_are_made_again_and_locks_are_kept() {
     assert_eq!(server.sql(left).await.unwrap(), [["0", "0", "0"]]);
 }
 
+/// Waits until a session has sent what the server logs so.
+async fn sent(server: &PostgresServer, statement: &str) {
+    let sent = async {
+        while !server.log().contains(statement) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, sent).await.expect(statement);
+}
+
+/// Each ring wakes all processes of the server that listen in the database.
+#[tokio::test]
+async fn session_listens_only_while_it_waits() {
+    let builder = PostgresServer::builder().setting("log_statement", "all");
+    let server = builder.start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
+    let guard = first.acquire().await.unwrap();
+    let waits = tokio::spawn(async move { second.acquire().await.unwrap() });
+    sent(&server, ": LISTEN").await;
+    guard.release().await.unwrap();
+    let granted = timeout(PATIENCE, waits).await.unwrap().unwrap();
+    granted.release().await.unwrap();
+    sent(&server, ": UNLISTEN").await;
+    let log = server.log();
+    assert_eq!(log.matches("LISTEN lock_recipes_").count(), 2, "{log}");
+}
+
 #[tokio::test]
 async fn acquire_that_the_server_ends_because_of_a_deadlock_is_sent_again() {
     let server = PostgresServer::start().await.unwrap();

@@ -23,6 +23,7 @@ pub(super) enum Call<'a> {
         data: &'a [u8],
     },
     Leave {
+        path: &'a str,
         dir: &'a str,
         name: &'a str,
     },
@@ -66,7 +67,7 @@ impl<'a> Call<'a> {
             }
             ([Operation::Delete { path, version: "" }], None, None) => {
                 let (dir, name) = split(path);
-                Some(Self::Leave { dir, name })
+                Some(Self::Leave { path, dir, name })
             }
             _ => None,
         }

@@ -77,19 +77,15 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@leave(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_dir VARBINARY(1500), p_name VARBINARY(1500))
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_id BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  SELECT id INTO v_id FROM @prefix@sessions
-    WHERE id = p_id AND secret = p_secret AND connection = p_connection FOR UPDATE;
-  IF v_id IS NOT NULL THEN
-    SET STATEMENT innodb_lock_wait_timeout = 0 FOR
-      DELETE FROM @prefix@nodes WHERE dir = p_dir AND name = p_name AND o <> 0;
-  END IF;
-  IF v_id IS NULL OR ROW_COUNT() = 0 THEN
-    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple release';
-  END IF;
+  -- First the session, whose row is locked then, too. A node that somebody fences is not waited for.
+  SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+    DELETE n FROM @prefix@sessions s STRAIGHT_JOIN @prefix@nodes n
+      WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection
+      AND n.dir = p_dir AND n.name = p_name AND n.o <> 0;
+  IF ROW_COUNT() = 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple release'; END IF;
   COMMIT;
 END//

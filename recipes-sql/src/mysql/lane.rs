@@ -7,7 +7,8 @@ use std::time::Duration;
 use mysql_async::{Conn, Error, Row, Statement, Value as Parameter};
 use recipes_core::NodeEvent;
 use recipes_keeper::{CallError, Moment, Shared, Value, Words};
-use tokio::time::sleep;
+use tokio::runtime::Handle;
+use tokio::time::{Sleep, sleep};
 
 use crate::bell::Bell;
 
@@ -42,6 +43,8 @@ pub(super) struct Lane {
     /// When the last beat was sent that was answered.
     beaten: Mutex<Moment>,
     bell: Arc<Bell>,
+    /// Of the session: whoever asks may be outside of any, or in one that ends.
+    runtime: Handle,
 }
 
 /// How a call of requests went.
@@ -96,6 +99,7 @@ impl Lane {
             highest: Arc::clone(highest),
             beaten: Mutex::default(),
             bell: Arc::clone(bell),
+            runtime: Handle::current(),
         })
     }
 
@@ -130,10 +134,6 @@ impl Lane {
             match self.outcome(&mut turn, caller, requests).await {
                 Ok(Outcome::Done(mut answers)) => {
                     turn.end();
-                    self.bell.signal(|it| {
-                        it.has_watched |= requests.iter().any(Request::watches);
-                        it.has_changed |= requests.iter().any(Request::tells);
-                    });
                     // The step of the clock is told to beats.
                     answers.push(Value::Number(0));
                     return Ok(Value::List(answers));
@@ -144,7 +144,7 @@ impl Lane {
                 }
                 Ok(Outcome::Locked) => break,
                 Err(Failure::Server(error)) if failed(&error) == Failed::Again => {
-                    sleep(pause).await;
+                    self.pause(pause).await;
                     pause *= 2;
                 }
                 Err(Failure::Server(error)) => {
@@ -159,6 +159,12 @@ impl Lane {
         }
         turn.end();
         Err(CallError::NotNow(Arc::new(Unexpected::Locked)))
+    }
+
+    /// Waits on the runtime of the session.
+    fn pause(&self, pause: Duration) -> Sleep {
+        let _context = self.runtime.enter();
+        sleep(pause)
     }
 
     /// The highest number of a transaction that is known. Numbers go on above it.
@@ -187,6 +193,11 @@ impl Lane {
         parameters.extend([seen, caller.rest].map(Parameter::Int));
         parameters.push(Parameter::Bytes(words));
         let rows = all(turn.connection(), &self.requests, parameters).await?;
+        // Before anybody reads the answers.
+        self.bell.signal(|it| {
+            it.has_watched |= requests.iter().any(Request::watches);
+            it.has_changed |= requests.iter().any(Request::tells);
+        });
         // The last one counts.
         let (mut state, mut text) = (None, Vec::new());
         for row in rows {
@@ -226,7 +237,7 @@ impl Lane {
                 parameters.push(Parameter::Bytes(data.to_vec()));
                 entered(turn.connection(), &self.enter, parameters).await
             }
-            Call::Leave { dir, name } => {
+            Call::Leave { dir, name, .. } => {
                 parameters.extend([dir, name].map(|it| text(it)));
                 let row = first(turn.connection(), &self.leave, parameters).await;
                 row.map(|_| Ok(Entered::default()))
@@ -238,6 +249,11 @@ impl Lane {
             Err(error) if failed(&error) == Failed::NotSimple => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        // Before anybody reads the answer. Who acquires without a wait does not watch its node.
+        self.bell.signal(|it| match call {
+            Call::Leave { path, .. } => it.has_changed |= self.shared.watches.are_on(path),
+            _ => it.has_watched |= entered.ahead > 0,
+        });
         Ok(Some(match call {
             Call::Enter { .. } => answers::of_enter(requests, caller.session.id, &entered)?,
             _ => answers::of_leave(requests),

@@ -214,6 +214,10 @@ impl Aside for SideOf {
         };
         polled.boxed()
     }
+
+    fn ring(&self, _is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {
+        async { Ok(false) }.boxed()
+    }
 }
 
 #[cfg(test)]

@@ -153,6 +153,10 @@ impl Wire for MySqlWire {
         true
     }
 
+    fn leaves_anywhere(&self) -> bool {
+        true
+    }
+
     fn call(
         &self,
         function: Function,
@@ -194,7 +198,6 @@ impl Wire for MySqlWire {
             session,
             self.number,
             Arc::clone(&self.lines.bell),
-            false,
             Arc::clone(&self.loss),
         );
         let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);

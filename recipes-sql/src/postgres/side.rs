@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_keeper::{CallError, Rewatch, Started, event};
+use tracing::debug;
 
+use crate::STORE;
 use crate::aside::{Aside, Beat, Polled};
 
 use super::answers::{call_error, lost};
@@ -29,6 +31,27 @@ impl Side {
                 timeout: micros(session.timeout),
                 rest: micros(session.container_rest),
             },
+        }
+    }
+
+    async fn rung(&self, is_wanted: bool) -> Result<bool, CallError> {
+        let id = self.caller.id;
+        let statement = match is_wanted {
+            true => format!("LISTEN lock_recipes_{id}"),
+            false => format!("UNLISTEN lock_recipes_{id}"),
+        };
+        if !self.lines.aside.is_direct() {
+            // The pooler would lend the connection to others.
+            return Ok(false);
+        }
+        match self.lines.aside.run(&statement).await {
+            Ok(()) => Ok(is_wanted),
+            // As some that only speak like PostgreSQL do.
+            Err(error) if error.as_db_error().is_some() => {
+                debug!(target: STORE, session = id, %error, "nobody rings");
+                Ok(false)
+            }
+            Err(error) => Err(call_error(error)),
         }
     }
 
@@ -74,5 +97,9 @@ impl Aside for Side {
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>> {
         self.polled(watches, wants_ahead).boxed()
+    }
+
+    fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {
+        self.rung(is_wanted).boxed()
     }
 }

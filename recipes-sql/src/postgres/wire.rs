@@ -19,7 +19,7 @@ use crate::aside::{self, LossSender, Running};
 use crate::bell::Bell;
 use crate::fence;
 
-use super::answers::{call_error, refusal};
+use super::answers::refusal;
 use super::calls::Calls;
 use super::checks::{Found, PostgresRefusal, QUESTION};
 use super::line::{Call, Line};
@@ -102,7 +102,6 @@ impl Route {
             lines: Arc::new(lines),
             number,
             facts,
-            rings: AtomicBool::new(false),
             running: Mutex::default(),
             loss,
         })
@@ -191,8 +190,6 @@ struct PostgresWire {
     lines: Arc<Lines>,
     number: u64,
     facts: Facts,
-    /// Whether the server may ring the bell.
-    rings: AtomicBool,
     running: Mutex<Option<Running>>,
     loss: LossSender,
 }
@@ -247,24 +244,9 @@ impl Wire for PostgresWire {
         aside::lost(&self.loss)
     }
 
-    fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
-        let listen = format!("LISTEN lock_recipes_{id}");
-        async move {
-            if !self.lines.aside.is_direct() {
-                // The pooler would lend the connection to others, and the session looks more often anyway.
-                return Ok(());
-            }
-            match self.lines.aside.run(&listen).await {
-                Ok(()) => self.rings.store(true, Ordering::Relaxed),
-                // As some that only speak like PostgreSQL do.
-                Err(error) if error.as_db_error().is_some() => {
-                    debug!(target: STORE, session = id, %error, "nobody rings");
-                }
-                Err(error) => return Err(call_error(error).into()),
-            }
-            Ok(())
-        }
-        .boxed()
+    fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
+        // The session looks for its news, and is rung as long as it waits for some.
+        async { Ok(()) }.boxed()
     }
 
     fn started(&self, session: &Started) {
@@ -274,7 +256,6 @@ impl Wire for PostgresWire {
             session,
             self.number,
             Arc::clone(&self.lines.bell),
-            self.rings.load(Ordering::Relaxed),
             Arc::clone(&self.loss),
         );
         let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);
