@@ -124,16 +124,17 @@ impl Keeper {
             return Over::Closed;
         }
         let over = self.serve_line(&kept, &**wire).await;
-        match over {
-            Over::Lost(_) | Over::Refused(_) => {
-                kept.link.send_replace(Connection::Disconnected);
-            }
-            Over::Expired => {}
+        if matches!(over, Over::Closed) {
             // What waits is still to be sent.
-            Over::Closed => return over,
+            return over;
+        }
+        // Who knows that the connection is lost and asks for something, waits for the next one.
+        let given_up = kept.disconnect();
+        if matches!(over, Over::Lost(_) | Over::Refused(_)) {
+            kept.link.send_replace(Connection::Disconnected);
         }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
-        drop(kept.disconnect());
+        drop(given_up);
         over
     }
 

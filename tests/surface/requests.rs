@@ -1,9 +1,10 @@
 //! An acquire is a value that does nothing until it is polled, and a future like any other.
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::future::{join, lazy};
-use futures::poll;
+use futures::{FutureExt, poll};
 use lock_recipes::{
     Acquire, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member,
     MultiGuard, MultiLock, MutexGuard, Owner, ReadGuard, Session, TryAcquire, WriteGuard,
@@ -51,7 +52,8 @@ on_every_ensemble!(
     request_outlives_its_handle,
     request_belongs_to_the_scope_of_its_first_poll,
     named_owner_goes_before_the_scope,
-    requests_of_halves_and_of_any_lock_take_owner_and_timeout
+    requests_of_halves_and_of_any_lock_take_owner_and_timeout,
+    guard_is_dropped_and_next_acquire_begins_outside_of_a_runtime
 );
 
 async fn requests_that_are_not_polled_change_nothing(ensemble: TestEnsemble) {
@@ -165,4 +167,23 @@ async fn requests_of_halves_and_of_any_lock_take_owner_and_timeout(ensemble: Tes
         drop(again);
         guard.release().await.unwrap();
     }
+}
+
+/// A request leaves where it is asked for, and no store may need a runtime there.
+async fn guard_is_dropped_and_next_acquire_begins_outside_of_a_runtime(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = mutex(&session);
+    let held = lock.acquire().await.unwrap();
+    let mut next = lock.acquire();
+    let outside = std::thread::spawn(move || {
+        drop(held);
+        let mut context = Context::from_waker(Waker::noop());
+        let begun = next.poll_unpin(&mut context);
+        assert!(begun.is_pending());
+        next
+    });
+    let next = timeout(PATIENCE, outside.join().unwrap()).await;
+    let token = next.unwrap().unwrap().fencing_token();
+    let again = timeout(PATIENCE, lock.acquire()).await.unwrap().unwrap();
+    assert!(again.fencing_token() > token);
 }

@@ -1,5 +1,7 @@
 //! Requests that leave where they are asked for.
 
+use std::task::{Context, Wake};
+
 use super::*;
 
 impl Scene {
@@ -108,4 +110,42 @@ async fn close_sends_what_waits_and_hears_its_answers() {
     for deleted in [first, second, third] {
         deleted.await.unwrap();
     }
+}
+
+/// Asks for something as soon as it is woken.
+struct Asks {
+    nodes: Arc<dyn Nodes>,
+    asked: Mutex<Option<BoxFuture<'static, Result<Vec<String>, NodesError>>>>,
+}
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let nodes = Arc::clone(&self.nodes);
+        let mut listed = async move { nodes.list("/a").await }.boxed();
+        assert!(listed.as_mut().now_or_never().is_none());
+        self.asked.lock().unwrap().get_or_insert(listed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_that_the_connection_is_lost_and_asks_waits_for_the_next() {
+    let mut scene = Scene::open(ANYWHERE).await;
+    assert!(scene.is_quiet().await);
+    let mut connection = scene.nodes.connection();
+    let asks = Arc::new(Asks {
+        nodes: Arc::clone(&scene.nodes),
+        asked: Mutex::default(),
+    });
+    let waker = Waker::from(Arc::clone(&asks));
+    while let Poll::Ready(state) = connection.poll_next_unpin(&mut Context::from_waker(&waker)) {
+        assert_eq!(state, Some(Connection::Connected));
+    }
+    scene.server.loss.send_replace(Some((1, Loss::Connection)));
+    let resume = scene.call().await;
+    assert_eq!(resume.function, Function::Resume);
+    let asked = asks.asked.lock().unwrap().take().expect("it was woken");
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await.0, 2);
+    scene.call().await.answer([listed("a"), Value::Number(0)]);
+    assert_eq!(asked.await.unwrap(), ["a"]);
 }
