@@ -112,10 +112,12 @@ async fn close_sends_what_waits_and_hears_its_answers() {
     }
 }
 
+type Listed = BoxFuture<'static, Result<Vec<String>, NodesError>>;
+
 /// Asks for something as soon as it is woken.
 struct Asks {
     nodes: Arc<dyn Nodes>,
-    asked: Mutex<Option<BoxFuture<'static, Result<Vec<String>, NodesError>>>>,
+    asked: Mutex<Option<Listed>>,
 }
 
 impl Wake for Asks {
