@@ -83,7 +83,7 @@ async fn sent(server: &PostgresServer, statement: &str) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, sent).await.expect(statement);
+    timeout(PATIENCE, sent).await.unwrap();
 }
 
 /// Each ring wakes all processes of the server that listen in the database.
