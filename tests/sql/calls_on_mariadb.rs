@@ -262,6 +262,23 @@ async fn call_of_an_earlier_connection_does_nothing() {
     assert_eq!(stage.nodes_of(&caller).await, 0);
 }
 
+/// Its answer would say that the session lives.
+#[tokio::test]
+async fn release_does_nothing_while_somebody_ends_its_session() {
+    let mut stage = Stage::set().await;
+    let caller = stage.open().await;
+    stage.enter(&caller).await.unwrap();
+    let mut other = connect(&stage.server).await;
+    let end = format!("DELETE FROM lock_recipes_sessions WHERE id = {}", caller.id);
+    other.query_drop("BEGIN").await.unwrap();
+    other.query_drop(end).await.unwrap();
+    stage.leave(&caller).await.unwrap_err();
+    assert_eq!(stage.nodes_of(&caller).await, 1);
+    other.query_drop("ROLLBACK").await.unwrap();
+    stage.leave(&caller).await.unwrap();
+    assert_eq!(stage.nodes_of(&caller).await, 0);
+}
+
 #[tokio::test]
 async fn numbers_rise_whatever_the_clock_says_and_in_a_directory_that_is_made_again() {
     let mut stage = Stage::set().await;

@@ -92,16 +92,20 @@ async fn session_listens_only_while_it_waits() {
     let builder = PostgresServer::builder().setting("log_statement", "all");
     let server = builder.start().await.unwrap();
     let (one, two) = (session(&server).await, session(&server).await);
+    let idle = session(&server).await;
     let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
     let guard = first.acquire().await.unwrap();
     let waits = tokio::spawn(async move { second.acquire().await.unwrap() });
-    sent(&server, ": LISTEN").await;
+    let channel = |it: &Session| format!("LISTEN lock_recipes_{}", it.session_id().unwrap());
+    sent(&server, &format!(": {}", channel(&two))).await;
     guard.release().await.unwrap();
     let granted = timeout(PATIENCE, waits).await.unwrap().unwrap();
     granted.release().await.unwrap();
-    sent(&server, ": UNLISTEN").await;
+    sent(&server, &format!(": UN{}", channel(&two))).await;
+    // Not that of the holder: one that is slow watches its node.
     let log = server.log();
-    assert_eq!(log.matches("LISTEN lock_recipes_").count(), 2, "{log}");
+    assert_eq!(log.matches(&channel(&two)).count(), 2, "{log}");
+    assert_eq!(log.matches(&channel(&idle)).count(), 0, "{log}");
 }
 
 #[tokio::test]

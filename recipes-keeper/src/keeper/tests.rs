@@ -161,10 +161,6 @@ impl Wire for ScriptedWire {
         .boxed()
     }
 
-    fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
-        async { Ok(()) }.boxed()
-    }
-
     fn started(&self, session: &Started) {
         let started = Heard::Started(self.number, session.clone());
         drop(self.heard.send(started));

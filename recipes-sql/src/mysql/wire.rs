@@ -179,11 +179,6 @@ impl Wire for MySqlWire {
         aside::lost(&self.loss)
     }
 
-    fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
-        // The session looks for its news.
-        async { Ok(()) }.boxed()
-    }
-
     fn started(&self, session: &Started) {
         let rest = session.container_rest.as_micros();
         let side = SideOf {

@@ -244,11 +244,6 @@ impl Wire for PostgresWire {
         aside::lost(&self.loss)
     }
 
-    fn subscribe(&self, _id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
-        // The session looks for its news, and is rung as long as it waits for some.
-        async { Ok(()) }.boxed()
-    }
-
     fn started(&self, session: &Started) {
         let running = aside::run(
             Arc::new(Side::new(Arc::clone(&self.lines), session)),
