@@ -63,7 +63,7 @@ impl From<&NodeStat> for Seen {
 
 /// A watch that the server has set: to be set again on a new connection, or to be compared with what
 /// the node is like now.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rewatch {
     /// Rises from watch to watch.
     pub number: u64,

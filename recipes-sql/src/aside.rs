@@ -45,6 +45,9 @@ pub(crate) trait Aside: Send + Sync + 'static {
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>>;
 
+    /// The number of the watch on a node that was deleted, if a ring proves that.
+    fn deletion(&self, ring: &str) -> Option<u64>;
+
     /// Has the server ring from now on, or no more. Returns whether it rings.
     fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>>;
 }

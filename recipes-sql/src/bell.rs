@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use crate::rings::Rung;
+
 /// What has happened since somebody looked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
-    /// The server has rung: a watched node was deleted or changed.
-    pub(crate) is_rung: bool,
+    pub(crate) rung: Rung,
     /// This session has deleted or changed nodes, for which nobody rings.
     pub(crate) has_changed: bool,
     /// Watches were set.
@@ -19,8 +20,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    fn is_any(self) -> bool {
-        self != Self::default()
+    fn is_any(&self) -> bool {
+        *self != Self::default()
     }
 }
 
@@ -33,6 +34,9 @@ pub(crate) struct Bell {
     asked: AtomicU64,
     /// As many of them are done.
     done: watch::Sender<u64>,
+    /// Changes of the session's own: those that were sent, and those that were answered.
+    sent: AtomicU64,
+    answered: AtomicU64,
 }
 
 impl Bell {
@@ -65,6 +69,29 @@ impl Bell {
     /// The look is over that began with this, and its news are told.
     pub(crate) fn looked(&self, asked: u64) {
         self.done.send_replace(asked);
+    }
+
+    /// A change of the session's own is sent, to a node that it may watch.
+    pub(crate) fn changes(&self) {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// That change is over. Whether it is known what has become of it.
+    pub(crate) fn changed(&self, is_known: bool) {
+        if is_known {
+            self.answered.fetch_add(1, Ordering::SeqCst);
+        }
+        self.signal(|signals| signals.has_changed = true);
+    }
+
+    /// How many changes were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Of how many of them it is known what has become of them. A look that begins now shows it.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::SeqCst)
     }
 
     fn take(&self) -> Signals {

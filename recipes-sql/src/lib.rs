@@ -30,6 +30,7 @@ mod path;
 mod poller;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rings;
 mod settings;
 
 #[cfg(feature = "mysql")]

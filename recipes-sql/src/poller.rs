@@ -12,6 +12,7 @@ use crate::STORE;
 use crate::aside::{Aside, Polled};
 use crate::bell::Bell;
 use crate::pace::{Looked, Pace};
+use crate::rings::{Covered, Rung};
 
 /// Between two looks whether anything is watched.
 const IDLE: Duration = Duration::from_millis(250);
@@ -22,6 +23,8 @@ const LATE: Duration = Duration::from_micros(500);
 /// How long a session is still rung that watches nothing any more. On PostgreSQL each ring wakes all of the
 /// server's processes that listen, whomever it is for.
 const QUIET: Duration = Duration::from_secs(1);
+/// Until the server forgets the watches whose news its rings have told.
+const SWEEP: Duration = Duration::from_millis(20);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -41,6 +44,8 @@ pub(crate) async fn tell(
         bell,
         pace: Pace::new(),
         ring: Ring::Off,
+        covered: Covered::default(),
+        told: Vec::new(),
     };
     match told.run().await {
         Ok(never) => match never {},
@@ -59,6 +64,9 @@ struct Poller<'a> {
     bell: &'a Bell,
     pace: Pace,
     ring: Ring,
+    covered: Covered,
+    /// Watches whose news a ring has told, and no look yet.
+    told: Vec<Rewatch>,
 }
 
 /// Whether the server rings.
@@ -78,10 +86,13 @@ impl Poller<'_> {
         let mut next = Instant::now();
         // Ends with the connection.
         loop {
-            let mut was_told = false;
+            let (mut was_told, mut is_asked) = (false, false);
+            let mut rung = Rung::Nothing;
             while let Ok(signals) = timeout_at(next, self.bell.signalled()).await {
-                if signals.is_rung {
+                let is_rung = signals.rung != Rung::Nothing;
+                if is_rung {
                     self.pace.rings(true);
+                    rung = signals.rung;
                 }
                 if signals.has_watched {
                     next = next.min(Instant::now() + self.pace.watched());
@@ -91,8 +102,9 @@ impl Poller<'_> {
                     // being released.
                     next = next.min(Instant::now() + OWN);
                 }
-                was_told |= signals.is_rung || signals.has_changed;
-                if signals.is_rung || signals.is_asked {
+                was_told |= is_rung || signals.has_changed;
+                is_asked = signals.is_asked;
+                if is_rung || is_asked {
                     break;
                 }
             }
@@ -100,7 +112,11 @@ impl Poller<'_> {
             // First: a watch that is confirmed in between is looked at soon.
             let is_all = !self.watches.are_awaited();
             let watched = self.watches.confirmed();
-            if watched.is_empty() {
+            if is_all && self.tell_deletions(&rung, &watched) && !is_asked {
+                next = next.min(Instant::now() + SWEEP);
+                continue;
+            }
+            if watched.is_empty() && self.told.is_empty() {
                 self.off().await?;
                 // A watch may be set whose answer nobody has read yet.
                 next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
@@ -148,6 +164,38 @@ impl Poller<'_> {
         Ok(())
     }
 
+    /// Tells the deletions that rings prove, before they are looked for. Returns whether that was all.
+    fn tell_deletions(&mut self, rung: &Rung, watched: &[Rewatch]) -> bool {
+        let Rung::Deletions(rings) = rung else {
+            return false;
+        };
+        if !self.covered.is_whole(watched, self.id, self.bell.sent()) {
+            return false;
+        }
+        let proven = rings.iter().map(|it| self.aside.deletion(it));
+        let Some(deleted) = proven.collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        let news = watched
+            .iter()
+            .map(|it| deleted.contains(&it.number).then_some(NodeEvent::Deleted));
+        let news: Vec<_> = news.collect();
+        self.fire(watched, &news);
+        let told = deleted.iter().filter_map(|number| {
+            let at = watched.binary_search_by_key(number, |it| it.number);
+            watched.get(at.ok()?).cloned()
+        });
+        self.told.extend(told);
+        true
+    }
+
+    fn fire(&self, watched: &[Rewatch], news: &[Option<NodeEvent>]) {
+        for (watch, event) in in_order(watched, news, self.id) {
+            self.watches
+                .fire(self.number, &watch.path, watch.number, event);
+        }
+    }
+
     /// Returns when to look next; `None` if the server had no time.
     async fn look(
         &mut self,
@@ -156,14 +204,20 @@ impl Poller<'_> {
         is_all: bool,
     ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
-        let polled = match self.poll(watched).await {
+        let changes = self.bell.answered();
+        let told = self.told.len();
+        let all: Vec<_> = self.told.iter().chain(watched).cloned().collect();
+        let mut polled = match self.poll(&all).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");
+                self.covered = Covered::default();
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
+        self.told.clear();
+        polled.news.drain(..told.min(polled.news.len()));
         let looked = Looked {
             has_news: polled.news.iter().any(Option::is_some),
             was_told,
@@ -171,10 +225,8 @@ impl Poller<'_> {
             ahead: polled.ahead,
             took: sent.elapsed(),
         };
-        for (watch, event) in in_order(watched, &polled, self.id) {
-            let Rewatch { number, path, .. } = watch;
-            self.watches.fire(self.number, path, *number, event);
-        }
+        self.covered.looked(watched, looked.is_still, changes);
+        self.fire(watched, &polled.news);
         let next = sent + self.pace.polled(&looked) - LATE;
         Ok(Some(next.max(Instant::now())))
     }
@@ -182,8 +234,12 @@ impl Poller<'_> {
 
 /// The news in the order in which they are told: those of the session's own nodes first. All are of one
 /// moment, so whoever hears that the node ahead has gone has heard of the loss of its own.
-fn in_order<'a>(watched: &'a [Rewatch], polled: &Polled, id: i64) -> Vec<(&'a Rewatch, NodeEvent)> {
-    let news = watched.iter().zip(&polled.news);
+fn in_order<'a>(
+    watched: &'a [Rewatch],
+    news: &[Option<NodeEvent>],
+    id: i64,
+) -> Vec<(&'a Rewatch, NodeEvent)> {
+    let news = watched.iter().zip(news);
     let mut news: Vec<_> = news
         .filter_map(|(watch, event)| Some((watch, (*event)?)))
         .collect();
@@ -217,11 +273,8 @@ mod tests {
             watch(5, 7),
         ];
         let (deleted, changed) = (Some(NodeEvent::Deleted), Some(NodeEvent::Changed));
-        let polled = Polled {
-            news: vec![deleted, deleted, changed, None, changed],
-            ..Polled::default()
-        };
-        let told = in_order(&watched, &polled, 7);
+        let news = [deleted, deleted, changed, None, changed];
+        let told = in_order(&watched, &news, 7);
         let told: Vec<_> = told.iter().map(|(watch, _)| watch.number).collect();
         assert_eq!(told, [2, 5, 1, 3]);
     }

@@ -1,5 +1,7 @@
 //! What others do on a PostgreSQL server: its operator, and the service's own transactions.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Member, MultiLock, Postgres, Session};
@@ -106,6 +108,82 @@ async fn session_listens_only_while_it_waits() {
     let log = server.log();
     assert_eq!(log.matches(&channel(&two)).count(), 2, "{log}");
     assert_eq!(log.matches(&channel(&idle)).count(), 0, "{log}");
+}
+
+/// Answers of a server at which nothing ever happens.
+const BLIND: &str = "
+    CREATE OR REPLACE FUNCTION lock_recipes.poll(
+      me bigint, numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
+      wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean
+    ) LANGUAGE sql AS $$
+      SELECT array_fill(''::text, ARRAY[cardinality(numbers)]), NULL::bigint, true
+    $$";
+
+/// Waits until a session has looked twice at what it watches now, and knows what the first look has shown.
+async fn has_looked(server: &PostgresServer, session: &Session) {
+    let id = session.session_id().unwrap();
+    let watches = format!("(SELECT count(*) FROM lock_recipes.watches WHERE session = {id}) > 1");
+    until(server, &watches).await;
+    let looks = || {
+        let look = format!("$1 = '{id}', $2 = '{{");
+        server.log().matches(&look).count()
+    };
+    let before = looks();
+    let looked = async {
+        while looks() < before + 3 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, looked).await.unwrap();
+}
+
+#[tokio::test]
+async fn deletion_is_told_by_the_ring() {
+    let builder = PostgresServer::builder().setting("log_statement", "all");
+    let server = builder.start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
+    let guard = first.acquire().await.unwrap();
+    let waits = tokio::spawn(async move { second.acquire().await.unwrap() });
+    has_looked(&server, &two).await;
+    server.sql(BLIND).await.unwrap();
+    guard.release().await.unwrap();
+    let granted = timeout(PATIENCE, waits).await.unwrap().unwrap();
+    granted.release().await.unwrap();
+}
+
+/// Any user of the database may ring.
+#[tokio::test]
+async fn deletion_is_told_by_nobody_who_only_says_so() {
+    let builder = PostgresServer::builder().setting("log_statement", "all");
+    let server = builder.start().await.unwrap();
+    let (one, two) = (session(&server).await, session(&server).await);
+    let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
+    let guard = first.acquire().await.unwrap();
+    let beside = InterProcessMutex::new(&two, "/locks/b").unwrap();
+    let beside = beside.acquire().await.unwrap();
+    let is_released = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_released);
+    let waits = tokio::spawn(async move {
+        let _guard = second.acquire().await.unwrap();
+        seen.load(Ordering::SeqCst)
+    });
+    has_looked(&server, &two).await;
+    server.sql(BLIND).await.unwrap();
+    let rung = format!(
+        "SELECT pg_notify('lock_recipes_{}', number || said) FROM generate_series(0, 20) AS number,
+           (VALUES (''), ('/'), ('/1'), ('/' || encode(sha256('/1'), 'hex'))) AS those (said)",
+        two.session_id().unwrap()
+    );
+    server.sql(&rung).await.unwrap();
+    // Behind the rings, on the connection that they come on.
+    beside.verify().await.unwrap();
+    is_released.store(true, Ordering::SeqCst);
+    guard.release().await.unwrap();
+    assert!(
+        timeout(PATIENCE, waits).await.unwrap().unwrap(),
+        "too early"
+    );
 }
 
 #[tokio::test]

@@ -215,6 +215,10 @@ impl Aside for SideOf {
         polled.boxed()
     }
 
+    fn deletion(&self, _: &str) -> Option<u64> {
+        None
+    }
+
     fn ring(&self, _is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {
         async { Ok(false) }.boxed()
     }

@@ -200,11 +200,14 @@ impl Lines {
             }
         }
         let said = Said::of(words)?;
+        if said.tells {
+            self.bell.changes();
+        }
         let answer = self.say(&said).await;
-        self.bell.signal(|it| {
-            it.has_watched |= said.watches;
-            it.has_changed |= said.tells;
-        });
+        self.bell.signal(|it| it.has_watched |= said.watches);
+        if said.tells {
+            self.bell.changed(answer.is_ok());
+        }
         answer
     }
 

@@ -135,8 +135,9 @@ BEGIN
   DELETE FROM @schema@.nodes n USING found f WHERE n.ctid = f.ctid RETURNING f.step INTO step;
   IF step IS NOT NULL THEN
     -- A statement of its own: it sees the watches that were set until the node was deleted.
-    PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
-      WHERE w.dir = dir AND w.name = name AND w.session <> me GROUP BY w.session;
+    PERFORM pg_notify('lock_recipes_' || w.session, @schema@.deletion(s.name, w.number))
+      FROM @schema@.watches w LEFT JOIN @schema@.sessions s ON s.id = w.session
+      WHERE w.dir = dir AND w.name = name AND w.session <> me;
   END IF;
   RETURN step;
 END $$;

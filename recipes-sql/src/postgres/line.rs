@@ -148,8 +148,8 @@ where
     tokio::spawn(async move {
         let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
         while let Some(Ok(message)) = messages.next().await {
-            if let AsyncMessage::Notification(_) = message {
-                bell.signal(|it| it.is_rung = true);
+            if let AsyncMessage::Notification(ring) = message {
+                bell.signal(|it| it.rung.ring(ring.payload()));
             }
         }
         loss.send_if_modified(|loss| loss.replace(Loss::Connection).is_none());

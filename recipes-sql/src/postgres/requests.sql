@@ -216,10 +216,11 @@ BEGIN
           number, words[at + 1], words[at + 2], words[at + 3], words[at + 4], version);
         IF known_as IS NULL AND refused = '' THEN touched := touched || words[at + 3]; END IF;
       END IF;
-      -- Rings whoever else watches it, at the commit. What has happened they ask themselves.
-      PERFORM pg_notify('lock_recipes_' || w.session, '') FROM @schema@.watches w
+      -- Rings whoever else watches it, at the commit.
+      PERFORM pg_notify('lock_recipes_' || w.session, @schema@.deletion(s.name, w.number))
+        FROM @schema@.watches w LEFT JOIN @schema@.sessions s ON s.id = w.session
         WHERE w.dir = words[at + 3] AND w.name = words[at + 4] AND w.session <> me
-        GROUP BY w.session;
+          AND refused = '';
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_keeper::{CallError, Rewatch, Started, event};
+use sha2::{Digest, Sha256};
 use tracing::debug;
 
 use crate::STORE;
@@ -97,6 +98,15 @@ impl Aside for Side {
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>> {
         self.polled(watches, wants_ahead).boxed()
+    }
+
+    /// Any user of the database may ring, and hear what is rung. But only the session and the server know its
+    /// name.
+    fn deletion(&self, ring: &str) -> Option<u64> {
+        let (number, proof) = ring.split_once('/')?;
+        let proven = Sha256::digest(format!("{}/{number}", self.caller.name));
+        (format!("{proven:x}") == proof).then_some(())?;
+        number.parse().ok()
     }
 
     fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {

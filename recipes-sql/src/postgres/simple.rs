@@ -145,11 +145,19 @@ impl Lines {
     async fn leave(&self, caller: &Caller, path: &str) -> Result<Option<Value>, Failed> {
         let (dir, node) = split(path);
         let said: [Parameter<'_>; 5] = [&caller.name, &caller.id, &caller.timeout, &dir, &node];
-        let row = self.requests.one(&self.calls.leave, &said).await;
-        let step: Option<i64> = row.and_then(|row| row.try_get(0)).map_err(failed)?;
         // Nobody rings its own session. Who acquired without a wait does not watch its node.
-        let is_watched = step.is_some() && self.shared.watches.are_on(path);
-        self.bell.signal(|it| it.has_changed |= is_watched);
+        let is_watched = self.shared.watches.are_on(path);
+        if is_watched {
+            self.bell.changes();
+        }
+        let row = self.requests.one(&self.calls.leave, &said).await;
+        let step = row.and_then(|row| row.try_get::<_, Option<i64>>(0));
+        let step = step.map_err(failed);
+        if is_watched {
+            self.bell
+                .changed(!matches!(step, Err(Failed::Otherwise(_))));
+        }
+        let step = step?;
         let done = || Value::List(vec![Value::Bytes(Vec::new())]);
         Ok(step.map(|step| Value::List(vec![done(), Value::Number(step)])))
     }
