@@ -3,6 +3,7 @@
 
 use lock_recipes::Postgres;
 use recipes_testing::PostgresServer;
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tokio_postgres::{Client, Error, Row};
 
@@ -29,6 +30,14 @@ pub(super) struct Stage {
 pub(super) struct Caller {
     pub(super) id: i64,
     pub(super) name: String,
+}
+
+impl Caller {
+    /// How it is rung when the node is deleted on which it has this watch.
+    pub(super) fn ring(&self, number: u64) -> String {
+        let proof = Sha256::digest(format!("{}/{number}", self.name));
+        format!("lock_recipes_{} {number}/{proof:x}", self.id)
+    }
 }
 
 /// A call that carries out requests.
@@ -339,15 +348,18 @@ async fn who_watches_is_rung_by_others_when_the_node_is_changed_and_deleted() {
         .await
         .unwrap();
     for (caller, words, rings) in [
-        (&two, "'set', '/d', 'n-0000000000', '', '1'", false),
-        (&one, "'set', '/d', 'n-0000000000', '', '1'", true),
-        (&one, DELETE_FIRST, true),
+        (&two, "'set', '/d', 'n-0000000000', '', '1'", None),
+        (
+            &one,
+            "'set', '/d', 'n-0000000000', '', '1'",
+            Some(channel.clone()),
+        ),
+        (&one, DELETE_FIRST, Some(two.ring(1))),
     ] {
         stage.done(caller, words).await;
         // What was rung at the commit has come when a later statement of the connection is answered.
         client.batch_execute("SELECT 1").await.unwrap();
-        let rung = rung.try_recv().ok();
-        assert_eq!(rung, rings.then(|| channel.clone()), "{words}");
+        assert_eq!(rung.try_recv().ok(), rings, "{words}");
     }
 }
 

@@ -138,7 +138,7 @@ async fn has_looked(server: &PostgresServer, session: &Session) {
 }
 
 #[tokio::test]
-async fn deletion_is_told_by_the_ring() {
+async fn ring_tells_of_a_deletion_before_a_look() {
     let builder = PostgresServer::builder().setting("log_statement", "all");
     let server = builder.start().await.unwrap();
     let (one, two) = (session(&server).await, session(&server).await);

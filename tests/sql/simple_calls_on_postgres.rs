@@ -182,7 +182,7 @@ async fn who_watches_is_rung_once_and_the_session_itself_is_not() {
     );
     client.batch_execute(&listen).await.unwrap();
     for (call, rings) in [
-        (leave(&one, 0), Some(format!("lock_recipes_{}", two.id))),
+        (leave(&one, 0), Some(two.ring(5))),
         // Nobody else watches it.
         (leave(&two, 1), None),
     ] {
