@@ -31,6 +31,8 @@ pub(crate) struct Polled {
     pub(crate) ahead: Option<u64>,
     /// Nobody was changing a watched node. Whoever begins to do so rings.
     pub(crate) is_still: bool,
+    /// As `is_still`, of the session's own nodes. Another's that a transaction has fenced is never still.
+    pub(crate) is_own_still: bool,
 }
 
 /// The connection beside that of the requests.

@@ -225,7 +225,8 @@ impl Poller<'_> {
             ahead: polled.ahead,
             took: sent.elapsed(),
         };
-        self.covered.looked(watched, looked.is_still, changes);
+        self.covered
+            .looked(watched, polled.is_own_still && is_all, changes);
         self.fire(watched, &polled.news);
         let next = sent + self.pace.polled(&looked) - LATE;
         Ok(Some(next.max(Instant::now())))

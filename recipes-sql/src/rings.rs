@@ -44,7 +44,7 @@ pub(crate) struct Covered {
 
 impl Covered {
     /// A look is over at these watches, which began after so many changes of the session's own were answered.
-    /// `is_still`: all watches were looked at, and nobody was changing a node.
+    /// `is_still`: all watches were looked at, and nobody was changing an own node.
     pub(crate) fn looked(&mut self, watched: &[Rewatch], is_still: bool, changes: u64) {
         self.changes = changes;
         if let (true, Some(last)) = (is_still, watched.last()) {

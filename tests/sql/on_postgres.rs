@@ -114,9 +114,9 @@ async fn session_listens_only_while_it_waits() {
 const BLIND: &str = "
     CREATE OR REPLACE FUNCTION lock_recipes.poll(
       me bigint, numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
-      wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean
+      wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean, OUT own_still boolean
     ) LANGUAGE sql AS $$
-      SELECT array_fill(''::text, ARRAY[cardinality(numbers)]), NULL::bigint, true
+      SELECT array_fill(''::text, ARRAY[cardinality(numbers)]), NULL::bigint, true, true
     $$";
 
 /// Waits until a session has looked twice at what it watches now, and knows what the first look has shown.
@@ -145,6 +145,13 @@ async fn ring_tells_of_a_deletion_before_a_look() {
     let [first, second] = [&one, &two].map(|it| InterProcessMutex::new(it, "/locks/a").unwrap());
     let guard = first.acquire().await.unwrap();
     let waits = tokio::spawn(async move { second.acquire().await.unwrap() });
+    // A fence leaves a trace on the holder's node for good.
+    let fence = guard.fence().unwrap();
+    connection(&server)
+        .await
+        .batch_execute(fence.sql())
+        .await
+        .unwrap();
     has_looked(&server, &two).await;
     server.sql(BLIND).await.unwrap();
     guard.release().await.unwrap();

@@ -126,6 +126,7 @@ impl Side {
             ahead,
             // Nobody rings.
             is_still: false,
+            is_own_still: false,
         })
     }
 

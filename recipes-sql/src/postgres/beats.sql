@@ -105,11 +105,12 @@ END $$;
 -- neither, all of one moment. `ahead` is the least count of nodes that are ahead of a watched node of
 -- another session, if that is wanted; no more than 50. `still` says that nobody is changing a watched node:
 -- whoever does so from now on finds the watch, and rings. Who had begun before may not have found it.
+-- `own_still` says so of the session's own nodes.
 --
 -- Of each watch: its number, the path, the transactions that created and last changed the node.
 CREATE OR REPLACE FUNCTION @schema@.poll(
   me bigint, numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
-  wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean
+  wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean, OUT own_still boolean
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
@@ -122,8 +123,9 @@ BEGIN
       ) AS those
     ) END),
     -- Whoever changes it, or locks it, leaves a trace before the commit.
-    coalesce(bool_and(n.xmax = '0'::xid), true)
-    INTO news, ahead, still
+    coalesce(bool_and(n.xmax = '0'::xid), true),
+    coalesce(bool_and(n.xmax = '0'::xid) FILTER (WHERE n.o = me), true)
+    INTO news, ahead, still, own_still
     FROM unnest(dirs, names, created, changed) WITH ORDINALITY AS w (dir, name, c, m, i)
     LEFT JOIN @schema@.nodes n ON n.dir = w.dir AND n.name = w.name;
   IF 'D' = ANY (news) OR 'C' = ANY (news) THEN

@@ -206,7 +206,8 @@ impl Lines {
         let answer = self.say(&said).await;
         self.bell.signal(|it| it.has_watched |= said.watches);
         if said.tells {
-            self.bell.changed(answer.is_ok());
+            let is_known = matches!(answer, Ok(_) | Err(CallError::NotNow(_)));
+            self.bell.changed(is_known);
         }
         answer
     }

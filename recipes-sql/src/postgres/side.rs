@@ -83,6 +83,7 @@ impl Side {
             news: news.into_iter().map(event).collect(),
             ahead: ahead.and_then(|it| u64::try_from(it).ok()),
             is_still: row.try_get(2).map_err(lost)?,
+            is_own_still: row.try_get(3).map_err(lost)?,
         })
     }
 }

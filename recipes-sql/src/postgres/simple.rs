@@ -154,8 +154,11 @@ impl Lines {
         let step = row.and_then(|row| row.try_get::<_, Option<i64>>(0));
         let step = step.map_err(failed);
         if is_watched {
-            self.bell
-                .changed(!matches!(step, Err(Failed::Otherwise(_))));
+            let is_known = match &step {
+                Ok(_) | Err(Failed::Again(_)) => true,
+                Err(Failed::Otherwise(error)) => matches!(error, CallError::NotNow(_)),
+            };
+            self.bell.changed(is_known);
         }
         let step = step?;
         let done = || Value::List(vec![Value::Bytes(Vec::new())]);
