@@ -176,8 +176,10 @@ async fn deletion_is_told_by_nobody_who_only_says_so() {
         seen.load(Ordering::SeqCst)
     });
     has_looked(&server, &two).await;
-    server.sql(BLIND).await.unwrap();
     let other = connection(&server).await;
+    let sees = "SELECT pg_get_functiondef('lock_recipes.poll'::regproc)";
+    let sees: String = other.query_one(sees, &[]).await.unwrap().get(0);
+    server.sql(BLIND).await.unwrap();
     let channel = format!("lock_recipes_{}", two.session_id().unwrap());
     for said in ["'/'", "'/1'", "'/' || encode(sha256('/1'), 'hex')", "''"] {
         for number in 1..=20 {
@@ -188,6 +190,7 @@ async fn deletion_is_told_by_nobody_who_only_says_so() {
     // Behind the rings, on the connection that they come on.
     beside.verify().await.unwrap();
     is_released.store(true, Ordering::SeqCst);
+    other.batch_execute(&sees).await.unwrap();
     guard.release().await.unwrap();
     assert!(
         timeout(PATIENCE, waits).await.unwrap().unwrap(),
