@@ -72,11 +72,13 @@ impl Bell {
     }
 
     /// A change of the session's own is sent, to a node that it may watch.
+    #[cfg(feature = "postgres")]
     pub(crate) fn changes(&self) {
         self.sent.fetch_add(1, Ordering::SeqCst);
     }
 
     /// That change is over. Whether it is known what has become of it.
+    #[cfg(feature = "postgres")]
     pub(crate) fn changed(&self, is_known: bool) {
         if is_known {
             self.answered.fetch_add(1, Ordering::SeqCst);

@@ -30,6 +30,10 @@ mod path;
 mod poller;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "nobody rings there")
+)]
 mod rings;
 mod settings;
 

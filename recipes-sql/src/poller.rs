@@ -12,7 +12,7 @@ use crate::STORE;
 use crate::aside::{Aside, Polled};
 use crate::bell::Bell;
 use crate::pace::{Looked, Pace};
-use crate::rings::{Covered, Rung};
+use crate::rings::{Covered, Rung, in_order};
 
 /// Between two looks whether anything is watched.
 const IDLE: Duration = Duration::from_millis(250);
@@ -121,7 +121,7 @@ impl Poller<'_> {
                 // A watch may be set whose answer nobody has read yet.
                 next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
             } else {
-                let Some(looked) = self.look(&watched, was_told, is_all).await? else {
+                let Some(looked) = self.look(watched, was_told, is_all).await? else {
                     next = Instant::now() + BUSY;
                     continue;
                 };
@@ -176,16 +176,14 @@ impl Poller<'_> {
         let Some(deleted) = proven.collect::<Option<Vec<_>>>() else {
             return false;
         };
+        let is_deleted = |it: &Rewatch| deleted.contains(&it.number);
         let news = watched
             .iter()
-            .map(|it| deleted.contains(&it.number).then_some(NodeEvent::Deleted));
+            .map(|it| is_deleted(it).then_some(NodeEvent::Deleted));
         let news: Vec<_> = news.collect();
         self.fire(watched, &news);
-        let told = deleted.iter().filter_map(|number| {
-            let at = watched.binary_search_by_key(number, |it| it.number);
-            watched.get(at.ok()?).cloned()
-        });
-        self.told.extend(told);
+        let told = watched.iter().filter(|it| is_deleted(it));
+        self.told.extend(told.cloned());
         true
     }
 
@@ -199,15 +197,16 @@ impl Poller<'_> {
     /// Returns when to look next; `None` if the server had no time.
     async fn look(
         &mut self,
-        watched: &[Rewatch],
+        mut watched: Vec<Rewatch>,
         was_told: bool,
         is_all: bool,
     ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
         let changes = self.bell.answered();
-        let told = self.told.len();
-        let all: Vec<_> = self.told.iter().chain(watched).cloned().collect();
-        let mut polled = match self.poll(&all).await {
+        // The server forgets these, and nobody is told again.
+        let count = watched.len();
+        watched.extend(self.told.iter().cloned());
+        let mut polled = match self.poll(&watched).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");
@@ -217,7 +216,8 @@ impl Poller<'_> {
             Err(error) => return Err(error),
         };
         self.told.clear();
-        polled.news.drain(..told.min(polled.news.len()));
+        watched.truncate(count);
+        polled.news.truncate(count);
         let looked = Looked {
             has_news: polled.news.iter().any(Option::is_some),
             was_told,
@@ -226,57 +226,9 @@ impl Poller<'_> {
             took: sent.elapsed(),
         };
         self.covered
-            .looked(watched, polled.is_own_still && is_all, changes);
-        self.fire(watched, &polled.news);
+            .looked(&watched, polled.is_own_still && is_all, changes);
+        self.fire(&watched, &polled.news);
         let next = sent + self.pace.polled(&looked) - LATE;
         Ok(Some(next.max(Instant::now())))
-    }
-}
-
-/// The news in the order in which they are told: those of the session's own nodes first. All are of one
-/// moment, so whoever hears that the node ahead has gone has heard of the loss of its own.
-fn in_order<'a>(
-    watched: &'a [Rewatch],
-    news: &[Option<NodeEvent>],
-    id: i64,
-) -> Vec<(&'a Rewatch, NodeEvent)> {
-    let news = watched.iter().zip(news);
-    let mut news: Vec<_> = news
-        .filter_map(|(watch, event)| Some((watch, (*event)?)))
-        .collect();
-    // Stable: otherwise by their numbers.
-    news.sort_by_key(|(watch, _)| watch.seen.owner != id);
-    news
-}
-
-#[cfg(test)]
-mod tests {
-    use recipes_keeper::Seen;
-
-    use super::*;
-
-    #[test]
-    fn news_of_own_nodes_are_told_first() {
-        let watch = |number, owner| Rewatch {
-            number,
-            path: format!("/a/{number}"),
-            seen: Seen {
-                czxid: 1,
-                mzxid: 1,
-                owner,
-            },
-        };
-        let watched = [
-            watch(1, 8),
-            watch(2, 7),
-            watch(3, 8),
-            watch(4, 7),
-            watch(5, 7),
-        ];
-        let (deleted, changed) = (Some(NodeEvent::Deleted), Some(NodeEvent::Changed));
-        let news = [deleted, deleted, changed, None, changed];
-        let told = in_order(&watched, &news, 7);
-        let told: Vec<_> = told.iter().map(|(watch, _)| watch.number).collect();
-        assert_eq!(told, [2, 5, 1, 3]);
     }
 }

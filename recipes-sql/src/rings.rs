@@ -1,5 +1,6 @@
-//! What the server's rings tell before anybody looks.
+//! What the server's rings tell before anybody looks, and the order in which news are told.
 
+use recipes_core::NodeEvent;
 use recipes_keeper::Rewatch;
 
 /// More rings than this are not read one by one: a look tells what they are for.
@@ -58,6 +59,22 @@ impl Covered {
         let mut own = watched.iter().filter(|it| it.seen.owner == id);
         self.changes == sent && own.all(|it| it.number <= self.up_to)
     }
+}
+
+/// The news in the order in which they are told: those of the session's own nodes first. Those of a look are of
+/// one moment, so whoever hears that the node ahead has gone has heard of the loss of its own.
+pub(crate) fn in_order<'a>(
+    watched: &'a [Rewatch],
+    news: &[Option<NodeEvent>],
+    id: i64,
+) -> Vec<(&'a Rewatch, NodeEvent)> {
+    let news = watched.iter().zip(news);
+    let mut news: Vec<_> = news
+        .filter_map(|(watch, event)| Some((watch, (*event)?)))
+        .collect();
+    // Stable: otherwise by their numbers.
+    news.sort_by_key(|(watch, _)| watch.seen.owner != id);
+    news
 }
 
 #[cfg(test)]
@@ -138,5 +155,21 @@ mod tests {
         assert!(!covered.is_whole(&watched, 7, 3), "it was not answered");
         covered.looked(&watched, true, 3);
         assert!(covered.is_whole(&watched, 7, 3));
+    }
+
+    #[test]
+    fn news_of_own_nodes_are_told_first() {
+        let watched = [
+            watch(1, 8),
+            watch(2, 7),
+            watch(3, 8),
+            watch(4, 7),
+            watch(5, 7),
+        ];
+        let (deleted, changed) = (Some(NodeEvent::Deleted), Some(NodeEvent::Changed));
+        let news = [deleted, deleted, changed, None, changed];
+        let told = in_order(&watched, &news, 7);
+        let told: Vec<_> = told.iter().map(|(watch, _)| watch.number).collect();
+        assert_eq!(told, [2, 5, 1, 3]);
     }
 }
