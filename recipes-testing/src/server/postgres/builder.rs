@@ -44,6 +44,9 @@ impl Default for PostgresServerBuilder {
             // Those who cut a replica off want it to come back.
             ("wal_keep_size", "1GB"),
             ("wal_retrieve_retry_interval", "50ms"),
+            // So long a server that is to end waits for a client that has connected meanwhile and says
+            // nothing, as one that was halted then. Nobody who waits for the end has given up by then.
+            ("authentication_timeout", "10s"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let builder = Self {
