@@ -1,5 +1,6 @@
 //! PostgreSQL, and other locks on it.
 
+mod least;
 mod ways;
 
 use std::collections::HashMap;
@@ -39,9 +40,12 @@ This library next to other locks on PostgreSQL. All run on one server, in one ru
   be used through a pooler of transactions.
 - *ShedLock's way*: a row that stays, with `lock_until` in server time, as ShedLock's SQL providers have
   it. ShedLock does not wait; here its waiters try again every 60 ms.
+- *least by NOTIFY*: no lock. Who releases deletes its row and rings the next, with one statement and one
+  commit; nobody looks whether a session lives, and the queue is in the process of the clients. A
+  hand-off whose release is on the disk before the next is told takes no less.
 
-All clients run in one process, with one connection for each session; of this library, two. With 32
-locks in parallel the others have a connection for each lock, as of a pool.
+All clients run in one process, with one connection for each session; of this library and in the last
+column, two. With 32 locks in parallel the others have a connection for each lock, as of a pool.
 ",
     round_trip: ROUND_TRIP,
     stages: &STAGES,
@@ -110,6 +114,7 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
     }
     let server = builder.start().await.unwrap();
     server.sql(ways::SCHEMA).await.unwrap();
+    server.sql(least::SCHEMA).await.unwrap();
     let extensions = "CREATE EXTENSION pg_stat_statements; CREATE EXTENSION pg_walinspect;";
     server.sql(extensions).await.unwrap();
     let version = server.sql("SHOW server_version").await.unwrap();
@@ -119,6 +124,7 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
             side::<Postgresql>(NAIVE, &ways::NAIVE),
             side::<Postgresql>(ADVISORY, &ways::ADVISORY),
             side::<Postgresql>(SHEDLOCK, &ways::SHEDLOCK),
+            least::side(),
         ],
         facts: vec![
             ("server", format!("one, PostgreSQL {}", version[0][0])),
