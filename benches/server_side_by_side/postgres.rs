@@ -41,8 +41,8 @@ This library next to other locks on PostgreSQL. All run on one server, in one ru
 - *ShedLock's way*: a row that stays, with `lock_until` in server time, as ShedLock's SQL providers have
   it. ShedLock does not wait; here its waiters try again every 60 ms.
 - *least by NOTIFY*: no lock. Who releases deletes its row and rings the next, with one statement and one
-  commit; nobody looks whether a session lives, and the queue is in the process of the clients. A
-  hand-off whose release is on the disk before the next is told takes no less.
+  commit; nobody looks whether a session lives, and the queue is in the process of the clients. No
+  hand-off takes less that tells the next by `NOTIFY` once the release is on the disk.
 
 All clients run in one process, with one connection for each session; of this library and in the last
 column, two. With 32 locks in parallel the others have a connection for each lock, as of a pool.

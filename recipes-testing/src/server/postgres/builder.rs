@@ -44,8 +44,8 @@ impl Default for PostgresServerBuilder {
             // Those who cut a replica off want it to come back.
             ("wal_keep_size", "1GB"),
             ("wal_retrieve_retry_interval", "50ms"),
-            // So long a server that is to end waits for a client that has connected meanwhile and says
-            // nothing, as one that was halted then. Nobody who waits for the end has given up by then.
+            // A server that ends waits so long for a client that has connected meanwhile and says
+            // nothing, such as one that was halted. Whoever waits for the end is more patient.
             ("authentication_timeout", "10s"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
