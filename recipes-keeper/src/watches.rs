@@ -104,7 +104,7 @@ impl Watches {
     }
 
     /// Enters a watch, whose request is sent next.
-    pub(crate) fn enter(&self, path: &str) -> (u64, oneshot::Receiver<NodeEvent>) {
+    pub fn enter(&self, path: &str) -> (u64, oneshot::Receiver<NodeEvent>) {
         let (event, news) = oneshot::channel();
         let mut table = self.lock();
         let number = table.next_number();
@@ -129,7 +129,7 @@ impl Watches {
     }
 
     /// The server has set a watch on a node like this.
-    pub(crate) fn confirm(&self, path: &str, number: u64, seen: Seen) {
+    pub fn confirm(&self, path: &str, number: u64, seen: Seen) {
         let mut table = self.lock();
         let watches = table.by_path.get_mut(path);
         if let Some(watch) = watches.and_then(|watches| watches.get_mut(&number)) {

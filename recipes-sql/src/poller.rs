@@ -203,6 +203,8 @@ impl Poller<'_> {
     ) -> Result<Option<Instant>, CallError> {
         let sent = Instant::now();
         let changes = self.bell.answered();
+        // What has rung since the last look is forgotten. No ring is believed before this one is over.
+        let mut covered = std::mem::take(&mut self.covered);
         // The server forgets these, and nobody is told again.
         let count = watched.len();
         watched.extend(self.told.iter().cloned());
@@ -210,7 +212,6 @@ impl Poller<'_> {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");
-                self.covered = Covered::default();
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -225,10 +226,13 @@ impl Poller<'_> {
             ahead: polled.ahead,
             took: sent.elapsed(),
         };
-        self.covered
-            .looked(&watched, polled.is_own_still && is_all, changes);
+        covered.looked(&watched, polled.is_own_still && is_all, changes);
+        self.covered = covered;
         self.fire(&watched, &polled.news);
         let next = sent + self.pace.polled(&looked) - LATE;
         Ok(Some(next.max(Instant::now())))
     }
 }
+
+#[cfg(test)]
+mod tests;
