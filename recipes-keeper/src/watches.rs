@@ -103,7 +103,8 @@ impl Watches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a watch, whose request is sent next.
+    /// Enters a watch, whose request is sent next. A store's own crate needs this and
+    /// [`confirm`](Self::confirm) in its tests only.
     pub fn enter(&self, path: &str) -> (u64, oneshot::Receiver<NodeEvent>) {
         let (event, news) = oneshot::channel();
         let mut table = self.lock();

@@ -17,7 +17,7 @@ use crate::side::{InProcess, Lock, Locks, Side};
 use crate::sql::Connection;
 use crate::work::{Place, Work};
 
-pub(super) const NAME: &str = "least by NOTIFY";
+const NAME: &str = "least by NOTIFY";
 
 /// With a key as that of a node of a lock.
 pub(super) const SCHEMA: &str = "\
