@@ -63,6 +63,8 @@ pub use session::health::{HealthWatcher, SessionHealth};
 pub use session::options::{LockOptions, ParentMode, SessionOptions};
 pub use store::Guarantee;
 #[doc(hidden)]
+pub use store::limit::{RequestLimit, RequestTooLarge};
+#[doc(hidden)]
 pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
     NodeOpDone, NodeWatch, Nodes, Reply, commit, list_each,

@@ -6,6 +6,7 @@
 //! | `nodes` | the requests that a lock needs, and their answers |
 //! | `refusals` | why a request has no good answer |
 //! | `retry` | a read is sent again until it has an answer |
+//! | `limit` | how large a request may be |
 //! | `machine` | how long this machine has been suspended |
 
 use std::error::Error as StdError;
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 use crate::store::nodes::{Nodes, NodesError};
 
+pub(crate) mod limit;
 pub(crate) mod machine;
 pub(crate) mod nodes;
 pub(crate) mod refusals;

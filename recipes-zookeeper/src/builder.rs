@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{
-    ConfigError, ConnectError, NodesError, ParentMode, QueryError, Session, SessionOptions, Store,
+    ConfigError, ConnectError, NodesError, ParentMode, QueryError, RequestLimit, Session,
+    SessionOptions, Store,
 };
 use zookeeper_client::{Acl, Acls};
 
@@ -13,7 +14,6 @@ use crate::client::NodeOptions;
 use crate::connect_string::ConnectString;
 use crate::ensemble::{TRAITS, ZooKeeper};
 use crate::link::{Link, Transport};
-use crate::size::RequestLimit;
 
 /// Options of a session on ZooKeeper, from [`ZooKeeper::builder`].
 ///

@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use futures::{FutureExt, TryFutureExt};
 use recipes_core::{
     Connection, Created, Listing, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat,
-    NodeWatch, Nodes, NodesError, Reply, list_each,
+    NodeWatch, Nodes, NodesError, Reply, RequestLimit, list_each,
 };
 use zookeeper_client::{Acl, Acls, Client, CreateMode, CreateOptions, Error, MultiWriter};
 
@@ -19,7 +19,6 @@ use crate::answers::{
 };
 use crate::link::Link;
 use crate::no_delay::NoDelay;
-use crate::size::RequestLimit;
 
 /// What a service sets for the nodes that its sessions create.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +85,7 @@ impl Nodes for ClientNodes {
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
         let acl = self.options.acl.of(node);
-        if let Err(too_large) = self.options.limit.check_create(node, &acl) {
+        if let Err(too_large) = self.options.limit.check_create(node, words(&acl)) {
             return future::ready(Err(NodesError::NotSent(Arc::new(too_large)))).boxed();
         }
         let options = create_options(node, &acl);
@@ -178,7 +177,11 @@ impl Nodes for ClientNodes {
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
         let acls = self.options.acl.of_each(&operations);
         let refused = |index, source| future::ready(Err(MultiError { index, source })).boxed();
-        if let Err(too_large) = self.options.limit.check(&operations, &acls) {
+        if let Err(too_large) = self
+            .options
+            .limit
+            .check(&operations, acls.iter().flat_map(|it| words(it)))
+        {
             return refused(None, NodesError::NotSent(Arc::new(too_large)));
         }
         let mut writer = self.client.new_multi_writer();
@@ -217,4 +220,9 @@ fn create_options<'a>(node: &NewNode, acl: &'a [Acl]) -> CreateOptions<'a> {
         NodeMode::EphemeralSequential => CreateMode::EphemeralSequential,
     };
     mode.with_acls(Acls::new(acl))
+}
+
+/// Scheme and identity of each entry.
+fn words(acl: &[Acl]) -> impl Iterator<Item = (&str, &str)> {
+    acl.iter().map(|entry| (entry.scheme(), entry.id()))
 }

@@ -13,7 +13,6 @@
 //! | `others` | what other sessions see of nodes, while this one is not connected |
 //! | `client` | the requests of one ZooKeeper session |
 //! | `answers` | what the client's answers and errors mean for a lock |
-//! | `size` | how large a request may be |
 //! | `no_delay` | switches off Nagle's algorithm |
 
 mod acl;
@@ -26,7 +25,6 @@ mod ensemble;
 mod link;
 mod no_delay;
 mod others;
-mod size;
 
 #[doc(hidden)]
 pub use acl::AclSource;
@@ -34,8 +32,6 @@ pub use builder::ZooKeeperBuilder;
 pub use ensemble::ZooKeeper;
 #[doc(hidden)]
 pub use ensemble::{SESSION_TIMEOUT_MAX, TRAITS};
-#[doc(hidden)]
-pub use size::{RequestLimit, RequestTooLarge};
 #[cfg(feature = "sasl-digest-md5")]
 pub use zookeeper_client::DigestMd5SaslOptions;
 #[cfg(feature = "sasl-gssapi")]

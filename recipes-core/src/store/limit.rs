@@ -1,10 +1,8 @@
-//! How large a request may be.
+//! How large a request to ZooKeeper may be, or to its double.
 
-use std::sync::Arc;
-
-use recipes_core::{NewNode, NodeOp};
 use thiserror::Error;
-use zookeeper_client::Acl;
+
+use crate::store::nodes::{NewNode, NodeOp};
 
 /// The fixed part of a request, and of each operation in it: numbers, flags and lengths.
 const OVERHEAD_BYTES: usize = 32;
@@ -34,26 +32,37 @@ impl Default for RequestLimit {
 }
 
 impl RequestLimit {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// Servers take requests of up to that many bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max }
     }
 
-    /// Whether servers take the create of this node.
+    /// Whether servers take the create of this node. `acl` is its access control list: the scheme
+    /// and the identity of each entry.
     ///
     /// # Errors
     /// If they do not.
-    pub fn check_create(self, node: &NewNode, acl: &[Acl]) -> Result<(), RequestTooLarge> {
-        self.check_bytes(OVERHEAD_BYTES + create_bytes(node, acl))
+    pub fn check_create<'a>(
+        self,
+        node: &NewNode,
+        acl: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), RequestTooLarge> {
+        self.check_bytes(OVERHEAD_BYTES + create_bytes(node) + acl_bytes(acl))
     }
 
-    /// Whether servers take this transaction, which gives the nodes that it creates these ACLs.
+    /// Whether servers take this transaction. `acls` are the entries of the access control lists of
+    /// all nodes that it creates.
     ///
     /// # Errors
     /// If they do not.
-    pub fn check(self, operations: &[NodeOp], acls: &[Arc<[Acl]>]) -> Result<(), RequestTooLarge> {
-        let operations = operations.iter().zip(acls);
-        let bytes = operations.map(|(operation, acl)| bytes(operation, acl));
-        self.check_bytes(OVERHEAD_BYTES + bytes.sum::<usize>())
+    pub fn check<'a>(
+        self,
+        operations: &[NodeOp],
+        acls: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), RequestTooLarge> {
+        let bytes = operations.iter().map(bytes).sum::<usize>();
+        self.check_bytes(OVERHEAD_BYTES + bytes + acl_bytes(acls))
     }
 
     fn check_bytes(self, bytes: usize) -> Result<(), RequestTooLarge> {
@@ -66,26 +75,29 @@ impl RequestLimit {
 }
 
 /// Size on the wire, rounded up.
-fn bytes(operation: &NodeOp, acl: &[Acl]) -> usize {
+fn bytes(operation: &NodeOp) -> usize {
     match operation {
-        NodeOp::Create(node) => create_bytes(node, acl),
+        NodeOp::Create(node) => create_bytes(node),
         NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => OVERHEAD_BYTES + path.len(),
         NodeOp::Set { path, data, .. } => OVERHEAD_BYTES + path.len() + data.len(),
     }
 }
 
-fn create_bytes(node: &NewNode, acl: &[Acl]) -> usize {
-    let entry = |it: &Acl| OVERHEAD_BYTES + it.scheme().len() + it.id().len();
-    let acl = acl.iter().map(entry).sum::<usize>();
-    OVERHEAD_BYTES + node.path.len() + node.data.len() + acl
+fn create_bytes(node: &NewNode) -> usize {
+    OVERHEAD_BYTES + node.path.len() + node.data.len()
+}
+
+fn acl_bytes<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> usize {
+    let entry = |(scheme, id): (&str, &str)| OVERHEAD_BYTES + scheme.len() + id.len();
+    entries.into_iter().map(entry).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use recipes_core::NodeMode;
-    use zookeeper_client::Acls;
-
     use super::*;
+    use crate::store::nodes::NodeMode;
+
+    const ANYONE: (&str, &str) = ("world", "anyone");
 
     fn node(bytes: usize) -> NewNode {
         NewNode {
@@ -98,21 +110,18 @@ mod tests {
     #[test]
     fn data_and_access_count() {
         let limit = RequestLimit::new(1_000);
-        let open = Acls::anyone_all().to_vec();
-        limit.check_create(&node(800), &open).unwrap();
-        limit.check_create(&node(1_000), &open).unwrap_err();
-        let long = vec![open[0].clone(); 20];
-        limit.check_create(&node(800), &long).unwrap_err();
+        limit.check_create(&node(800), [ANYONE]).unwrap();
+        limit.check_create(&node(1_000), [ANYONE]).unwrap_err();
+        limit.check_create(&node(800), [ANYONE; 20]).unwrap_err();
     }
 
     #[test]
     fn operations_of_a_transaction_count_together() {
-        let acl: Arc<[Acl]> = Acls::anyone_all().to_vec().into();
         let fit = 0xf_ffff / 2 - 200;
         let two = |bytes| vec![NodeOp::Create(node(bytes)); 2];
-        let acls = vec![Arc::clone(&acl); 2];
-        RequestLimit::default().check(&two(fit), &acls).unwrap();
-        let error = RequestLimit::default().check(&two(fit + 200), &acls);
+        let limit = RequestLimit::default();
+        limit.check(&two(fit), [ANYONE; 2]).unwrap();
+        let error = limit.check(&two(fit + 200), [ANYONE; 2]);
         let text = error.unwrap_err().to_string();
         assert!(text.contains("than the 1048575 that"), "{text}");
         let set = NodeOp::Set {
@@ -120,7 +129,6 @@ mod tests {
             data: vec![0; 0x10_0000],
             version: None,
         };
-        let refused = RequestLimit::default().check(&[set], &[Arc::default()]);
-        refused.unwrap_err();
+        limit.check(&[set], []).unwrap_err();
     }
 }
