@@ -10,6 +10,7 @@
     reason = "a contract that is not kept has failed its test"
 )]
 
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,14 +21,92 @@ use recipes_core::{
     AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, ReleaseOutcome, Session,
     SessionHealth,
 };
-use recipes_zookeeper::ZooKeeper;
 
-use crate::test_ensemble::TestEnsemble;
+use crate::memory::MemoryEnsemble;
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a test waits to see that something does not happen.
 const IMPATIENCE: Duration = Duration::from_millis(50);
+
+/// How long an awaited change may take on a busy machine.
+const CHANGE_MAX: Duration = Duration::from_secs(120);
+/// How often to look for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// An ensemble on which the contract is tested, as its operator sees it. The methods panic if the
+/// ensemble refuses.
+pub trait Stage {
+    /// Opens a session.
+    fn session(&self) -> impl Future<Output = Session>;
+    /// Names of the children of a node; none if it does not exist.
+    fn children(&self, path: &str) -> impl Future<Output = Vec<String>>;
+    /// Ends a session, as if it had timed out.
+    fn expire(&self, session: &Session) -> impl Future<Output = ()>;
+    /// Stops the ensemble, which keeps its data.
+    fn stop(&self) -> impl Future<Output = ()>;
+    /// Starts it again.
+    fn start_again(&self) -> impl Future<Output = ()>;
+    /// Waits until a container and its parents have been reaped.
+    fn await_reaper(&self, path: &str) -> impl Future<Output = ()>;
+}
+
+impl Stage for MemoryEnsemble {
+    fn session(&self) -> impl Future<Output = Session> {
+        ready(self.session())
+    }
+
+    fn children(&self, path: &str) -> impl Future<Output = Vec<String>> {
+        ready(self.children(path))
+    }
+
+    fn expire(&self, session: &Session) -> impl Future<Output = ()> {
+        let id = session.session_id().unwrap();
+        assert!(self.expire(id), "session has ended already");
+        ready(())
+    }
+
+    fn stop(&self) -> impl Future<Output = ()> {
+        self.stop();
+        ready(())
+    }
+
+    fn start_again(&self) -> impl Future<Output = ()> {
+        self.restart();
+        ready(())
+    }
+
+    async fn await_reaper(&self, path: &str) {
+        let top = path.split('/').nth(1).unwrap_or_default();
+        while self.exists(&format!("/{top}")) {
+            self.reap_containers();
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
+    let looks = async {
+        loop {
+            match answer().await {
+                Some(answer) => return answer,
+                None => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    };
+    match tokio::time::timeout(CHANGE_MAX, looks).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("{what}: not after {CHANGE_MAX:?}"),
+    }
+}
+
+async fn await_children(ensemble: &impl Stage, path: &str, count: usize) {
+    let what = format!("{count} children of {path}");
+    until(&what, async || {
+        (ensemble.children(path).await.len() == count).then_some(())
+    })
+    .await;
+}
 
 /// A kind of lock that must pass the contract.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +118,9 @@ pub struct LockUnderTest {
 }
 
 impl LockUnderTest {
-    async fn await_contenders(&self, ensemble: &TestEnsemble, count: usize) {
+    async fn await_contenders(&self, ensemble: &impl Stage, count: usize) {
         for directory in self.directories {
-            ensemble.await_children(directory, count).await;
+            await_children(ensemble, directory, count).await;
         }
     }
 
@@ -69,7 +148,7 @@ async fn acquired(lock: &dyn DistributedLock) -> LockGuard {
 }
 
 /// Curator `testLocker`.
-pub async fn guard_holds_until_it_is_released(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn guard_holds_until_it_is_released(ensemble: impl Stage, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let guard = acquired(&*(lock.make)(&here)).await;
     assert!(guard.is_valid());
@@ -88,7 +167,7 @@ pub async fn guard_holds_until_it_is_released(ensemble: TestEnsemble, lock: Lock
 }
 
 /// A guard that goes out of scope, by return or by panic, releases the lock.
-pub async fn guard_that_is_dropped_releases(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn guard_that_is_dropped_releases(ensemble: impl Stage, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let handle = (lock.make)(&here);
     let panicked = tokio::spawn(async move {
@@ -101,12 +180,12 @@ pub async fn guard_that_is_dropped_releases(ensemble: TestEnsemble, lock: LockUn
 }
 
 /// Curator `testWaitingProcessKilledServer`.
-pub async fn holder_and_waiter_survive_a_restart(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn holder_and_waiter_survive_a_restart(ensemble: impl Stage, lock: LockUnderTest) {
     let session = ensemble.session().await;
     let guard = acquired(&*(lock.make)(&session)).await;
     let handle = (lock.make)(&session);
     let waiter = tokio::spawn(async move { acquired(&*handle).await });
-    ensemble.await_children(lock.first_directory(), 2).await;
+    await_children(&ensemble, lock.first_directory(), 2).await;
     ensemble.stop().await;
     let mut health = session.watch_health();
     while session.health() == SessionHealth::Connected {
@@ -122,15 +201,12 @@ pub async fn holder_and_waiter_survive_a_restart(ensemble: TestEnsemble, lock: L
 }
 
 /// Curator `testKilledSession`.
-pub async fn waiter_gets_the_lock_of_an_expired_session(
-    ensemble: TestEnsemble,
-    lock: LockUnderTest,
-) {
+pub async fn waiter_gets_the_lock_of_an_expired_session(ensemble: impl Stage, lock: LockUnderTest) {
     let session = ensemble.session().await;
     let guard = acquired(&*(lock.make)(&session)).await;
     let handle = (lock.make)(&session);
     let waiter = tokio::spawn(async move { acquired(&*handle).await });
-    ensemble.await_children(lock.first_directory(), 2).await;
+    await_children(&ensemble, lock.first_directory(), 2).await;
     ensemble.expire(&session).await;
     let granted = waiter.await.unwrap();
     // The holder has not released, and is notified that the lock is lost.
@@ -145,7 +221,7 @@ pub async fn waiter_gets_the_lock_of_an_expired_session(
 
 /// Curator `testContainerCleanup`; the ensemble must reap.
 pub async fn nothing_is_left_of_directories_that_are_not_used(
-    ensemble: TestEnsemble,
+    ensemble: impl Stage,
     lock: LockUnderTest,
 ) {
     let session = ensemble.session().await;
@@ -161,18 +237,16 @@ pub async fn nothing_is_left_of_directories_that_are_not_used(
     }
 }
 
-/// Curator `testWithNamespace`; real servers only.
-pub async fn lock_works_below_a_chroot(ensemble: TestEnsemble, lock: LockUnderTest) {
-    ensemble.create("/chroot", b"").await;
-    let inside = ensemble
-        .session_below("/chroot", ZooKeeper::builder())
-        .await;
+/// Curator `testWithNamespace`, for sessions that see only the nodes below `chroot`, and for others.
+pub async fn lock_works_below_a_chroot(
+    ensemble: impl Stage,
+    (inside, chroot): (Session, &str),
+    lock: LockUnderTest,
+) {
     let outside = ensemble.session().await;
     let guard = acquired(&*(lock.make)(&inside)).await;
     for directory in lock.directories {
-        ensemble
-            .await_children(&format!("/chroot{directory}"), 1)
-            .await;
+        await_children(&ensemble, &format!("{chroot}{directory}"), 1).await;
     }
     // The path is the same, but it is another lock.
     assert!(!lock.is_held(&outside).await);
@@ -180,7 +254,7 @@ pub async fn lock_works_below_a_chroot(ensemble: TestEnsemble, lock: LockUnderTe
 }
 
 /// Curator `testReentrantSingleLock`.
-pub async fn handle_of_many_tasks_lets_in_one(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn handle_of_many_tasks_lets_in_one(ensemble: impl Stage, lock: LockUnderTest) {
     let session = ensemble.session().await;
     let handle: Arc<dyn DistributedLock> = (lock.make)(&session).into();
     let inside = Arc::new(AtomicUsize::new(0));
@@ -199,18 +273,17 @@ pub async fn handle_of_many_tasks_lets_in_one(ensemble: TestEnsemble, lock: Lock
 }
 
 /// Curator `testReentrant2Threads`, with an assertion that can fail.
-pub async fn one_owner_re_enters_while_another_waits(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn one_owner_re_enters_while_another_waits(ensemble: impl Stage, lock: LockUnderTest) {
     let session = ensemble.session().await;
     let (one, another) = (Owner::new(), Owner::new());
     let handle = (lock.make)(&session);
     let first = handle.acquire().owner(&one).await.unwrap();
     let mut waiting = handle.acquire().owner(&another);
-    ensemble
-        .until("a waiter", async || {
-            assert!(poll!(&mut waiting).is_pending());
-            (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
-        })
-        .await;
+    until("a waiter", async || {
+        assert!(poll!(&mut waiting).is_pending());
+        (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
+    })
+    .await;
     let second = handle.acquire().owner(&one).await.unwrap();
     assert_eq!((first.hold_count(), second.hold_count()), (2, 2));
     first.release().await.unwrap();
@@ -221,7 +294,7 @@ pub async fn one_owner_re_enters_while_another_waits(ensemble: TestEnsemble, loc
 }
 
 /// Curator `testReentrant`.
-pub async fn nested_holds_count_down(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn nested_holds_count_down(ensemble: impl Stage, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let handle = (lock.make)(&here);
     Owner::new()
@@ -243,7 +316,7 @@ pub async fn nested_holds_count_down(ensemble: TestEnsemble, lock: LockUnderTest
 
 /// Curator `test2Clients`.
 pub async fn release_in_one_session_is_a_grant_in_another(
-    ensemble: TestEnsemble,
+    ensemble: impl Stage,
     lock: LockUnderTest,
 ) {
     let sessions = [ensemble.session().await, ensemble.session().await];
@@ -251,7 +324,7 @@ pub async fn release_in_one_session_is_a_grant_in_another(
     for session in sessions.iter().cycle().skip(1).take(6) {
         let handle = (lock.make)(session);
         let waiter = tokio::spawn(async move { acquired(&*handle).await });
-        ensemble.await_children(lock.first_directory(), 2).await;
+        await_children(&ensemble, lock.first_directory(), 2).await;
         assert!(!waiter.is_finished());
         held.release().await.unwrap();
         held = waiter.await.unwrap();
@@ -261,18 +334,17 @@ pub async fn release_in_one_session_is_a_grant_in_another(
 }
 
 /// Waiters that time out or are dropped leave the queue to the others.
-pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: LockUnderTest) {
+pub async fn waiters_that_give_up_leave_nothing(ensemble: impl Stage, lock: LockUnderTest) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let guard = acquired(&*(lock.make)(&here)).await;
     let handle = (lock.make)(&elsewhere);
     {
         let mut dropped = handle.acquire();
-        ensemble
-            .until("a waiter", async || {
-                assert!(poll!(&mut dropped).is_pending());
-                (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
-            })
-            .await;
+        until("a waiter", async || {
+            assert!(poll!(&mut dropped).is_pending());
+            (ensemble.children(lock.first_directory()).await.len() == 2).then_some(())
+        })
+        .await;
     }
     let late = handle.acquire().timeout(IMPATIENCE).await.unwrap_err();
     assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
@@ -282,7 +354,7 @@ pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: Lo
     lock.await_contenders(&ensemble, 0).await;
 }
 
-/// Makes the tests of the contract for one kind of lock.
+/// Makes the tests of the contract for one kind of lock, in memory.
 ///
 /// ```ignore
 /// lock_recipes::testing::lock_contract!(LockUnderTest {
@@ -291,19 +363,27 @@ pub async fn waiters_that_give_up_leave_nothing(ensemble: TestEnsemble, lock: Lo
 /// });
 /// ```
 ///
-/// `lock_contract!(not_reentrant, ..)` is for a lock that no owner enters twice.
+/// `lock_contract!(not_reentrant, ..)` is for a lock that no owner enters twice. The crate needs
+/// tokio with the features `macros`, `rt` and `test-util`.
 #[macro_export]
 macro_rules! lock_contract {
     ($lock:expr) => {
-        $crate::lock_contract!(not_reentrant, $lock);
+        $crate::lock_contract!(@reentrant [$crate::lock_contract] [@in_memory] $lock);
+    };
+    (not_reentrant, $lock:expr) => {
+        $crate::lock_contract!(@not_reentrant [$crate::lock_contract] [@in_memory] $lock);
+    };
+    // Calls a macro with each behaviour.
+    (@reentrant $call:tt $first:tt $lock:expr) => {
+        $crate::lock_contract!(@not_reentrant $call $first $lock);
 
-        $crate::lock_contract!(@each $lock;
+        $crate::lock_contract!(@each $call $first $lock;
             one_owner_re_enters_while_another_waits
             nested_holds_count_down
         );
     };
-    (not_reentrant, $lock:expr) => {
-        $crate::lock_contract!(@each $lock;
+    (@not_reentrant $call:tt $first:tt $lock:expr) => {
+        $crate::lock_contract!(@each $call $first $lock;
             guard_holds_until_it_is_released
             guard_that_is_dropped_releases
             holder_and_waiter_survive_a_restart
@@ -313,23 +393,22 @@ macro_rules! lock_contract {
             release_in_one_session_is_a_grant_in_another
             waiters_that_give_up_leave_nothing
         );
-
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn lock_works_below_a_chroot_on_a_real_server() {
-            let ensemble = $crate::TestEnsemble::on_a_real_server().await;
-            $crate::contract::lock_works_below_a_chroot(ensemble, $lock).await;
-        }
     };
-    (@each $lock:expr; $($name:ident)+) => {$(
+    (@each $call:tt $first:tt $lock:expr; $($name:ident)+) => {$(
+        $crate::lock_contract!(@call $call $first $name $lock);
+    )+};
+    (@call [$($call:tt)+] [$($first:tt)*] $name:ident $lock:expr) => {
+        $($call)+!($($first)* $name $lock);
+    };
+    (@in_memory $name:ident $lock:expr) => {
         mod $name {
             use super::*;
 
-            async fn behaviour(ensemble: $crate::TestEnsemble) {
-                $crate::contract::$name(ensemble, $lock).await;
+            #[tokio::test(start_paused = true)]
+            async fn in_memory() {
+                let ensemble = $crate::MemoryEnsemble::builder().without_session_timeout();
+                $crate::contract::$name(ensemble.build(), $lock).await;
             }
-
-            $crate::on_every_ensemble!(@tests behaviour
-                [on_a_real_server on_redis on_postgres on_mariadb]);
         }
-    )+};
+    };
 }

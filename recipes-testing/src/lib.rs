@@ -1,37 +1,44 @@
-//! Test doubles and real servers for `lock-recipes` and the services that use it.
+//! Test doubles for `lock-recipes` and the services that use it.
 //!
-//! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without Java. It is the
-//! right start for a service's unit tests. [`ZooKeeperServer`] and [`ZooKeeperEnsemble`] start real
-//! servers on loopback, in about a second, for everything that a double cannot prove.
-//! [`RedisServer`] starts Redis, in milliseconds; [`PostgresServer`] and [`MariaDbServer`] start
-//! databases, in a tenth of a second. [`FaultProxy`] breaks the connections to them at chosen frames.
-//! [`CuratorPeer`] runs the recipes of Apache Curator, to contend with ours, and [`ForeignPeer`] the
-//! locks of Go and Python.
+//! [`MemoryEnsemble`] runs in the test's own process, in milliseconds and without a server. It is
+//! the right start for a service's unit tests. [`contract`] is what every lock must keep, for what a
+//! service builds from locks.
+//!
+//! Each feature adds a real server on loopback, for everything that a double cannot prove:
+//!
+//! | feature | what it adds | starts within |
+//! |---|---|---|
+//! | `zookeeper-server` | `ZooKeeperServer`, `ZooKeeperEnsemble` | a second |
+//! | `redis-server` | `RedisServer` | milliseconds |
+//! | `postgres-server` | `PostgresServer` | a tenth of a second |
+//! | `mysql-server` | `MariaDbServer` | a tenth of a second |
 
 pub mod contract;
-pub mod history;
-mod jute;
 mod memory;
-mod peer;
-mod proxy;
+#[cfg(feature = "server")]
 mod server;
-mod test_ensemble;
-mod txn_log;
 
 pub use memory::{
-    Checkpoint, Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, Operation, Request,
+    Checkpoint, Faults, Lost, MemoryBuilder, MemoryEnsemble, MemoryError, MemoryOptions, Operation,
+    Request,
 };
-pub use peer::{
-    CandidateKind, CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError,
-    PeerStat, ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,
-};
-pub use proxy::{
-    Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
-};
-pub use server::{
-    Durability, MariaDbServer, MariaDbServerBuilder, PostgresServer, PostgresServerBuilder,
-    RedisServer, RedisServerBuilder, ServerBuilder, ServerError, StoreClock, ZooKeeperEnsemble,
-    ZooKeeperServer,
-};
-pub use test_ensemble::TestEnsemble;
-pub use txn_log::{Change, Life, LockNodes, LogError, LogRecord, Removal, TransactionLog};
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+pub use server::Durability;
+#[cfg(feature = "server")]
+pub use server::ServerError;
+#[cfg(feature = "mysql-server")]
+pub use server::{MariaDbServer, MariaDbServerBuilder};
+#[cfg(feature = "postgres-server")]
+pub use server::{PostgresServer, PostgresServerBuilder};
+#[cfg(feature = "redis-server")]
+pub use server::{RedisServer, RedisServerBuilder, StoreClock};
+#[cfg(feature = "zookeeper-server")]
+pub use server::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
+
+/// What the project's own tests need besides. It changes without notice.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::memory::{REDIS, Random, ZOOKEEPER};
+    #[cfg(feature = "server")]
+    pub use crate::server::ports;
+}

@@ -3,6 +3,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `ensemble`, `builder` | the handle that tests hold, and how it is set up |
+//! | `options`, `acl` | how a session is set up, and who may use which node |
 //! | `operator` | nodes, as a test sees and changes them |
 //! | `outages` | what a test does to leaders, disks and machines |
 //! | `forgetting` | what a test does to a store as that on Redis |
@@ -15,14 +16,16 @@
 //! wakers run after it is released. Futures hold only numbers (of a request, of a watch), so none
 //! is ever dropped under the mutex.
 
+mod acl;
 mod builder;
 mod ensemble;
 mod error;
 mod faults;
 mod forgetting;
 mod operator;
+mod options;
 mod outages;
-pub(crate) mod random;
+mod random;
 mod seam;
 mod state;
 mod tree;
@@ -32,4 +35,9 @@ pub use ensemble::MemoryEnsemble;
 pub use error::MemoryError;
 pub use faults::{Faults, Lost};
 pub use forgetting::Checkpoint;
+pub use options::MemoryOptions;
+#[doc(hidden)]
+pub use random::Random;
+#[doc(hidden)]
+pub use seam::traits::{REDIS, ZOOKEEPER};
 pub use state::request::{Operation, Request};

@@ -12,46 +12,88 @@
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
 //! | `links` | the network between the servers of an ensemble |
-//! | `reports`, `four_letter` | what a server reports about itself, and its log |
+//! | `reports`, `four_letter` | what a server reports about itself |
 //! | `raw_session`, `password` | how a session is ended from outside |
 
+#![cfg_attr(
+    not(all(
+        feature = "zookeeper-server",
+        feature = "redis-server",
+        feature = "postgres-server",
+        feature = "mysql-server"
+    )),
+    allow(dead_code, reason = "one kind of server alone needs only some of it")
+)]
+
 mod account;
-mod builder;
 mod children;
-mod config;
-mod daemon;
-mod durability;
-mod ensemble;
 mod error;
-mod folder;
-mod four_letter;
-mod home;
-mod installation;
-mod links;
-#[cfg(test)]
-mod log_toolkit;
-mod mariadb;
-mod password;
-pub(crate) mod ports;
-mod postgres;
+#[doc(hidden)]
+pub mod ports;
 mod process;
-mod raw_session;
-mod redis;
-mod redis_builder;
-mod reports;
-mod single;
 mod slot;
-mod sql_client;
+
+#[cfg(feature = "zookeeper-server")]
+mod builder;
+#[cfg(feature = "zookeeper-server")]
+mod config;
+#[cfg(feature = "zookeeper-server")]
+mod ensemble;
+#[cfg(feature = "zookeeper-server")]
+mod four_letter;
+#[cfg(feature = "zookeeper-server")]
+mod home;
+#[cfg(feature = "zookeeper-server")]
+mod installation;
+#[cfg(feature = "zookeeper-server")]
+mod links;
+#[cfg(feature = "zookeeper-server")]
+mod password;
+#[cfg(feature = "zookeeper-server")]
+mod raw_session;
+#[cfg(feature = "zookeeper-server")]
+mod reports;
+#[cfg(feature = "zookeeper-server")]
+mod single;
+
+#[cfg(feature = "redis-server")]
+mod redis;
+#[cfg(feature = "redis-server")]
+mod redis_builder;
+#[cfg(feature = "redis-server")]
 mod store_clock;
+
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+mod daemon;
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+mod durability;
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+mod folder;
+#[cfg(feature = "mysql-server")]
+mod mariadb;
+#[cfg(feature = "postgres-server")]
+mod postgres;
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+mod sql_client;
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
 mod template;
 
+#[cfg(feature = "zookeeper-server")]
 pub use builder::ServerBuilder;
+#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
 pub use durability::Durability;
+#[cfg(feature = "zookeeper-server")]
 pub use ensemble::ZooKeeperEnsemble;
 pub use error::ServerError;
+#[cfg(feature = "mysql-server")]
 pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
+#[cfg(feature = "postgres-server")]
 pub use postgres::{PostgresServer, PostgresServerBuilder};
+#[cfg(feature = "redis-server")]
 pub use redis::RedisServer;
+#[cfg(feature = "redis-server")]
 pub use redis_builder::RedisServerBuilder;
+#[cfg(feature = "zookeeper-server")]
 pub use single::ZooKeeperServer;
+#[cfg(feature = "redis-server")]
 pub use store_clock::StoreClock;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use recipes_zookeeper::TRAITS;
-
 use super::ensemble::MemoryEnsemble;
 use super::faults::Faults;
+use super::seam::traits::ZOOKEEPER;
 
 /// 2024-01-01T00:00:00Z: fixed, so that two runs see the same times.
 const START_MS: i64 = 1_704_067_200_000;
@@ -36,7 +35,7 @@ impl Default for MemoryBuilder {
             seed: 0,
             session_timeout: Some(SESSION_TIMEOUT),
             latency: Duration::ZERO,
-            watch_bytes: TRAITS.watch_bytes,
+            watch_bytes: ZOOKEEPER.watch_bytes,
             containers: true,
             stats_in_transactions: false,
             tells_first: false,

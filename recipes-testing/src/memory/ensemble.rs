@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use recipes_core::{EndReason, Session, SessionOptions, Store};
-use recipes_zookeeper::{AuthId, ZooKeeperBuilder};
 
+use super::acl::AuthId;
 use super::builder::MemoryBuilder;
 use super::faults::{Ambush, Faults, Lost};
+use super::options::MemoryOptions;
 use super::seam::store::MemoryStore;
 use super::state::request::{Operation, Request};
 use super::state::shared::Shared;
@@ -87,14 +88,14 @@ impl MemoryEnsemble {
     }
 
     /// Opens a session with options; must be called on a tokio runtime. They are
-    /// [`SessionOptions`], or those of [`ZooKeeper`](recipes_zookeeper::ZooKeeper), which adds
-    /// access control lists. The session timeout and credentials have no effect here: see
+    /// [`SessionOptions`], or with the feature `zookeeper` a `ZooKeeperBuilder`, which adds access
+    /// control lists. The session timeout and credentials have no effect here: see
     /// [`MemoryBuilder`] and [`session_as`](Self::session_as).
     ///
     /// # Panics
     /// For options that cannot be used.
     #[must_use]
-    pub fn session_with(&self, options: impl Into<ZooKeeperBuilder>) -> Session {
+    pub fn session_with(&self, options: impl Into<MemoryOptions>) -> Session {
         self.start_session(&[], options.into())
     }
 
@@ -106,7 +107,7 @@ impl MemoryEnsemble {
     pub fn session_as(
         &self,
         user_and_password: &str,
-        options: impl Into<ZooKeeperBuilder>,
+        options: impl Into<MemoryOptions>,
     ) -> Session {
         self.start_session(&[digest(user_and_password)], options.into())
     }
@@ -125,13 +126,13 @@ impl MemoryEnsemble {
     pub fn store_with(
         &self,
         user_and_password: Option<&str>,
-        options: impl Into<ZooKeeperBuilder>,
+        options: impl Into<MemoryOptions>,
     ) -> Arc<dyn Store> {
         let identities: Vec<_> = user_and_password.map(digest).into_iter().collect();
         self.split(&identities, options.into()).1
     }
 
-    fn start_session(&self, identities: &[AuthId], options: ZooKeeperBuilder) -> Session {
+    fn start_session(&self, identities: &[AuthId], options: MemoryOptions) -> Session {
         let (options, store) = self.split(identities, options);
         options.start(store)
     }
@@ -140,10 +141,10 @@ impl MemoryEnsemble {
     fn split(
         &self,
         identities: &[AuthId],
-        options: ZooKeeperBuilder,
+        options: MemoryOptions,
     ) -> (SessionOptions, Arc<dyn Store>) {
-        let (options, acl, limit) = options.into_parts();
-        let store = MemoryStore::new(Arc::clone(&self.shared), identities.into(), acl, limit);
+        let MemoryOptions { options, rules } = options;
+        let store = MemoryStore::new(Arc::clone(&self.shared), identities.into(), rules);
         (options, Arc::new(store))
     }
 

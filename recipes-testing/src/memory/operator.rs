@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use recipes_core::{NewNode, NodeMode, NodeStat, NodesError};
-use recipes_zookeeper::Acl;
 
+use super::acl::Acl;
 use super::ensemble::MemoryEnsemble;
 use super::state::request::Proposed;
-use super::tree::access::{Access, open_acl};
+use super::tree::access::Access;
 use super::tree::node_path::NodePath;
 
 /// Nodes, as an operator sees and changes them.
@@ -50,7 +50,7 @@ impl MemoryEnsemble {
     /// `NodeExists`; `Refused` for an invalid path or a parent that is ephemeral. Parents that were
     /// made stay.
     pub fn create(&self, path: &str, data: &[u8]) -> Result<(), NodesError> {
-        self.create_with_acl(path, data, &open_acl())
+        self.create_with(path, data, Acl::open())
     }
 
     /// Creates a persistent node with this access control list, and its missing parents, which
@@ -59,7 +59,17 @@ impl MemoryEnsemble {
     /// # Errors
     ///
     /// As [`create`](Self::create); also `Refused` if the list is empty or names the creator.
-    pub fn create_with_acl(&self, path: &str, data: &[u8], acl: &[Acl]) -> Result<(), NodesError> {
+    #[cfg(feature = "zookeeper")]
+    pub fn create_with_acl(
+        &self,
+        path: &str,
+        data: &[u8],
+        acl: &[recipes_zookeeper::Acl],
+    ) -> Result<(), NodesError> {
+        self.create_with(path, data, acl.iter().map(Acl::from).collect())
+    }
+
+    fn create_with(&self, path: &str, data: &[u8], acl: Arc<[Acl]>) -> Result<(), NodesError> {
         let leaf = NodePath::parse(path)?;
         let mut missing = Vec::new();
         let mut parent = leaf.parent();
@@ -69,14 +79,14 @@ impl MemoryEnsemble {
             parent = path.parent();
         }
         for path in missing.into_iter().rev() {
-            let made = self.create_one(0, persistent(path, &[]), open_acl());
+            let made = self.create_one(0, persistent(path, &[]), Acl::open());
             // Another task may create it at the same time.
             if !matches!(made, Ok(_) | Err(NodesError::NodeExists)) {
                 return made.map(drop);
             }
         }
         let node = persistent(path.to_owned(), data);
-        self.create_one(0, node, acl.into()).map(drop)
+        self.create_one(0, node, acl).map(drop)
     }
 
     /// Creates a node that everyone may use, as if a session had done so. An ephemeral node is deleted with that session.
@@ -91,7 +101,7 @@ impl MemoryEnsemble {
         if !self.shared.with(|state| state.is_live(session)) {
             return Err(NodesError::SessionEnded);
         }
-        self.create_one(session, node.clone(), open_acl())
+        self.create_one(session, node.clone(), Acl::open())
     }
 
     /// Replaces the data of a node.

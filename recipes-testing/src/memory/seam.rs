@@ -9,4 +9,5 @@
 mod nodes;
 mod reply;
 pub(super) mod store;
+pub(super) mod traits;
 mod watch_future;

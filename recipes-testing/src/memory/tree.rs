@@ -17,11 +17,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use recipes_core::{Created, NodeEvent, NodeMode, NodeStat, NodesError};
-use recipes_zookeeper::{Acl, Permission};
 
+use super::acl::{Acl, Permission};
 use super::error::MemoryError;
 use super::state::request::Proposed;
-use access::{Access, open_acl};
+use access::Access;
 use lag::{Change, Lag};
 use node_path::NodePath;
 use transaction::Transaction;
@@ -93,7 +93,7 @@ impl Tree {
     pub(crate) fn new(time_ms: i64, tells_first: bool) -> Self {
         let root = Node {
             data: Arc::from([]),
-            acl: open_acl(),
+            acl: Acl::open(),
             kind: Kind::Persistent,
             sequence: None,
             czxid: 0,

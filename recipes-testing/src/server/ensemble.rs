@@ -11,7 +11,6 @@ use super::error::ServerError;
 use super::four_letter::{self, Mode};
 use super::links::Links;
 use super::single::{self, ZooKeeperServer};
-use crate::txn_log::{LogError, TransactionLog};
 
 /// An election takes well under a second; a busy machine may take some more.
 const ELECTION_MAX: Duration = Duration::from_secs(60);
@@ -231,17 +230,6 @@ impl ZooKeeperEnsemble {
     fn links(&self) -> &Links {
         let links = self.links.as_ref();
         links.expect("links between the servers, from ServerBuilder::links")
-    }
-
-    /// Reads from the logs of all servers what they agreed on after a transaction.
-    ///
-    /// # Errors
-    ///
-    /// As [`ZooKeeperServer::transaction_log`].
-    pub fn transaction_log_after(&self, zxid: i64) -> Result<TransactionLog, LogError> {
-        let logs = self.servers.iter();
-        let logs = logs.map(|server| server.transaction_log_after(zxid));
-        Ok(TransactionLog::of_most(logs.collect::<Result<_, _>>()?))
     }
 
     /// Ends a session as if it had expired.

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a [`ZooKeeperServer`](crate::ZooKeeperServer), a [`RedisServer`](crate::RedisServer), a
-/// [`PostgresServer`](crate::PostgresServer) or a [`MariaDbServer`](crate::MariaDbServer) could not
-/// do what was requested.
+/// Why a real server could not do what was requested.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -109,6 +107,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// The client could not connect.
+    #[cfg(feature = "zookeeper-server")]
     #[error("could not connect a client")]
     Client(#[from] zookeeper_client::Error),
     /// The server did not carry out a statement.
@@ -122,6 +121,7 @@ pub enum ServerError {
         answer: String,
     },
     /// The Redis server did not carry out a command.
+    #[cfg(feature = "redis-server")]
     #[error("server on port {port} refused {command}")]
     Redis {
         /// Where it listens.

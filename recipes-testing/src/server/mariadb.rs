@@ -75,7 +75,7 @@ impl MariaDbServer {
     }
 
     /// The same over another address, `host:port`, such as that of a
-    /// [`FaultProxy`](crate::FaultProxy).
+    /// proxy.
     #[must_use]
     pub fn url_at(&self, address: &str) -> String {
         format!("mysql://root@{address}/locks")

@@ -18,7 +18,7 @@ const TRIES_MAX: usize = 50;
 /// On Linux it is known by a name that one socket can have. The kernel gives that back however the
 /// process ends. Elsewhere another test may take the port of a server that is down.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     #[cfg(target_os = "linux")]
     _name: std::os::unix::net::UnixListener,
@@ -40,7 +40,7 @@ impl Port {
         })
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }
@@ -48,7 +48,7 @@ impl Port {
 /// Returns distinct ports that were free on loopback a moment ago.
 ///
 /// A process that is no test may still take one. The caller then tries again with other ports.
-pub(crate) fn free(count: usize) -> io::Result<Vec<Port>> {
+pub fn free(count: usize) -> io::Result<Vec<Port>> {
     // All are listened on until the last is chosen, so that none is chosen twice.
     let held = (0..count)
         .map(|_| listener())

@@ -82,7 +82,7 @@ impl PostgresServer {
     }
 
     /// The same over another address, `host:port`, such as that of a
-    /// [`FaultProxy`](crate::FaultProxy).
+    /// proxy.
     #[must_use]
     pub fn url_at(&self, address: &str) -> String {
         format!("postgres://postgres@{address}/postgres")

@@ -22,11 +22,15 @@ use super::children;
 /// kills the server with the processes that it has started, and removes the folder `$0`. It retries,
 /// because a dying server may still add a file.
 ///
+/// It ignores the signals that a terminal sends to all. The kernel sends one too: to a group of
+/// processes that has lost its last parent and in which one is halted, as the server is by then.
+///
 /// The watcher is no child of the server: a server takes notice of its children, and they are
 /// killed. A segment of shared memory is what a PostgreSQL that was killed leaves behind.
 const SCRIPT: &str = r#"
 exec 3<&0
 ({
+    trap "" HUP INT TERM
     read -r line <&3 && exit
     kill -STOP "$$"
     for stat in /proc/[0-9]*/stat; do
@@ -42,6 +46,10 @@ exec 3<&0
 } 2>/dev/null &)
 exec "$@" 3<&- </dev/null
 "#;
+
+/// No server is started in an environment that has this variable. By it a test suite shows that some of
+/// its tests need none.
+const NO_SERVERS: &str = "RECIPES_NO_SERVERS";
 
 /// How often to poll the operating system for a change that takes milliseconds.
 ///
@@ -75,6 +83,10 @@ pub(super) struct Launch<'a> {
 
 impl Process {
     pub(super) fn spawn(launch: Launch<'_>) -> io::Result<Self> {
+        if std::env::var_os(NO_SERVERS).is_some() {
+            let refused = format!("{NO_SERVERS} is set, and this needs a server");
+            return Err(io::Error::other(refused));
+        }
         let log = OpenOptions::new()
             .create(true)
             .append(true)

@@ -1,9 +1,11 @@
-//! What a test can ask of one server: its reports and its log.
+//! What a test can ask of one server: its reports, and where its log is.
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use super::error::ServerError;
 use super::four_letter::{self, Mode, Silence};
 use super::single::ZooKeeperServer;
-use crate::txn_log::{LogError, TransactionLog};
 
 impl ZooKeeperServer {
     /// Sends a four-letter word, such as `wchs` or `mntr`, and returns the reply.
@@ -45,27 +47,22 @@ impl ZooKeeperServer {
         self.read("wchs", four_letter::watch_count).await
     }
 
-    /// Reads the server's own log of all that it has done. The server may be running or not.
-    ///
-    /// For a server that is alone, the log is the truth. Members of an ensemble also log what is
-    /// proposed to them. The last proposals of a leader that dies or is cut off stay in the logs of
-    /// the servers that received them, whether or not the next leader knows of them.
-    ///
-    /// # Errors
-    ///
-    /// [`LogError`], for example for a log of an unknown version.
-    pub fn transaction_log(&self) -> Result<TransactionLog, LogError> {
-        TransactionLog::read(&self.home.log_folder())
+    /// The folder with the server's own log of all that it has done.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn log_folder(&self) -> PathBuf {
+        self.home.log_folder()
     }
 
-    /// Reads the log as [`transaction_log`](Self::transaction_log), but only what follows a
-    /// transaction.
-    ///
-    /// # Errors
-    ///
-    /// As [`transaction_log`](Self::transaction_log).
-    pub fn transaction_log_after(&self, zxid: i64) -> Result<TransactionLog, LogError> {
-        TransactionLog::read_after(&self.home.log_folder(), zxid)
+    /// Runs a class of the server's jars.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tool(&self, class: &str) -> Command {
+        let mut tool = Command::new(&self.installation.java);
+        tool.arg("-cp")
+            .arg(&self.installation.class_path)
+            .arg(class);
+        tool
     }
 
     /// Returns the server's role, if it serves.

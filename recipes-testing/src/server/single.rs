@@ -71,7 +71,7 @@ pub struct ZooKeeperServer {
     membership: Membership,
     /// All ports of the ensemble. Nobody else takes them while the server is down.
     _ports: Arc<Vec<Port>>,
-    java: PathBuf,
+    pub(super) installation: Installation,
     arguments: Vec<OsString>,
 }
 
@@ -106,7 +106,7 @@ impl ZooKeeperServer {
             home,
             membership,
             _ports: ports,
-            java: installation.java,
+            installation,
             arguments,
         })
     }
@@ -282,7 +282,7 @@ impl ZooKeeperServer {
     pub(super) fn spawn(&self) -> Result<(), ServerError> {
         self.process.fill(|| {
             let started = Process::spawn(Launch {
-                program: &self.java,
+                program: &self.installation.java,
                 arguments: &self.arguments,
                 folder: self.home.path(),
                 log: &self.home.log(),

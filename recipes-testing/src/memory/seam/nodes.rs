@@ -8,14 +8,15 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, future};
 use recipes_core::{
     Connection, Created, EndReason, Guarantee, Listing, MultiError, NewNode, NodeOp, NodeOpDone,
-    NodeStat, NodeWatch, Nodes, NodesError, Reply,
+    NodeStat, NodeWatch, Nodes, NodesError, Reply, RequestTooLarge,
 };
-use recipes_zookeeper::{AclSource, RequestLimit, RequestTooLarge};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::reply::PendingReply;
 use super::watch_future::WatchFuture;
+use crate::memory::acl::Acl;
+use crate::memory::options::NodeRules;
 use crate::memory::state::State;
 use crate::memory::state::request::{Answer, Call, Change, Proposed};
 use crate::memory::state::shared::Shared;
@@ -25,8 +26,7 @@ pub(crate) struct MemoryNodes {
     shared: Arc<Shared>,
     session: i64,
     timeout: Option<Duration>,
-    acl: AclSource,
-    limit: RequestLimit,
+    rules: NodeRules,
 }
 
 impl MemoryNodes {
@@ -34,14 +34,13 @@ impl MemoryNodes {
         shared: Arc<Shared>,
         session: i64,
         timeout: Option<Duration>,
-        (acl, limit): (AclSource, RequestLimit),
+        rules: NodeRules,
     ) -> Self {
         Self {
             shared,
             session,
             timeout,
-            acl,
-            limit,
+            rules,
         }
     }
 
@@ -104,8 +103,12 @@ impl Nodes for MemoryNodes {
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
-        let acl = self.acl.of(node);
-        if let Err(refused) = self.limit.check_create(node, &acl) {
+        let acl = self.rules.acl_of(node);
+        if let Err(refused) = self
+            .rules
+            .limit
+            .check_create(node, acl.iter().map(Acl::words))
+        {
             return future::ready(Err(too_large(refused))).boxed();
         }
         let node = node.clone();
@@ -189,8 +192,9 @@ impl Nodes for MemoryNodes {
     }
 
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
-        let acls = self.acl.of_each(&operations);
-        if let Err(refused) = self.limit.check(&operations, &acls) {
+        let acls = self.rules.acl_of_each(&operations);
+        let words = acls.iter().flat_map(|acl| acl.iter().map(Acl::words));
+        if let Err(refused) = self.rules.limit.check(&operations, words) {
             let (index, source) = (None, too_large(refused));
             return future::ready(Err(MultiError { index, source })).boxed();
         }

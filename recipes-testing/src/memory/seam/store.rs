@@ -7,36 +7,31 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use recipes_core::{Nodes, NodesError, Store, Traits};
-use recipes_zookeeper::{AclSource, AuthId, RequestLimit, TRAITS};
 use tokio::time::timeout;
 use uuid::{Builder, Uuid};
 
 use super::nodes::MemoryNodes;
+use super::traits::{REDIS, ZOOKEEPER};
+use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
+use crate::memory::options::NodeRules;
 use crate::memory::state::shared::Shared;
 
 /// Opens sessions that have certain identities.
 pub(crate) struct MemoryStore {
     shared: Arc<Shared>,
     identities: Arc<[AuthId]>,
-    acl: AclSource,
-    limit: RequestLimit,
+    rules: NodeRules,
     /// It has opened a session.
     was_opened: AtomicBool,
 }
 
 impl MemoryStore {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        identities: Arc<[AuthId]>,
-        acl: AclSource,
-        limit: RequestLimit,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>, rules: NodeRules) -> Self {
         Self {
             shared,
             identities,
-            acl,
-            limit,
+            rules,
             was_opened: AtomicBool::new(false),
         }
     }
@@ -56,7 +51,7 @@ impl MemoryStore {
                     Arc::clone(&self.shared),
                     session,
                     timeout,
-                    (self.acl.clone(), self.limit),
+                    self.rules.clone(),
                 )));
             }
             if running.wait_for(|running| *running).await.is_err() {
@@ -72,10 +67,10 @@ impl Store for MemoryStore {
             .shared
             .with(|state| (state.on_redis.is_some(), state.watch_bytes));
         match is_on_redis {
-            true => recipes_redis::TRAITS,
+            true => REDIS,
             false => Traits {
                 watch_bytes,
-                ..TRAITS
+                ..ZOOKEEPER
             },
         }
     }

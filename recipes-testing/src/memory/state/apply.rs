@@ -4,11 +4,11 @@ use std::slice;
 use std::sync::Arc;
 
 use recipes_core::{Created, EndReason, MultiError, NodeMode, NodeOpDone, NodesError};
-use recipes_zookeeper::Permission;
 
 use super::State;
 use super::request::{Answer, Call, Change, Operation, Outcome, Proposed, Request, failed};
 use super::session::{Delivery, Flight, Stage};
+use crate::memory::acl::Permission;
 use crate::memory::error::MemoryError;
 use crate::memory::faults::Lost;
 use crate::memory::tree::Tree;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use recipes_core::{
     Created, Listing, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
 };
-use recipes_zookeeper::Acl;
 
+use crate::memory::acl::Acl;
 use crate::memory::error::MemoryError;
 use crate::memory::tree::node_path::NodePath;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use recipes_core::{Connection, EndReason};
-use recipes_zookeeper::AuthId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::owned::Owned;
 use super::request::{Call, Outcome};
+use crate::memory::acl::AuthId;
 
 /// A request whose reply was not picked up yet.
 #[derive(Debug)]

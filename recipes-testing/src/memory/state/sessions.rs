@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, NodeEvent, NodesError};
-use recipes_zookeeper::AuthId;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::session::{Delivery, SessionRecord, Timer};
 use super::watches::Fired;
 use super::{State, TERM};
+use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
 use crate::memory::tree::Tree;
 use crate::memory::tree::access::Access;

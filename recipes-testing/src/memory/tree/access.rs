@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use recipes_core::NodesError;
-use recipes_zookeeper::{Acl, AuthId, Permission};
 
+use crate::memory::acl::{Acl, AuthId, Permission};
 use crate::memory::error::MemoryError;
 
 /// On whose behalf a change is made.
@@ -23,8 +23,8 @@ impl Access {
         };
         let anyone = AuthId::anyone();
         let granted = acl.iter().any(|entry| {
-            let id = entry.auth_id();
-            entry.permission().has(permission) && (*id == anyone || identities.contains(id))
+            let id = &entry.auth_id;
+            entry.permission.has(permission) && (*id == anyone || identities.contains(id))
         });
         if granted {
             Ok(())
@@ -38,7 +38,7 @@ impl Access {
         if acl.is_empty() {
             return Err(MemoryError::InvalidAcl);
         }
-        if acl.iter().all(|entry| entry.scheme() != "auth") {
+        if acl.iter().all(|entry| entry.auth_id.scheme != "auth") {
             return Ok(Arc::clone(acl));
         }
         let Self::Session(identities) = self else {
@@ -47,18 +47,18 @@ impl Access {
         if identities.is_empty() {
             return Err(MemoryError::InvalidAcl);
         }
-        let resolved = acl.iter().flat_map(|entry| match entry.scheme() {
-            "auth" => identities
-                .iter()
-                .map(|id| Acl::new(entry.permission(), id.clone()))
-                .collect(),
-            _ => vec![entry.clone()],
-        });
+        let resolved = acl
+            .iter()
+            .flat_map(|entry| match entry.auth_id.scheme.as_str() {
+                "auth" => identities
+                    .iter()
+                    .map(|id| Acl {
+                        permission: entry.permission,
+                        auth_id: id.clone(),
+                    })
+                    .collect(),
+                _ => vec![entry.clone()],
+            });
         Ok(resolved.collect())
     }
-}
-
-/// Everyone may do everything: the list of nodes that a test creates without a list.
-pub(crate) fn open_acl() -> Arc<[Acl]> {
-    Arc::from([Acl::new(Permission::ALL, AuthId::anyone())])
 }

@@ -1,0 +1,26 @@
+//! What differs between the stores that the double stands for.
+
+use std::time::Duration;
+
+use recipes_core::Traits;
+
+/// 24 days: the most milliseconds that ZooKeeper's protocol can say.
+const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
+
+/// As the store on ZooKeeper has it.
+pub const ZOOKEEPER: Traits = Traits {
+    session_timeout_max: SESSION_TIMEOUT_MAX,
+    reopens: true,
+    closes: true,
+    pings_rarely: false,
+    watches_directories: true,
+    watch_bytes: 128 * 1024,
+    path_prefix_bytes: 0,
+};
+
+/// As the store on Redis has it.
+pub const REDIS: Traits = Traits {
+    watches_directories: false,
+    watch_bytes: usize::MAX,
+    ..ZOOKEEPER
+};

@@ -1,0 +1,120 @@
+//! What an operator does to a server that runs our functions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use recipes_core::{
+    ConnectError, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions,
+    Store,
+};
+
+use super::must;
+use recipes_testing::ServerError;
+
+/// A guard, which is valid for half of it, outlasts a busy machine; a quarantine takes three quarters
+/// of it, and tests are more patient.
+pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a container may be empty: nearly nothing, instead of a minute. Locks must cope with it.
+pub(super) const CONTAINER_REST: Duration = Duration::from_millis(200);
+
+/// A server that runs our functions, and the store on it. The methods panic as those of
+/// [`TestEnsemble`](super::TestEnsemble) do.
+pub(super) trait Served: fmt::Debug + Sync {
+    /// Its host and port.
+    fn address(&self) -> String;
+
+    /// The operator's session.
+    fn operator(&self) -> BoxFuture<'_, Arc<dyn Nodes>>;
+
+    /// The store, reached at this host and port, whose locks nobody held before the server was started
+    /// and whose containers may be empty for so long.
+    fn store(&self, address: &str, options: SessionOptions, rest: Duration) -> Arc<dyn Store>;
+
+    /// Opens a session under test.
+    fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, ConnectError>>;
+
+    /// Makes a session one that was silent for too long, so that the next call ends it. False if it has
+    /// ended already.
+    fn silence(&self, session: i64) -> BoxFuture<'_, bool>;
+
+    /// Number of watches of all sessions.
+    fn watch_count(&self) -> BoxFuture<'_, usize>;
+
+    /// The number of the last transaction.
+    fn zxid(&self) -> BoxFuture<'_, i64>;
+
+    /// Ends the process.
+    fn stop(&self) -> BoxFuture<'_, Result<(), ServerError>>;
+
+    /// Starts it again.
+    fn start_again(&self) -> BoxFuture<'_, Result<(), ServerError>>;
+}
+
+/// A new session of the operator's own.
+pub(super) async fn new_operator(server: &dyn Served) -> Result<Arc<dyn Nodes>, NodesError> {
+    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+    let store = server.store(&server.address(), options, CONTAINER_REST);
+    store.connect().await
+}
+
+/// Ends a session. False if it has ended already.
+pub(super) async fn expire(server: &dyn Served, session: i64) -> bool {
+    let mut was_alive = false;
+    // A beat of the session may come in between, or a call end others first. So this is repeated until
+    // the session is gone.
+    while server.silence(session).await {
+        was_alive = true;
+        reap(server).await;
+    }
+    was_alive
+}
+
+pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {
+    let mut children = match server.operator().await.list(path).await {
+        Err(NodesError::NoNode) => Vec::new(),
+        children => must("list", children),
+    };
+    children.sort_unstable();
+    children
+}
+
+pub(super) async fn read(server: &dyn Served, path: &str) -> Option<(Vec<u8>, NodeStat)> {
+    must("read", server.operator().await.read(path).await)
+}
+
+pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
+    let operator = server.operator().await;
+    let node = |path: &str, data: &[u8]| NewNode {
+        path: path.to_owned(),
+        data: data.into(),
+        mode: NodeMode::Persistent,
+    };
+    let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
+    for parent in ends.filter_map(|end| path.get(..end)) {
+        match operator.create(&node(parent, b"")).await {
+            Err(NodesError::NodeExists) => {}
+            created => drop(must("create parents", created)),
+        }
+    }
+    must("create", operator.create(&node(path, data)).await);
+}
+
+pub(super) async fn set(server: &dyn Served, path: &str, data: &[u8]) {
+    let set = NodeOp::Set {
+        path: path.to_owned(),
+        data: data.to_vec(),
+        version: None,
+    };
+    must("set", server.operator().await.multi(vec![set]).await);
+}
+
+pub(super) async fn delete(server: &dyn Served, path: &str) {
+    must("delete", server.operator().await.delete(path).await);
+}
+
+/// Has the server look for sessions to end and containers to remove.
+pub(super) async fn reap(server: &dyn Served) {
+    must("reap", server.operator().await.sync("/").await);
+}

@@ -1,0 +1,181 @@
+//! A store as that on Redis: its clock, its sessions, and what it forgets. The same on a real server:
+//! `tests/redis`, files `clock`, `forgotten`, `back` and `connection`.
+
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use recipes_core::{Connection, EndReason, Guarantee, NodesError};
+use test_rig::MemoryEnsemble;
+use tokio::time::{Instant, sleep};
+
+use super::common::{connect, ephemeral, persistent, sequential, set_watch, sorted_list};
+
+const TIMEOUT: Duration = Duration::from_secs(8);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn on_redis() -> MemoryEnsemble {
+    MemoryEnsemble::builder().on_redis(TIMEOUT).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_is_silent_ends_at_its_timeout_and_its_client_learns_late() {
+    let memory = on_redis();
+    let (here, there) = (connect(&memory).await, connect(&memory).await);
+    assert_eq!(here.guarantee(), Guarantee::BestEffort);
+    there.create(&ephemeral("/a")).await.unwrap();
+    let mut link = there.connection();
+    memory.disconnect(there.session());
+    sleep(TIMEOUT - TIMEOUT / 6).await;
+    assert!(memory.exists("/a"));
+    // Another session's beat is what ends it.
+    sleep(TIMEOUT / 2).await;
+    assert!(!memory.exists("/a"));
+    assert_eq!(memory.sessions(), [here.session()]);
+    assert_eq!(link.next().await, Some(Connection::Disconnected));
+    assert_eq!(link.next().now_or_never(), None);
+    memory.reconnect(there.session());
+    let ended = Connection::Ended(EndReason::Expired);
+    assert_eq!(link.next().await, Some(ended));
+    let refused = there.list("/").await;
+    assert!(matches!(refused, Err(NodesError::SessionEnded)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_which_nobody_asked_counts_as_a_quarter_of_a_timeout() {
+    let memory = on_redis();
+    let here = connect(&memory).await;
+    here.create(&ephemeral("/a")).await.unwrap();
+    memory.stop();
+    sleep(10 * TIMEOUT).await;
+    memory.restart();
+    memory.set_clock_forward(YEAR);
+    here.sync("/").await.unwrap();
+    memory.set_clock_forward(YEAR);
+    here.sync("/").await.unwrap();
+    assert!(memory.exists("/a"));
+    assert_eq!(here.grants_from(), None, "the same run of the server");
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_follow_the_clock_and_rise_when_it_is_set_back() {
+    let memory = on_redis();
+    let here = connect(&memory).await;
+    let first = here.create(&persistent("/a")).await.unwrap().czxid;
+    memory.set_clock_forward(YEAR);
+    let second = here.create(&persistent("/b")).await.unwrap().czxid;
+    let year = i64::try_from(YEAR.as_micros()).unwrap();
+    // The first came right after that of the session, in the same microsecond.
+    assert!(second.unwrap() - first.unwrap() > year - 10);
+    memory.set_clock_back(2 * YEAR);
+    let third = here.create(&persistent("/c")).await.unwrap().czxid;
+    assert_eq!(third.unwrap(), second.unwrap() + 1);
+    assert!(memory.clock_is_behind_by() > YEAR);
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_forgets_has_what_it_had_and_grants_nothing_for_a_while() {
+    let memory = on_redis();
+    let (here, there) = (connect(&memory).await, connect(&memory).await);
+    here.create(&persistent("/d")).await.unwrap();
+    let kept = there.create(&sequential("/d/n-")).await.unwrap();
+    let before = memory.checkpoint();
+    let lost = here.create(&sequential("/d/n-")).await.unwrap();
+    let watch = set_watch(&*here, &lost.path).await;
+    let late = connect(&memory).await;
+    let mut link = late.connection();
+    there.delete(&kept.path).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    memory.forget(before);
+    assert_eq!(memory.children("/d"), ["n-0000000000"]);
+    memory.restart();
+    let over = Instant::now() + TIMEOUT * 3 / 4;
+    for session in [&here, &there] {
+        assert_eq!(session.grants_from(), Some(over));
+    }
+    // The session that was opened since is known no more.
+    let ended = Connection::Ended(EndReason::Expired);
+    while link.next().await != Some(ended) {}
+    assert_eq!(watch.await, recipes_core::NodeEvent::Deleted);
+    // Its client had deleted it.
+    assert!(sorted_list(&*here, "/d").await.is_empty());
+    // The sequence is given again, the number is not.
+    let again = here.create(&sequential("/d/n-")).await.unwrap();
+    assert_eq!(again.path, lost.path);
+    assert!(again.czxid > lost.czxid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_was_closed_is_back_without_a_client_for_the_rest_of_its_timeout() {
+    let memory = on_redis();
+    let (here, there) = (connect(&memory).await, connect(&memory).await);
+    there.create(&ephemeral("/a")).await.unwrap();
+    let before = memory.checkpoint();
+    drop(there);
+    here.sync("/").await.unwrap();
+    assert!(!memory.exists("/a"));
+    memory.forget(before);
+    memory.restart();
+    assert!(memory.exists("/a"));
+    sleep(TIMEOUT + TIMEOUT / 3).await;
+    assert!(!memory.exists("/a"));
+}
+
+/// The run before may have ended the session, and this one has forgotten it.
+#[tokio::test(start_paused = true)]
+async fn session_that_was_silent_for_half_of_its_timeout_has_no_node_on_another_run() {
+    for (silent, is_kept) in [
+        (TIMEOUT / 2 - Duration::from_secs(1), true),
+        (TIMEOUT / 2, false),
+    ] {
+        let memory = on_redis();
+        let here = connect(&memory).await;
+        here.create(&ephemeral("/a")).await.unwrap();
+        memory.disconnect(here.session());
+        sleep(silent).await;
+        memory.forget(memory.checkpoint());
+        memory.restart();
+        assert!(memory.exists("/a"));
+        memory.reconnect(here.session());
+        assert_eq!(memory.exists("/a"), is_kept, "{silent:?}");
+        here.sync("/").await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_the_session_knows_to_be_gone_is_deleted_when_it_is_back() {
+    for knows in [true, false] {
+        let memory = on_redis();
+        let here = connect(&memory).await;
+        here.create(&ephemeral("/a")).await.unwrap();
+        let before = memory.checkpoint();
+        memory.delete("/a").unwrap();
+        if knows {
+            here.gone("/a");
+        }
+        memory.forget(before);
+        memory.restart();
+        here.sync("/").await.unwrap();
+        assert_eq!(memory.exists("/a"), !knows);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_has_forgotten_everything_trusts_only_who_has_never_been_there() {
+    let memory = on_redis();
+    let dawn = memory.checkpoint();
+    // Before there was a store, its builder says that it is new.
+    let store = memory.store();
+    let first = store.connect().await.unwrap();
+    assert_eq!(first.grants_from(), None);
+    memory.forget(dawn.clone());
+    memory.restart();
+    let over = Some(Instant::now() + TIMEOUT * 3 / 4);
+    let next = store.connect().await.unwrap();
+    assert_eq!(next.grants_from(), over);
+    drop((first, next));
+    // A server that has been up for longer than any session knows of all that there are.
+    memory.forget(dawn);
+    memory.restart();
+    sleep(2 * TIMEOUT).await;
+    assert_eq!(connect(&memory).await.grants_from(), None);
+}
