@@ -1,9 +1,9 @@
 //! Measures the capacity of an ensemble: cycles of acquire and release, and heartbeats.
 //!
 //! ```text
-//! cargo run --release --example capacity                               # a server of its own
-//! cargo run --release --example capacity -- --servers 3                # an ensemble of its own
-//! cargo run --release --example capacity -- --connect host:2181        # yours; it is put under load
+//! cargo run --release -p examples --example capacity                               # a server of its own
+//! cargo run --release -p examples --example capacity -- --servers 3                # an ensemble of its own
+//! cargo run --release -p examples --example capacity -- --connect host:2181        # yours; it is put under load
 //! ```
 
 #![allow(clippy::print_stdout, reason = "what it measured is told on stdout")]
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::{LockFactory, ZooKeeper};
-use recipes_testing::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
+use test_rig::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::Instant;
 use zookeeper_client::Client;
 

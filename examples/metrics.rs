@@ -1,9 +1,9 @@
 //! Metrics of contended locks, as a Prometheus server gets them.
 //!
 //! ```text
-//! cargo run --features metrics --example metrics                           # an ensemble in memory
-//! cargo run --features metrics --example metrics -- --connect host:2181    # yours
-//! cargo run --features metrics --example metrics -- --listen 127.0.0.1:9464 --serve
+//! cargo run -p examples --example metrics                           # an ensemble in memory
+//! cargo run -p examples --example metrics -- --connect host:2181    # yours
+//! cargo run -p examples --example metrics -- --listen 127.0.0.1:9464 --serve
 //! ```
 //!
 //! It prints the metrics, and continues to serve them with `--serve`.
@@ -19,7 +19,7 @@ use lock_recipes::{
     AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session, ZooKeeper,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

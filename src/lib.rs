@@ -34,9 +34,12 @@
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
 //! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL and MariaDB.
-//! - `testing`: module `testing`, with doubles and real servers for the tests of your service.
-//! - `tls`, `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns
-//!   `zookeeper` on.
+//! - `testing`: module `testing`, with `MemoryEnsemble` for the tests of your service, and the contract of
+//!   all locks. It brings no client.
+//! - `zookeeper-server`, `redis-server`, `postgres-server`, `mysql-server`: real servers in that module. Each
+//!   turns `testing` and its store on.
+//! - `tls`: TLS for the stores that are turned on. It turns none on.
+//! - `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns `zookeeper` on.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your
 //!   service installs, for example that of `metrics-exporter-prometheus`.
 //!
@@ -134,5 +137,5 @@ pub use recipes_zookeeper::GssapiSaslOptions;
 pub use recipes_zookeeper::SaslOptions;
 #[cfg(feature = "zookeeper")]
 pub use recipes_zookeeper::{Acl, Acls, AuthId, Client, Permission, ZooKeeper, ZooKeeperBuilder};
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "tls", feature = "zookeeper"))]
 pub use recipes_zookeeper::{TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};

@@ -5,7 +5,7 @@
 //! gigabytes of names, so the short form has fewer:
 //!
 //! ```sh
-//! CROWD=10000 cargo test --features testing,redis --test crowded_session -- --nocapture
+//! CROWD=10000 cargo test -p tests --test crowded_session -- --nocapture
 //! ```
 
 #![allow(
@@ -23,7 +23,7 @@ use futures::{StreamExt, stream};
 use lock_recipes::{
     FencingToken, InterProcessMutex, MutexGuard, Session, SessionHealth, ZooKeeper,
 };
-use recipes_testing::{Cut, FaultProxy, TestEnsemble, ZooKeeperServer};
+use test_rig::{Cut, FaultProxy, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -82,18 +82,27 @@ impl Crowd {
         let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
         let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
         let waiting = options.connect(&proxy.connect_string()).await.unwrap();
-        Self::of(TestEnsemble::Real(server), Wire::Real(proxy), waiting).await
+        Self::of(
+            TestEnsemble::Real(server.into()),
+            Wire::Real(proxy),
+            waiting,
+        )
+        .await
     }
 
-    #[cfg(feature = "redis")]
     async fn on_redis() -> Self {
-        let server = recipes_testing::RedisServer::start().await.unwrap();
+        let server = test_rig::RedisServer::start().await.unwrap();
         let proxy = FaultProxy::start_for_redis(&format!("127.0.0.1:{}", server.port())).await;
         let proxy = proxy.unwrap();
         let options = lock_recipes::Redis::builder().session_timeout(SESSION_TIMEOUT);
         let url = format!("redis://{}", proxy.connect_string());
         let waiting = options.new_server().connect(&url).await.unwrap();
-        Self::of(TestEnsemble::Redis(server), Wire::Real(proxy), waiting).await
+        Self::of(
+            TestEnsemble::Redis(server.into()),
+            Wire::Real(proxy),
+            waiting,
+        )
+        .await
     }
 
     async fn of(ensemble: TestEnsemble, wire: Wire, waiting: Session) -> Self {
@@ -322,14 +331,12 @@ async fn waiters_for_one_lock_keep_their_places_over_a_reconnect_on_a_real_serve
     one_lock(Crowd::on_a_real_server().await).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_for_many_locks_keep_their_places_over_a_reconnect_on_redis() {
     let _alone = ALONE.lock().await;
     many_locks(Crowd::on_redis().await).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_for_one_lock_keep_their_places_over_a_reconnect_on_redis() {
     let _alone = ALONE.lock().await;

@@ -2,7 +2,7 @@
 //! behind when it is released.
 //!
 //! ```sh
-//! MANY_LOCKS=10000 cargo test --features testing --test many_locks -- --nocapture
+//! MANY_LOCKS=10000 cargo test -p tests --test many_locks -- --nocapture
 //! ```
 
 #![allow(
@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_recipes::{InterProcessMutex, MutexGuard, Session, ZooKeeper};
 use peak_alloc::PeakAlloc;
-use recipes_testing::ZooKeeperServer;
+use test_rig::ZooKeeperServer;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 

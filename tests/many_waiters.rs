@@ -6,7 +6,7 @@
 //! take long:
 //!
 //! ```sh
-//! MANY_WAITERS=10000 cargo test --features testing --test many_waiters -- --nocapture
+//! MANY_WAITERS=10000 cargo test -p tests --test many_waiters -- --nocapture
 //! ```
 
 #![allow(
@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 
 use lock_recipes::{FencingToken, InterProcessMutex, Session, ZooKeeper};
 use peak_alloc::PeakAlloc;
-use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer};
+use test_rig::{Operation, TestEnsemble, ZooKeeperServer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -303,5 +303,5 @@ async fn each_of_many_gets_its_turn_in_memory() {
 async fn each_of_many_gets_its_turn_on_a_real_server() {
     let server = ZooKeeperServer::builder().heap_mib(1024);
     let server = server.start().await.unwrap();
-    behaviour(TestEnsemble::Real(server), waiters()).await;
+    behaviour(TestEnsemble::Real(server.into()), waiters()).await;
 }

@@ -27,8 +27,8 @@ use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Session, ZooKeeper};
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};

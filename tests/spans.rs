@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use lock_recipes::InterProcessMutex;
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Subscriber, subscriber};

@@ -27,7 +27,7 @@ impl Program {
         name: &str,
         run: impl FnOnce(&str) -> Command,
     ) -> Result<(Arc<Mutex<Peer>>, String), String> {
-        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
+        let peers = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/peers");
         let built = Command::new(peers.join(name).join("build")).output().await;
         let built = built.map_err(|error| error.to_string())?;
         if !built.status.success() {

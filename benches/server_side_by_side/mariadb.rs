@@ -8,7 +8,7 @@ use futures::future::LocalBoxFuture;
 use lock_recipes::Session;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, Params, Result, params};
-use recipes_testing::{Durability, MariaDbServer};
+use test_rig::{Durability, MariaDbServer};
 use tokio::sync::Mutex;
 
 use super::conditions::disk;

@@ -61,8 +61,9 @@ impl Options {
             true => "docs/benchmarks",
             false => "target/benchmarks",
         };
-        let output =
-            output.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder));
+        let output = output.unwrap_or_else(|| {
+            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(folder)
+        });
         Ok(Self {
             store: store.ok_or("which --store?")?,
             rounds,

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use futures::future::LocalBoxFuture;
 use lock_recipes::Session;
-use recipes_testing::{Durability, PostgresServer};
+use test_rig::{Durability, PostgresServer};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 

@@ -5,7 +5,7 @@ mod hash;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::process::Command;
 
 use super::facts::{after, locked_version};

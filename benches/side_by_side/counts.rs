@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{Direction, Frame, Opcode};
+use test_rig::{Direction, Frame, Opcode};
 
 use super::plan::Case;
 use super::record::operations;

@@ -53,7 +53,7 @@ impl Options {
                 } else {
                     "target/benchmarks"
                 };
-                PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder)
+                PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(folder)
             }),
         })
     }

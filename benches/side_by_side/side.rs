@@ -108,7 +108,7 @@ impl Sides {
 
 /// Curator in a JVM.
 async fn curator() -> Result<Peer, String> {
-    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/build");
+    let build = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/peers/build");
     let built = Command::new(build).output().await;
     let built = built.map_err(|error| error.to_string())?;
     if !built.status.success() {
@@ -124,7 +124,8 @@ async fn curator() -> Result<Peer, String> {
 fn kazoo() -> Result<Peer, String> {
     let python = std::env::var("KAZOO_PYTHON");
     let python = python.map_err(|_| "KAZOO_PYTHON names no Python that has it".to_owned())?;
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/kazoo/bench.py");
+    let program =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/peers/kazoo/bench.py");
     let mut command = Command::new(python);
     command.arg(program);
     Peer::start(command)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use recipes_testing::{FaultProxy, ZooKeeperServer};
+use test_rig::{FaultProxy, ZooKeeperServer};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};

@@ -42,7 +42,7 @@ pub(crate) fn after<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 pub(crate) fn locked_version(package: &str) -> String {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
+    let lock = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("Cargo.lock");
     let lock = fs::read_to_string(lock).unwrap_or_default();
     let entry = lock.split_once(&format!("name = \"{package}\"\n"));
     let version = entry.map_or("unknown", |(_, rest)| after(rest, "version = "));

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use lock_recipes::{Session, ZooKeeper};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::sync::oneshot;
 
 use crate::reservations::{Action, BatchError, Reservations};

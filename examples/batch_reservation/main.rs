@@ -1,11 +1,11 @@
 //! Reserves several seats at once, from several processes: all of them or none.
 //!
-//! `cargo run --example batch_reservation` tells a story and needs nothing else. With an ensemble,
-//! in as many terminals as you like:
+//! `cargo run -p examples --example batch_reservation` tells a story and needs nothing else. With an
+//! ensemble, in as many terminals as you like:
 //!
 //! ```text
 //! export LOCKS_URL=127.0.0.1:2181
-//! alias seats='cargo run --quiet --example batch_reservation --'
+//! alias seats='cargo run --quiet -p examples --example batch_reservation --'
 //! seats reserve --db seats.db --client alice --seats 7-11,7-12
 //! seats reserve --db seats.db --client bob --seats 7-13,7-12   # told who has 7-12
 //! seats cancel  --db seats.db --client alice --seats 7-11,7-12
@@ -17,12 +17,12 @@
 //! Ctrl-Z for longer than its session lasts, reserve one of its seats elsewhere, and wake it up
 //! with `fg`: its write has stale tokens, and the database refuses it.
 //!
-//! With PostgreSQL (`--features postgres`) the seats can be where the locks are, and need no tokens: the
-//! write checks the locks in its own transaction, by `guard.fence()`.
+//! With PostgreSQL the seats can be where the locks are, and need no tokens: the write checks the locks
+//! in its own transaction, by `guard.fence()`.
 //!
 //! ```text
 //! export LOCKS_URL=postgres://app@localhost/shop
-//! cargo run --features postgres --example batch_reservation -- reserve --db $LOCKS_URL --client alice --seats 7-11
+//! seats reserve --db $LOCKS_URL --client alice --seats 7-11
 //! ```
 //!
 //! `reservations` has the locks, `sqlite` has the tokens, `postgres` the check in the transaction.
@@ -35,7 +35,6 @@
 mod demo;
 mod load;
 mod options;
-#[cfg(feature = "postgres")]
 mod postgres;
 mod reservations;
 mod sqlite;

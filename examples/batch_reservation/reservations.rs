@@ -182,7 +182,6 @@ impl From<StoreError> for BatchError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Stale { .. } => Self::Stale(error),
-            #[cfg(feature = "postgres")]
             StoreError::Fenced => Self::Stale(error),
             error => broken(error),
         }

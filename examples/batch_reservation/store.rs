@@ -6,12 +6,10 @@
 
 use std::path::Path;
 
-#[cfg(feature = "postgres")]
 use lock_recipes::FenceError;
 use lock_recipes::MultiGuard;
 use thiserror::Error;
 
-#[cfg(feature = "postgres")]
 use crate::postgres::Postgres;
 use crate::reservations::Action;
 use crate::sqlite::Sqlite;
@@ -20,7 +18,6 @@ use crate::sqlite::Sqlite;
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
     File(Sqlite),
-    #[cfg(feature = "postgres")]
     Postgres(Postgres),
 }
 
@@ -45,17 +42,14 @@ pub(crate) enum StoreError {
     #[error("token {token} of seat {seat} is stale, the database has seen {seen}")]
     Stale { seat: String, token: i64, seen: i64 },
     /// The lock was lost before the write.
-    #[cfg(feature = "postgres")]
     #[error("the locks of the seats are lost, so the database refuses the write")]
     Fenced,
-    #[cfg(feature = "postgres")]
     #[error(
         "the locks cannot be checked by this database: use --db with a file, or the URL of --connect"
     )]
     NoFence(#[from] FenceError),
     #[error("database failed")]
     Sql(#[from] rusqlite::Error),
-    #[cfg(feature = "postgres")]
     #[error("database failed")]
     Postgres(#[from] tokio_postgres::Error),
 }
@@ -63,7 +57,6 @@ pub(crate) enum StoreError {
 impl Store {
     /// Opens a file or, with a URL, PostgreSQL, and creates missing tables.
     pub(crate) async fn open(db: &str) -> Result<Self, StoreError> {
-        #[cfg(feature = "postgres")]
         if db.starts_with("postgres") {
             return Ok(Self::Postgres(Postgres::open(db).await?));
         }
@@ -79,7 +72,6 @@ impl Store {
     pub(crate) async fn read(&self, seats: Vec<Fenced>) -> Result<Vec<Seat>, StoreError> {
         match self {
             Self::File(file) => file.read(seats).await,
-            #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => postgres.read(seats).await,
         }
     }
@@ -101,7 +93,6 @@ impl Store {
                 let _ = guard;
                 file.write(action, client, seats).await
             }
-            #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => {
                 let fence = match guard.fence() {
                     Err(FenceError::Lost(_)) => return Err(StoreError::Fenced),
@@ -116,7 +107,6 @@ impl Store {
     pub(crate) async fn seats(&self) -> Result<Vec<Seat>, StoreError> {
         match self {
             Self::File(file) => file.seats().await,
-            #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => postgres.seats().await,
         }
     }
@@ -125,7 +115,6 @@ impl Store {
     pub(crate) async fn journal(&self) -> Result<Vec<String>, StoreError> {
         match self {
             Self::File(file) => file.journal().await,
-            #[cfg(feature = "postgres")]
             Self::Postgres(postgres) => postgres.journal().await,
         }
     }

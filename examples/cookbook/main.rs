@@ -1,9 +1,9 @@
 //! Nine short recipes for services, one in each file. Copy what you need.
 //!
 //! ```text
-//! cargo run --example cookbook                               # all, in memory
-//! cargo run --example cookbook -- leader                     # one of them
-//! cargo run --example cookbook -- --connect localhost:2181   # on a real ensemble
+//! cargo run -p examples --example cookbook                               # all, in memory
+//! cargo run -p examples --example cookbook -- leader                     # one of them
+//! cargo run -p examples --example cookbook -- --connect localhost:2181   # on a real ensemble
 //! ```
 //!
 //! | file | how to |
@@ -38,7 +38,7 @@ use std::time::Duration;
 use lock_recipes::{
     ConnectError, InterProcessMutex, LeaderElection, LockFactory, Session, ZooKeeper,
 };
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use testing_your_code::Export;
 use tokio::sync::oneshot;
 

@@ -29,7 +29,7 @@ pub(crate) async fn export(
 mod tests {
     use super::{Export, export};
     use lock_recipes::{InterProcessMutex, LostReason};
-    use recipes_testing::MemoryEnsemble; // yours: lock_recipes::testing::MemoryEnsemble
+    use test_rig::MemoryEnsemble; // yours: lock_recipes::testing::MemoryEnsemble
 
     #[tokio::test(start_paused = true)]
     async fn session_that_expires_stops_the_upload() {

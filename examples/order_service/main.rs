@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! export LOCKS_URL=127.0.0.1:2181
-//! cargo run --example order_service -- --listen 127.0.0.1:8001
-//! cargo run --example order_service -- --listen 127.0.0.1:8002
-//! cargo run --example order_service -- --listen 127.0.0.1:8003
+//! cargo run -p examples --example order_service -- --listen 127.0.0.1:8001
+//! cargo run -p examples --example order_service -- --listen 127.0.0.1:8002
+//! cargo run -p examples --example order_service -- --listen 127.0.0.1:8003
 //!
 //! curl -X POST http://127.0.0.1:8001/orders           # {"code":"A-000001","token":5}
 //! curl -X POST http://127.0.0.1:8002/orders/batch/3   # three codes in a row
@@ -26,7 +26,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use lock_recipes::{ConnectError, Session, SessionOptions};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};

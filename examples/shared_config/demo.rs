@@ -7,7 +7,7 @@ use std::future::pending;
 
 use futures::future::{join_all, try_join_all};
 use lock_recipes::{Session, ZooKeeper};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::sync::oneshot;
 
 use crate::config::Config;

@@ -1,12 +1,12 @@
 //! Configuration in several nodes that change together, read by many processes.
 //!
 //! ```text
-//! cargo run --example shared_config                   # a story, in memory: nothing else needed
+//! cargo run -p examples --example shared_config            # a story, in memory: nothing else needed
 //!
 //! export LOCKS_URL=127.0.0.1:2181
-//! cargo run --example shared_config -- write          # rewrites all of it
-//! cargo run --example shared_config -- serve          # a line of JSON for each read, until Ctrl-C
-//! cargo run --example shared_config -- write --pause-ms 5000   # readers wait meanwhile
+//! cargo run -p examples --example shared_config -- write   # rewrites all of it
+//! cargo run -p examples --example shared_config -- serve   # a line of JSON for each read, until Ctrl-C
+//! cargo run -p examples --example shared_config -- write --pause-ms 5000   # readers wait meanwhile
 //! ```
 //!
 //! Below `/demo/config` there are five nodes with settings, and `manifest` with a version and the

@@ -14,6 +14,7 @@
 //! | `poller` | asks for news, and tells them |
 //! | `pace` | how often |
 //! | `bell` | what makes it ask at once |
+//! | `rings` | what the server's rings tell before it asks |
 //! | `path` | a path, in two parts |
 //! | `fence` | literals in the statement of `guard.fence()` |
 //! | `settings` | limits that are the same for every database |

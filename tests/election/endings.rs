@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::poll;
 use lock_recipes::{LeaderElection, ReleaseError};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::{LAYOUTS, PATH, election, ids};
 
@@ -15,7 +15,7 @@ on_every_ensemble!(
     leader_whose_session_ends_is_over_before_the_next_one_leads,
     candidate_whose_session_ends_leads_on_a_node_of_the_next_one,
     campaign_dropped_at_every_poll_leaves_nothing,
-    dropped_term_goes_to_the_next_candidate
+    dropped_term_goes_to_the_next_candidate,
 );
 
 async fn leader_whose_session_ends_is_over_before_the_next_one_leads(ensemble: TestEnsemble) {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lock_recipes::{LeaderElection, SessionOptions, connect_with};
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::process::Signal;
+use test_rig::history::monotonic_now;
+use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
 
@@ -42,22 +42,22 @@ const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Halted, Fault::CutOff];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_over_before_the_next_one_leads_on_a_real_server() {
-    run("ZooKeeper", TestEnsemble::on_a_real_server().await).await;
+    run("ZooKeeper", test_rig::own::on_a_real_server().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_over_before_the_next_one_leads_on_redis() {
-    run("Redis", TestEnsemble::on_redis().await).await;
+    run("Redis", test_rig::own::on_redis().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_over_before_the_next_one_leads_on_postgres() {
-    run("PostgreSQL", TestEnsemble::on_postgres().await).await;
+    run("PostgreSQL", test_rig::own::on_postgres().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_over_before_the_next_one_leads_on_mariadb() {
-    run("MariaDB", TestEnsemble::on_mariadb().await).await;
+    run("MariaDB", test_rig::own::on_mariadb().await).await;
 }
 
 /// A candidate that campaigns until it is killed.

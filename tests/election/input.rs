@@ -4,7 +4,7 @@ use lock_recipes::{
     ConfigError, ElectionLayout, LeaderElection, LeaderLatch, LockOptions, Session,
 };
 use lock_recipes::{InterProcessMutex, LockFactory};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 
 use crate::PATH;
 

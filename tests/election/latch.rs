@@ -8,7 +8,9 @@ use lock_recipes::{
     AcquireError, ElectionLayout, LatchError, LatchWatcher, LeaderElection, LeaderLatch, Session,
 };
 use recipes_core::EndReason;
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
+};
 use tokio::time::Instant;
 
 const PATH: &str = "/elections/latch";
@@ -16,13 +18,13 @@ const PATH: &str = "/elections/latch";
 const PATIENCE: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_secs(2);
 
-on_every_ensemble!(
+on_every_ensemble!(dropped_latch_makes_way);
+on_ensembles_of_their_own!(
     latch_leads_until_it_is_stopped_and_the_next_one_follows,
     latch_whose_session_ends_steps_down_first_and_campaigns_again,
     latch_whose_node_is_removed_campaigns_again,
-    dropped_latch_makes_way,
     latch_of_a_closed_session_says_so,
-    watcher_sees_the_end_of_each_term
+    watcher_sees_the_end_of_each_term,
 );
 
 fn start(session: &Session, id: &str) -> LeaderLatch {

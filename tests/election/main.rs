@@ -21,7 +21,6 @@
 #[expect(dead_code, reason = "processes of other tests end by themselves")]
 mod again;
 mod endings;
-#[cfg(all(feature = "redis", feature = "postgres", feature = "mysql"))]
 mod handovers;
 mod input;
 mod latch;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lock_recipes::{Candidate, LeaderElection, LeaderObserver, QueryError};
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
+};
 use tokio::time::Instant;
 
 use crate::{LAYOUTS, PATH, election};
@@ -16,10 +18,10 @@ on_every_ensemble!(
     observer_sees_each_term_once_and_in_order,
     terms_of_one_candidate_in_a_row_are_told_apart,
     observer_goes_on_in_the_next_session,
-    observer_goes_on_after_a_restart_of_the_server,
-    observer_ends_with_its_session
+    observer_ends_with_its_session,
 );
-on_every_ensemble!(watches: observer_watches_the_leader_alone);
+on_ensembles_of_their_own!(observer_goes_on_after_a_restart_of_the_server);
+on_ensembles_of_their_own!(watches: observer_watches_the_leader_alone);
 
 /// The next leader.
 async fn next(observer: &mut LeaderObserver) -> Option<Candidate> {

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::poll;
 use lock_recipes::{InterProcessMutex, LeaderElection, LockFactory, Owner};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::{LAYOUTS, PATH, election, ids};
 
@@ -15,7 +15,7 @@ on_every_ensemble!(
     try_leads_only_an_election_without_candidates,
     stranger_ahead_of_all_keeps_everybody_waiting,
     mutex_on_the_path_excludes_the_leader,
-    factory_makes_the_election_of_a_key
+    factory_makes_the_election_of_a_key,
 );
 
 async fn one_candidate_leads_and_the_others_follow_in_order(ensemble: TestEnsemble) {

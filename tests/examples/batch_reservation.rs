@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::time::Instant;
 
 use journal::{Journal, done};
@@ -29,18 +29,17 @@ fn database() -> (TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn batches_of_three_processes_are_whole_and_take_no_seat_twice() {
+async fn batches_of_three_processes_are_whole_and_take_no_seat_twice_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
-    batches_are_whole_and_take_no_seat_twice(TestEnsemble::Real(server), &connect).await;
+    batches_are_whole_and_take_no_seat_twice(TestEnsemble::Real(server.into()), &connect).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn batches_of_three_processes_are_whole_and_take_no_seat_twice_on_redis() {
-    let server = recipes_testing::RedisServer::start().await.unwrap();
+    let server = test_rig::RedisServer::start().await.unwrap();
     let connect = server.url();
-    let ensemble = TestEnsemble::Redis(server);
+    let ensemble = TestEnsemble::Redis(server.into());
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     batches_are_whole_and_take_no_seat_twice(ensemble, &connect).await;
@@ -145,14 +144,14 @@ async fn check_that_only_bob_booked(
     journal.check();
     let booked: BTreeSet<_> = journal.entries.iter().map(|it| it.seat.as_str()).collect();
     assert_eq!(booked, BTreeSet::from(["7-12", "7-13"]));
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     for seat in ["7-11", "7-12", "7-13"] {
         assert_eq!(ensemble.children(&format!("{LOCKS}/{seat}")).await, [""; 0]);
     }
 }
 
 #[tokio::test]
-async fn write_of_a_process_that_slept_past_its_session_is_refused() {
+async fn write_of_a_process_that_slept_past_its_session_is_refused_on_a_real_server() {
     let Scene {
         server,
         folder,
@@ -165,7 +164,7 @@ async fn write_of_a_process_that_slept_past_its_session_is_refused() {
 }
 
 #[tokio::test]
-async fn write_is_refused_even_before_the_next_holder_has_written() {
+async fn write_is_refused_even_before_the_next_holder_has_written_on_a_real_server() {
     let Scene {
         server,
         folder,
@@ -178,7 +177,7 @@ async fn write_is_refused_even_before_the_next_holder_has_written() {
 }
 
 #[tokio::test]
-async fn loser_is_told_which_seat_is_whose_and_gets_none() {
+async fn loser_is_told_which_seat_is_whose_and_gets_none_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let (_folder, db) = database();
     let connect = server.connect_string();
@@ -230,10 +229,9 @@ async fn demo_needs_nothing_and_ends_well() {
 }
 
 /// The seats are where the locks are, so there are no tokens to compare.
-#[cfg(feature = "postgres")]
 #[tokio::test]
-async fn sleeper_is_refused_by_the_database_that_has_the_locks() {
-    let ensemble = TestEnsemble::on_postgres().await;
+async fn sleeper_is_refused_by_the_database_that_has_the_locks_on_postgres() {
+    let ensemble = test_rig::own::on_postgres().await;
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     let url = ensemble.url();

@@ -34,7 +34,7 @@ use lock_recipes::{
     InterProcessMutex, InterProcessReadWriteLock, LeaderElection, LockFactory, LockOptions, Owner,
     Session, SessionHealth,
 };
-use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
+use test_rig::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use testing_your_code::Export;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -59,7 +59,7 @@ on_every_ensemble!(
     service_that_waits_for_its_turn_stops_at_once,
     configuration_is_read_as_one_writer_left_it,
     seats_are_reserved_together_or_not_at_all,
-    export_runs_unless_somebody_else_is_at_it
+    export_runs_unless_somebody_else_is_at_it,
 );
 
 async fn job_runs_on_one_machine_and_once_for_a_slot(ensemble: TestEnsemble) {

@@ -7,9 +7,9 @@ mod service;
 use axum::http::StatusCode;
 use futures::future::join_all;
 use lock_recipes::InterProcessMutex;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
 use serde_json::Value;
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::time::Instant;
 
 use client::Http;
@@ -27,31 +27,27 @@ const MEDIUM_SESSION: [&str; 2] = ["--session-timeout-ms", "5000"];
 const SHORT_SESSION: [&str; 2] = ["--session-timeout-ms", "2000"];
 
 #[tokio::test]
-async fn every_code_is_handed_out_once_and_in_order_by_three_processes() {
+async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let address = server.connect_string();
-    every_code_is_handed_out_once_and_in_order(TestEnsemble::Real(server), &address).await;
+    every_code_is_handed_out_once_and_in_order(TestEnsemble::Real(server.into()), &address).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_redis() {
-    on_a_server(TestEnsemble::on_redis().await).await;
+    on_a_server(test_rig::own::on_redis().await).await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_postgres() {
-    on_a_server(TestEnsemble::on_postgres().await).await;
+    on_a_server(test_rig::own::on_postgres().await).await;
 }
 
-#[cfg(feature = "mysql")]
 #[tokio::test]
 async fn every_code_is_handed_out_once_and_in_order_by_three_processes_on_mariadb() {
-    on_a_server(TestEnsemble::on_mariadb().await).await;
+    on_a_server(test_rig::own::on_mariadb().await).await;
 }
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 async fn on_a_server(ensemble: TestEnsemble) {
     let address = ensemble.url();
     // It says that nobody held a lock before.
@@ -78,32 +74,29 @@ async fn every_code_is_handed_out_once_and_in_order(ensemble: TestEnsemble, addr
 }
 
 #[tokio::test]
-async fn survivors_go_on_after_the_holder_was_killed() {
+async fn survivors_go_on_after_the_holder_was_killed_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let address = server.connect_string();
-    survivors_go_on(TestEnsemble::Real(server), &address).await;
+    survivors_go_on(TestEnsemble::Real(server.into()), &address).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn survivors_go_on_after_the_holder_was_killed_on_redis() {
-    let ensemble = TestEnsemble::on_redis().await;
+    let ensemble = test_rig::own::on_redis().await;
     let address = ensemble.url();
     survivors_go_on(ensemble, &address).await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn survivors_go_on_after_the_holder_was_killed_on_postgres() {
-    let ensemble = TestEnsemble::on_postgres().await;
+    let ensemble = test_rig::own::on_postgres().await;
     let address = ensemble.url();
     survivors_go_on(ensemble, &address).await;
 }
 
-#[cfg(feature = "mysql")]
 #[tokio::test]
 async fn survivors_go_on_after_the_holder_was_killed_on_mariadb() {
-    let ensemble = TestEnsemble::on_mariadb().await;
+    let ensemble = test_rig::own::on_mariadb().await;
     let address = ensemble.url();
     survivors_go_on(ensemble, &address).await;
 }
@@ -154,7 +147,7 @@ async fn survivors_go_on(ensemble: TestEnsemble, address: &str) {
 }
 
 #[tokio::test]
-async fn crash_of_the_server_makes_no_duplicate() {
+async fn crash_of_the_server_makes_no_duplicate_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let timeouts = [&MEDIUM_SESSION; 3].map(|it| &it[..]);
     let services = Service::start_on(&server.connect_string(), timeouts).await;
@@ -168,18 +161,18 @@ async fn crash_of_the_server_makes_no_duplicate() {
     }
     // A process that reconnects slowly loses the lock, and with it the codes that it had allocated.
     assert_eq!(load.checked().len(), 300);
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     ensemble.await_children(LOCK, 0).await;
     join_all(services.into_iter().map(Service::stop)).await;
 }
 
 #[tokio::test]
-async fn busy_lock_is_answered_with_come_back_later() {
+async fn busy_lock_is_answered_with_come_back_later_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let patience = ["--patience-ms", "1"];
     let services = Service::start_on(&server.connect_string(), [&patience]).await;
     let [service] = <[Service; 1]>::try_from(services).ok().unwrap();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let session = ensemble.session().await;
     let lock = InterProcessMutex::new(&session, LOCK).unwrap();
     let http = Http::new();

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use recipes_testing::ZooKeeperServer;
+use test_rig::ZooKeeperServer;
 
 use crate::executable::executable;
 

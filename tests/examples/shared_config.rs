@@ -7,8 +7,8 @@ use std::process::{Output, Stdio};
 
 use futures::future::join_all;
 use lock_recipes::InterProcessReadWriteLock;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use rustix::process::Signal;
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -70,10 +70,10 @@ fn together_max(readers: &[Vec<Read>]) -> usize {
 }
 
 #[tokio::test]
-async fn readers_side_by_side_see_whole_versions_while_two_writers_rewrite() {
+async fn readers_side_by_side_see_whole_versions_while_two_writers_rewrite_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let mut written = write(&connect, &[]).await;
     let mut readers = [(); 3].map(|()| Reader::start(&connect));
     join_all(readers.iter_mut().map(|it| it.until(|_| true))).await;
@@ -116,10 +116,10 @@ async fn readers_side_by_side_see_whole_versions_while_two_writers_rewrite() {
 }
 
 #[tokio::test]
-async fn readers_read_beside_another_and_wait_for_a_writer() {
+async fn readers_read_beside_another_and_wait_for_a_writer_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     write(&connect, &[]).await;
     let session = ensemble.session().await;
     let lock = InterProcessReadWriteLock::new(&session, LOCK).unwrap();
@@ -146,10 +146,10 @@ async fn readers_read_beside_another_and_wait_for_a_writer() {
 }
 
 #[tokio::test]
-async fn half_of_a_killed_writer_is_never_served_and_the_next_writer_repairs_it() {
+async fn half_of_a_killed_writer_is_never_served_and_the_next_writer_repairs_it_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     write(&connect, &["--times", "2"]).await;
     let mut readers = [(); 3].map(|()| Reader::start(&connect));
     join_all(readers.iter_mut().map(|it| it.until(|_| true))).await;
@@ -183,10 +183,10 @@ async fn half_of_a_killed_writer_is_never_served_and_the_next_writer_repairs_it(
 }
 
 #[tokio::test]
-async fn writer_stopped_midway_says_so_and_frees_the_lock_before_it_ends() {
+async fn writer_stopped_midway_says_so_and_frees_the_lock_before_it_ends_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let connect = server.connect_string();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let writer = start_a_writer(&ensemble, &connect).await;
     signal(&writer, Signal::TERM);
     let output = timeout(PATIENCE, writer.wait_with_output()).await;
@@ -247,7 +247,7 @@ async fn demo_tells_its_story_in_memory_and_on_a_real_server() {
 }
 
 #[tokio::test]
-async fn it_explains_what_it_cannot_do() {
+async fn it_explains_what_it_cannot_do_on_a_real_server() {
     for (arguments, why) in [
         (&["serve"][..], "name an ensemble with --connect"),
         (&["read"], "no command \"read\": serve, write or demo"),

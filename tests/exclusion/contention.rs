@@ -4,11 +4,16 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use lock_recipes::{FencingToken, InterProcessMutex, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 const TASKS: usize = 50;
-const ROUNDS: usize = 1000;
+/// Of all tasks, times `CONTENTION`.
+const ROUNDS: usize = 250;
+
+fn rounds() -> usize {
+    ROUNDS * test_rig::asked_for("CONTENTION", 1)
+}
 
 /// What a visitor saw, recorded in the order of the visits.
 #[derive(Debug)]
@@ -29,7 +34,7 @@ fn sequence(node_path: &str) -> u32 {
 }
 
 async fn contend(lock: InterProcessMutex, judge: Arc<Mutex<Judge>>) {
-    for _ in 0..ROUNDS / TASKS {
+    for _ in 0..rounds() / TASKS {
         let guard = lock.acquire().await.unwrap();
         let visit = Visit {
             sequence: sequence(&guard.members()[0].node_path),
@@ -67,7 +72,7 @@ async fn fifty_tasks_over_five_sessions_take_turns_in_the_order_of_their_nodes(
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
 
     let visits = std::mem::take(&mut judge.lock().unwrap().visits);
-    assert_eq!(visits.len(), ROUNDS);
+    assert_eq!(visits.len(), rounds());
     for (earlier, later) in visits.iter().zip(&visits[1..]) {
         assert!(
             earlier.sequence < later.sequence,

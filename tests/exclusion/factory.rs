@@ -6,7 +6,7 @@ use lock_recipes::{
     ConfigError, InterProcessMutex, InterProcessReadWriteLock, KeyMember, LockFactory, LockGuard,
     LockOptions, Owner, Session, escape_key, unescape_key,
 };
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 
 const KEYS: [&str; 14] = [
     "",
@@ -47,7 +47,7 @@ on_every_ensemble!(
     key_never_blocks_a_lock_of_the_root,
     any_string_is_a_key_of_a_lock_of_its_own,
     same_key_is_the_same_lock_in_every_factory_and_session,
-    all_recipes_are_made_by_key
+    all_recipes_are_made_by_key,
 );
 
 async fn any_string_is_a_key_of_a_lock_of_its_own(ensemble: TestEnsemble) {

@@ -1,7 +1,7 @@
 //! A mutex and a read/write lock on one path do not exclude each other, and the log says so.
 
 use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::log::logging;
 
@@ -11,7 +11,7 @@ const WARNING: &str = "nodes of another recipe";
 on_every_ensemble!(
     mutex_that_finds_a_read_write_lock_warns_once,
     writer_and_set_that_find_a_mutex_warn,
-    locks_without_strangers_do_not_warn
+    locks_without_strangers_do_not_warn,
 );
 
 fn mutex(session: &Session) -> InterProcessMutex {

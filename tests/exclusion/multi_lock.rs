@@ -6,7 +6,9 @@ use lock_recipes::{
     AcquireError, ConfigError, DistributedLock, GuardState, InterProcessMutex,
     InterProcessReadWriteLock, LockFactory, Member, MultiLock, Owner, ReleaseError, Session,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
+};
 use tokio::time::Instant;
 
 mod endings;
@@ -40,10 +42,10 @@ on_every_ensemble!(
     set_waits_for_one_busy_member_and_queues_nowhere_behind_it,
     set_that_times_out_returns_in_time_and_leaves_nothing,
     one_deadline_covers_all_members,
-    set_is_re_entered_by_its_owner_and_so_is_a_member,
     locks_in_turn_stop_at_the_first_error_and_roll_back,
-    order_that_was_given_is_kept_where_asked_for
+    order_that_was_given_is_kept_where_asked_for,
 );
+on_ensembles_of_their_own!(set_is_re_entered_by_its_owner_and_so_is_a_member);
 
 async fn set_holds_all_its_members_and_tells_their_tokens(ensemble: TestEnsemble) {
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);

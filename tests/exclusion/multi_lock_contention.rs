@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{InterProcessMutex, LockGuard, Member, MultiLock, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const OWNERS: usize = 16;
-const ROUNDS: usize = 1008;
+/// Of all owners, times `CONTENTION`.
+const ROUNDS: usize = 256;
 const RESOURCES: usize = 8;
 /// Far beyond what all rounds take, unless owners wait for each other in a circle.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+fn rounds() -> usize {
+    ROUNDS * test_rig::asked_for("CONTENTION", 1)
+}
 
 fn path(resource: usize) -> String {
     format!("/resources/{resource}")
@@ -80,7 +85,7 @@ async fn contend(
     owner: usize,
     judge: Arc<Mutex<Judge>>,
 ) {
-    for round in 0..ROUNDS / OWNERS {
+    for round in 0..rounds() / OWNERS {
         let resources = wanted(owner, round);
         let guard: LockGuard = if owner == 0 {
             one_by_one(&session, &resources).await
@@ -116,7 +121,7 @@ async fn one_by_one(session: &Session, resources: &[usize]) -> LockGuard {
 
 on_every_ensemble!(
     overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up,
-    sets_that_share_one_path_are_served_first_come_first_served
+    sets_that_share_one_path_are_served_first_come_first_served,
 );
 
 async fn overlapping_sets_of_sixteen_owners_never_overlap_and_never_lock_up(

@@ -8,7 +8,7 @@ use lock_recipes::{
     AcquireError, ConfigError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions,
     Owner, Session,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 
 mod costs;
 
@@ -25,7 +25,6 @@ fn sequence(node_path: &str) -> u32 {
 
 on_every_ensemble!(
     participants_are_listed_by_kind,
-    reader_that_asks_to_write_is_refused_at_once,
     writer_lets_in_its_own_reader_and_no_other,
     writer_that_reads_may_release_either_first,
     writer_queued_before_a_downgrade_waits_for_the_reader,
@@ -36,8 +35,9 @@ on_every_ensemble!(
     reader_gets_the_lock_of_a_writer_whose_session_expired,
     mutex_of_the_same_path_is_refused,
     readers_without_pause_keep_a_writer_waiting_for_one_generation,
-    acquire_or_downgrade_dropped_at_every_poll_leaves_nothing
+    acquire_or_downgrade_dropped_at_every_poll_leaves_nothing,
 );
+on_ensembles_of_their_own!(reader_that_asks_to_write_is_refused_at_once);
 
 /// Curator `testGetParticipantNodes`.
 async fn participants_are_listed_by_kind(ensemble: TestEnsemble) {

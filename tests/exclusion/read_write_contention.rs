@@ -4,12 +4,18 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use lock_recipes::{FencingToken, InterProcessReadWriteLock, LockGuard};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/settings";
-const OPERATIONS: u32 = 2000;
+/// Of all tasks, times `CONTENTION`.
+const OPERATIONS: usize = 480;
 const SESSIONS: u32 = 8;
 const TASKS: u32 = 16;
+
+fn operations() -> u32 {
+    let operations = OPERATIONS * test_rig::asked_for("CONTENTION", 1);
+    operations.try_into().unwrap()
+}
 
 /// Judges visits independently of the lock.
 #[derive(Debug, Default)]
@@ -61,7 +67,7 @@ impl Judge {
 }
 
 async fn contend(lock: InterProcessReadWriteLock, judge: Arc<Mutex<Judge>>, task: u32) {
-    for round in 0..OPERATIONS / TASKS {
+    for round in 0..operations() / TASKS {
         let writes = (round * TASKS + task) % 10 == 0;
         let guard: LockGuard = if writes {
             lock.write().await.unwrap().into()
@@ -94,7 +100,7 @@ async fn eight_sessions_with_one_write_in_ten(ensemble: TestEnsemble) {
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
     {
         let judge = judge.lock().unwrap();
-        assert_eq!(judge.admitted.len(), usize::try_from(OPERATIONS).unwrap());
+        assert_eq!(judge.admitted.len(), usize::try_from(operations()).unwrap());
         assert!(judge.readers_max > 1, "never two readers");
         judge.check_order();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use lock_recipes::{InterProcessMutex, LockFactory, MutexGuard, Owner, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 
@@ -43,7 +43,6 @@ async fn is_held(session: &Session) -> bool {
 }
 
 on_every_ensemble!(
-    nested_acquires_of_one_scope_share_one_node_until_the_last_release,
     named_owner_and_reenter_share_the_hold_without_a_scope,
     another_owner_waits,
     guard_moved_to_another_task_and_dropped_there_releases,
@@ -53,8 +52,9 @@ on_every_ensemble!(
     handle_inside_a_local_mutex_excludes_others,
     spawned_task_does_not_inherit_the_scope,
     acquires_side_by_side_in_one_scope_have_one_node_at_a_time,
-    acquires_side_by_side_in_one_scope_all_get_the_hold
+    acquires_side_by_side_in_one_scope_all_get_the_hold,
 );
+on_ensembles_of_their_own!(nested_acquires_of_one_scope_share_one_node_until_the_last_release);
 
 async fn nested_acquires_of_one_scope_share_one_node_until_the_last_release(
     ensemble: TestEnsemble,
@@ -283,7 +283,7 @@ async fn acquires_side_by_side_in_one_scope_all_get_the_hold(ensemble: TestEnsem
 }
 
 mod self_wait {
-    use recipes_testing::MemoryEnsemble;
+    use test_rig::MemoryEnsemble;
 
     use super::*;
     use crate::log::logging;

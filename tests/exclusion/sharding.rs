@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{AcquireError, ConfigError, DistributedLock, LockFactory, MultiLock, Session};
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
 
 const ROOT: &str = "/by-key";
 const NAMES: [&str; 3] = ["locks-1", "locks-2", "locks-3"];
@@ -29,10 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
     match ensemble {
         TestEnsemble::Memory(_) => TestEnsemble::in_memory(),
-        TestEnsemble::Real(_) => TestEnsemble::on_a_real_server().await,
-        TestEnsemble::Redis(_) => TestEnsemble::on_redis().await,
-        TestEnsemble::Postgres(_) => TestEnsemble::on_postgres().await,
-        TestEnsemble::MariaDb(_) => TestEnsemble::on_mariadb().await,
+        TestEnsemble::Real(_) => test_rig::own::on_a_real_server().await,
+        TestEnsemble::Redis(_) => test_rig::own::on_redis().await,
+        TestEnsemble::Postgres(_) => test_rig::own::on_postgres().await,
+        TestEnsemble::MariaDb(_) => test_rig::own::on_mariadb().await,
     }
 }
 
@@ -79,11 +79,11 @@ async fn nodes(ensembles: [&TestEnsemble; 2]) -> BTreeMap<&'static str, [usize; 
     nodes
 }
 
-on_every_ensemble!(
+on_ensembles_of_their_own!(
     key_is_one_lock_for_all_who_name_the_ensembles_alike,
     set_over_two_ensembles_is_all_or_nothing,
     sets_given_in_any_order_never_wait_in_a_circle,
-    keys_move_to_a_new_shard_without_a_stop
+    keys_move_to_a_new_shard_without_a_stop,
 );
 
 async fn key_is_one_lock_for_all_who_name_the_ensembles_alike(first: TestEnsemble) {

@@ -11,7 +11,7 @@ use lock_recipes::{
     Acl, AcquireError, AuthId, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LostReason,
     Member, MultiLock, MutexGuard, Owner, Permission, Session,
 };
-use recipes_testing::{Lost, MemoryEnsemble, Operation};
+use test_rig::{Lost, MemoryEnsemble, Operation};
 
 mod sessions;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Session};
-use recipes_testing::{Faults, Lost, MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{Faults, Lost, MemoryEnsemble, Operation, TestEnsemble};
 
 const PATH: &str = "/locks/orders";
 

@@ -15,7 +15,7 @@ mod unheard;
 use std::time::Duration;
 
 use lock_recipes::{GuardState, InterProcessMutex, MutexGuard, Session, SessionHealth, ZooKeeper};
-use recipes_testing::{FaultProxy, ZooKeeperServer};
+use test_rig::{FaultProxy, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, Error};

@@ -9,7 +9,7 @@ use lock_recipes::{
     AcquireError, DistributedLock, GuardState, InterProcessMutex, InterProcessReadWriteLock,
     LockGuard, Session, Step,
 };
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 
 const PATH: &str = "/locks/orders";
 const PATIENCE: Duration = Duration::from_secs(60);

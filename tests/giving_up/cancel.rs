@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::poll;
 use lock_recipes::{InterProcessMutex, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 /// More polls than any acquire needs.
@@ -31,7 +31,7 @@ on_every_ensemble!(
     acquire_of_a_free_lock_dropped_at_every_poll,
     acquire_of_a_held_lock_dropped_at_every_poll,
     acquire_dropped_at_every_poll_while_the_lock_is_handed_to_it,
-    release_that_is_dropped_goes_on
+    release_that_is_dropped_goes_on,
 );
 
 async fn acquire_of_a_free_lock_dropped_at_every_poll(ensemble: TestEnsemble) {

@@ -8,7 +8,7 @@ use lock_recipes::{
     MultiLock, Owner, Session, TimeoutReason,
 };
 use recipes_core::internal::human;
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 use tokio::time::sleep;
 
 const PATH: &str = "/locks/orders";
@@ -47,8 +47,8 @@ on_every_ensemble!(
     timeout_of_a_task_that_waits_for_itself_says_so,
     reader_behind_a_stranger_is_not_told_of_a_reader_of_its_session,
     timeout_in_the_queue_of_the_process_names_the_node_that_is_held,
-    timeout_of_a_waiter_in_an_outage_is_no_contention
 );
+on_ensembles_of_their_own!(timeout_of_a_waiter_in_an_outage_is_no_contention);
 
 async fn timeout_names_the_node_ahead(ensemble: TestEnsemble) {
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);

@@ -10,8 +10,9 @@ use lock_recipes::{
     GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
     MultiLock, NodesError, Owner, Participant, RevokeError, Session, ZooKeeper,
 };
-use recipes_testing::{
-    Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble,
+use test_rig::{
+    Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own,
+    on_every_ensemble,
 };
 use tokio::time::timeout;
 
@@ -53,15 +54,15 @@ on_every_ensemble!(
     all_guards_of_a_hold_are_told,
     set_is_asked_by_any_of_its_members,
     reader_beside_its_writer_is_asked_by_its_own_node,
-    node_that_was_asked_for_is_not_handed_on
+    node_that_was_asked_for_is_not_handed_on,
 );
-on_every_ensemble!(
+on_ensembles_of_their_own!(
     watches:
     request_is_told_through_the_watch_and_so_is_the_next,
     request_for_a_waiter_is_told_when_it_is_granted,
     request_after_a_restart_of_the_server_is_told,
     what_is_not_exactly_a_request_is_none,
-    request_reaches_whoever_the_node_was_handed_on_to
+    request_reaches_whoever_the_node_was_handed_on_to,
 );
 
 async fn holder_that_is_asked_and_gives_way_lets_the_next_one_in(ensemble: TestEnsemble) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, InterProcessMutex, ReleaseError, Session};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 use tokio::time::Instant;
 
 const PATH: &str = "/locks/orders";
@@ -32,17 +32,16 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
 }
 
 on_every_ensemble!(
+    the_longest_timeout_waits,
+    of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing,
+);
+on_ensembles_of_their_own!(
     acquire_times_out_in_time_while_the_server_is_down,
     try_ends_in_its_time_while_the_server_is_down,
-    the_longest_timeout_waits,
     no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held,
     try_of_a_held_lock_writes_nothing,
-    of_many_tries_at_once_at_most_one_succeeds_and_the_rest_leave_nothing
 );
-on_every_ensemble!(
-    watches:
-    acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing
-);
+on_ensembles_of_their_own!(watches: acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing);
 
 async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: TestEnsemble) {
     let (holding, waiting) = (ensemble.session().await, ensemble.session().await);

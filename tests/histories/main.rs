@@ -15,16 +15,12 @@
 
 #[path = "../support/again.rs"]
 mod again;
-#[cfg(feature = "mysql")]
 mod mariadb;
 mod orders;
 #[path = "../support/plot.rs"]
 mod plot;
-#[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 mod primary;
-#[cfg(feature = "redis")]
 mod redis;
 mod run;
 mod servers;
@@ -38,7 +34,7 @@ mod zookeeper;
 
 use std::env;
 
-use recipes_testing::history::monotonic_now;
+use test_rig::history::monotonic_now;
 
 use orders::{Orders, Scenes};
 use run::{Outcome, Run};
@@ -105,7 +101,6 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
 }
 
 /// Servers of which one serves at a time: Redis, PostgreSQL, MariaDB.
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 mod on_one_at_a_time {
     use super::*;
     use crate::primary::{self, Keeps, Machine};
@@ -135,9 +130,8 @@ mod on_one_at_a_time {
     }
 }
 
-#[cfg(feature = "redis")]
 mod on_redis {
-    use recipes_testing::RedisServer;
+    use test_rig::RedisServer;
 
     use crate::on_one_at_a_time::judged;
     use crate::primary::Keeps;
@@ -153,9 +147,8 @@ mod on_redis {
     }
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
-    use recipes_testing::PostgresServer;
+    use test_rig::PostgresServer;
 
     use crate::on_one_at_a_time::judged;
     use crate::primary::Keeps;
@@ -171,9 +164,8 @@ mod on_postgres {
     }
 }
 
-#[cfg(feature = "mysql")]
 mod on_mariadb {
-    use recipes_testing::MariaDbServer;
+    use test_rig::MariaDbServer;
 
     use crate::on_one_at_a_time::judged;
     use crate::primary::Keeps;

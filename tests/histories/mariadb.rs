@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_recipes::{Guarantee, MySqlBuilder};
 use recipes_core::{SessionOptions, Store};
-use recipes_testing::{Durability, MariaDbServer};
+use test_rig::{Durability, MariaDbServer};
 
 use crate::primary::{Done, Keeps, Machine, observed, process};
 use crate::trouble::Trouble;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_recipes::{Guarantee, PostgresBuilder};
 use recipes_core::{SessionOptions, Store};
-use recipes_testing::{Durability, PostgresServer, ServerError};
+use test_rig::{Durability, PostgresServer, ServerError};
 
 use crate::primary::{Done, Keeps, Machine, observed, process};
 use crate::trouble::Trouble;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_recipes::Guarantee;
 use recipes_core::{NewNode, NodeMode, Nodes, NodesError, SessionOptions, Store};
-use recipes_testing::TransactionLog;
+use test_rig::TransactionLog;
 use tokio::time::{Instant, sleep};
 
 use crate::orders::Scenes;
@@ -115,7 +115,7 @@ pub(crate) trait Machine: Sized {
     async fn has_caught_up_with(&self, primary: &Self) -> Done;
 }
 
-/// The methods that all servers of `recipes_testing` have.
+/// The methods that all servers of `test_rig` have.
 macro_rules! process {
     () => {
         fn port(&self) -> u16 {
@@ -146,7 +146,6 @@ macro_rules! process {
 pub(crate) use process;
 
 /// The rows of a table with paths of nodes and their sessions.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn observed(rows: Vec<Vec<String>>) -> BTreeMap<String, i64> {
     let row = |row: Vec<String>| (row[0].clone(), row[1].parse().unwrap());
     rows.into_iter().map(row).collect()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_recipes::{Guarantee, RedisBuilder};
 use recipes_core::{SessionOptions, Store};
-use recipes_testing::{RedisServer, StoreClock};
+use test_rig::{RedisServer, StoreClock};
 use tokio::time::{Instant, sleep};
 
 use crate::primary::{Done, Keeps, Machine, process};

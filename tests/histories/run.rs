@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 use lock_recipes::LockKind;
-use recipes_testing::ZooKeeperEnsemble;
-use recipes_testing::history::{Attempt, Confirmed, Happening, History};
 use tempfile::TempDir;
+use test_rig::ZooKeeperEnsemble;
+use test_rig::history::{Attempt, Confirmed, Happening, History};
 use tokio::time::{Instant, sleep};
 
 use crate::GRANTS_MIN;

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use fastrand::Rng;
-use recipes_testing::TransactionLog;
+use test_rig::TransactionLog;
 
 use crate::trouble::Trouble;
 use crate::worker::SESSION_TIMEOUT;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use recipes_testing::ZooKeeperEnsemble;
-use recipes_testing::history::{Happening, Journal, monotonic_now};
+use test_rig::history::{Happening, Journal, monotonic_now};
+use test_rig::{WritesLog as _, ZooKeeperEnsemble};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::orders::Scenes;
@@ -114,7 +114,7 @@ impl Soak {
         // A new folder, because the same seed may have been run before.
         let folder = env::var("SOAK_FOLDER")
             .unwrap_or_else(|_| format!("target/soak/{}-{}", plan.seed, std::process::id()));
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(folder);
         println!("SOAK_SEED={} {plan:?}, in {}", plan.seed, folder.display());
         let first = folder.join("window-1");
         std::fs::create_dir_all(&first).unwrap();

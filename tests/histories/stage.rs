@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
-use recipes_testing::history::{Happening, Journal, monotonic_now};
 use rustix::process::Signal;
+use test_rig::history::{Happening, Journal, monotonic_now};
 use tokio::time::sleep;
 
 use crate::orders::{Orders, Scenes, directories, register, written};

@@ -7,10 +7,6 @@ use fastrand::Rng;
 
 use crate::worker::SESSION_TIMEOUT;
 
-#[cfg_attr(
-    not(any(feature = "redis", feature = "postgres", feature = "mysql")),
-    expect(dead_code, reason = "servers of ZooKeeper do not forget")
-)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The server, in an ensemble the leader, stops in good order and starts again.

@@ -14,7 +14,7 @@ use lock_recipes::{
     InterProcessSemaphore, LeaderElection, LockKind, Member, MultiLock, ReadGuard, Session,
     SessionOptions, WriteGuard,
 };
-use recipes_testing::history::{AttemptId, Journal, Step, monotonic_now};
+use test_rig::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
 
 use crate::orders::{ELECTION, LEASES, LOCKS, Orders, PERMITS, SEMAPHORE, path};

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use fastrand::Rng;
-use recipes_testing::history::Happening;
-use recipes_testing::{ServerError, TransactionLog, ZooKeeperEnsemble, ZooKeeperServer};
+use test_rig::history::Happening;
+use test_rig::{ServerError, TransactionLog, WritesLog as _, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 

@@ -10,7 +10,7 @@ use futures::poll;
 use lock_recipes::{
     InterProcessMutex, InterProcessReadWriteLock, ReadGuard, Session, ZooKeeper, inspect, scan,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::task::yield_now;
 use tokio::time::advance;
 

@@ -3,7 +3,7 @@
 use lock_recipes::{
     Basis, InterProcessMutex, LockOptions, Owner, Party, Session, WaitForGraph, scan,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::enqueue;
 
@@ -20,7 +20,7 @@ async fn graph(session: &Session) -> WaitForGraph {
 on_every_ensemble!(
     owners_that_wait_for_each_other_are_named,
     tasks_that_wait_for_each_other_are_found,
-    locks_that_are_only_busy_are_no_deadlock
+    locks_that_are_only_busy_are_no_deadlock,
 );
 
 async fn owners_that_wait_for_each_other_are_named(ensemble: TestEnsemble) {

@@ -3,7 +3,7 @@
 use lock_recipes::{
     ElectionLayout, InterProcessSemaphore, LeaderElection, LockKind, Recipe, inspect, scan,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::{enqueue, told};
 
@@ -12,7 +12,7 @@ const ELECTION: &str = "/elections/billing";
 
 on_every_ensemble!(
     semaphore_shows_its_leases_and_who_waits_for_the_mutex,
-    election_shows_the_leader_and_its_followers_with_their_ids
+    election_shows_the_leader_and_its_followers_with_their_ids,
 );
 
 async fn semaphore_shows_its_leases_and_who_waits_for_the_mutex(ensemble: TestEnsemble) {

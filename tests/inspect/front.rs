@@ -6,7 +6,7 @@ use lock_recipes::{
     WaitForGraph, ZooKeeper, scan,
 };
 use recipes_core::internal::{inspect_front, inspect_with_strangers, scan_with_strangers};
-use recipes_testing::{Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{Operation, TestEnsemble, on_every_ensemble};
 
 use crate::enqueue;
 
@@ -16,7 +16,7 @@ on_every_ensemble!(
     front_of_a_queue_is_read_and_the_rest_counted,
     front_of_what_only_strangers_block_is_those,
     left_node_is_shown_before_anybody_waits_for_it,
-    owners_within_others_are_named_with_them_and_deadlocks_over_both_found
+    owners_within_others_are_named_with_them_and_deadlocks_over_both_found,
 );
 
 async fn front_of_a_queue_is_read_and_the_rest_counted(ensemble: TestEnsemble) {

@@ -18,7 +18,7 @@ use std::future::Future;
 
 use lock_recipes::{Contender, Inspection, Standing};
 use peak_alloc::PeakAlloc;
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tokio::task::JoinHandle;
 
 #[global_allocator]

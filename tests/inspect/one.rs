@@ -5,7 +5,7 @@ use lock_recipes::{
     InspectError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions, Owner,
     Recipe, Session, Standing, inspect,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
 use crate::{enqueue, told};
 
@@ -21,7 +21,7 @@ on_every_ensemble!(
     readers_and_writers_are_shown_as_they_wait,
     strangers_and_nodes_of_others_are_shown_where_they_stand,
     both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it,
-    queue_that_moves_on_while_it_is_read_is_never_an_error
+    queue_that_moves_on_while_it_is_read_is_never_an_error,
 );
 
 async fn mutex_shows_holder_and_waiters_in_order_with_owner_and_purpose(ensemble: TestEnsemble) {

@@ -6,8 +6,9 @@ use lock_recipes::{
     Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, LockKind, NodesError,
     Permission, QueryError, Standing, WaitForGraph, ZooKeeper, inspect, scan,
 };
-use recipes_testing::{
-    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_ensembles_of_their_own,
+    on_every_ensemble,
 };
 use zookeeper_client::CreateMode;
 
@@ -17,8 +18,8 @@ on_every_ensemble!(
     bad_paths_are_refused_before_anything_is_sent,
     what_is_no_lock_is_told_apart_from_what_is_not_there,
     session_that_is_closed_has_no_connection,
-    ensemble_that_is_down_is_no_connection
 );
+on_ensembles_of_their_own!(ensemble_that_is_down_is_no_connection);
 
 async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
@@ -189,7 +190,7 @@ async fn nodes_that_may_not_be_read_are_shown_with_what_is_known_in_memory() {
 
 /// Two directories that only one session may list, and a lock whose nodes only one may read.
 #[tokio::test]
-async fn what_may_not_be_listed_or_read_is_told() {
+async fn what_may_not_be_listed_or_read_is_told_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let owner = ZooKeeper::builder()
         .auth("digest", b"orders:secret")

@@ -1,7 +1,7 @@
 //! A scan of all locks below a node.
 //!
 //! ```sh
-//! SCANNED_LOCKS=10000 cargo test --features testing --test inspect -- thousands --nocapture
+//! SCANNED_LOCKS=10000 cargo test -p tests --test inspect -- thousands --nocapture
 //! ```
 //!
 //! Run so, the test prints how long the scan took and how much heap it needed. The heap is its own
@@ -13,7 +13,7 @@ use std::env;
 
 use futures::future::join_all;
 use lock_recipes::{InterProcessMutex, InterProcessReadWriteLock, Recipe, ZooKeeper, scan};
-use recipes_testing::{Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble};
+use test_rig::{Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble};
 use tokio::time::Instant;
 
 use crate::HEAP;
@@ -99,8 +99,8 @@ async fn each_directory_is_listed_and_each_contender_read_once() {
 }
 
 #[tokio::test]
-async fn chroot_hides_what_is_outside_of_it() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+async fn chroot_hides_what_is_outside_of_it_on_a_real_server() {
+    let ensemble = test_rig::own::on_a_real_server().await;
     ensemble.create("/app", b"").await;
     let inside = ensemble.session_below("/app", ZooKeeper::builder()).await;
     let outside = ensemble.session().await;
@@ -137,7 +137,7 @@ async fn received_by(server: &ZooKeeperServer) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_locks_are_scanned_with_two_requests_for_each() {
+async fn thousands_of_locks_are_scanned_with_two_requests_for_each_on_a_real_server() {
     let server = ZooKeeperServer::builder()
         .heap_mib(512)
         .start()

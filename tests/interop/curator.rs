@@ -12,7 +12,7 @@ mod semaphore;
 use std::time::Duration;
 
 use lock_recipes::{Acls, InterProcessMutex, Session};
-use recipes_testing::{CuratorPeer, TestEnsemble, ZooKeeperServer};
+use test_rig::{CuratorPeer, TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Client, CreateMode};
 
 /// The path of the lock named `m` in the peer.
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set_up() -> Self {
-        let ensemble = TestEnsemble::on_a_real_server().await;
+        let ensemble = test_rig::own::on_a_real_server().await;
         let curator = CuratorPeer::start().await.unwrap();
         let ours = ensemble.session().await;
         let stage = Self {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::{InterProcessMutex, LostReason, Session, Standing, inspect};
-use recipes_testing::{ForeignPeer, Grant, GrantKind, Naming, TestEnsemble, check_grants};
+use test_rig::{ForeignPeer, Grant, GrantKind, Naming, TestEnsemble, check_grants};
 use zookeeper_client::Client;
 
 use crate::curator::{PATH, SESSION_TIMEOUT, count, increment, sequence};
@@ -28,7 +28,7 @@ impl Stage {
     }
 
     async fn with_session(peer: ForeignPeer, naming: Naming, session_timeout: Duration) -> Self {
-        let ensemble = TestEnsemble::on_a_real_server().await;
+        let ensemble = test_rig::own::on_a_real_server().await;
         // The server would delete a container between two grants, and kazoo does not cope with it.
         ensemble.create(PATH, b"").await;
         let ours = ensemble.session().await;

@@ -1,6 +1,6 @@
 //! The same mutex, acquired by this library and by go-zookeeper's `Lock`.
 
-use recipes_testing::{ForeignPeer, Naming};
+use test_rig::{ForeignPeer, Naming};
 
 use crate::foreign::{self, Stage};
 

@@ -27,12 +27,11 @@ mod go;
 mod one_queue;
 mod peers_fail_here;
 mod python;
-#[cfg(feature = "redis")]
 #[path = "../support/wires.rs"]
 #[expect(dead_code, reason = "the tests on Redis use the rest")]
 mod wires;
 
-use recipes_testing::CuratorPeer;
+use test_rig::CuratorPeer;
 
 /// Whether the peer's version is one before the release that fixed a fault. Which release that was
 /// is known from Curator's history, and the tests show it on both sides of it.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 use lock_recipes::{MutexGuard, Session};
-use recipes_testing::{
-    Change, CuratorPeer, ForeignPeer, Grant, Naming, TestEnsemble, check_grants,
+use test_rig::{
+    Change, CuratorPeer, ForeignPeer, Grant, Naming, TestEnsemble, WritesLog as _, check_grants,
 };
 use tokio::task::JoinHandle;
 use zookeeper_client::Client;
@@ -30,7 +30,7 @@ struct Stage {
 
 impl Stage {
     async fn set_up() -> Self {
-        let ensemble = TestEnsemble::on_a_real_server().await;
+        let ensemble = test_rig::own::on_a_real_server().await;
         // The server would delete a container between two grants, and count from 0 again.
         ensemble.create(PATH, b"").await;
         let store = counter(&ensemble).await;

@@ -11,7 +11,6 @@ mod curator;
 mod go;
 mod kazoo;
 mod latch;
-#[cfg(feature = "redis")]
 mod redisson;
 mod semaphore;
 mod sets;
@@ -21,7 +20,7 @@ use std::time::Duration;
 
 use ::zookeeper_client::Client;
 use lock_recipes::{InterProcessMutex, Session, ZooKeeper};
-use recipes_testing::{FaultProxy, TestEnsemble, ZooKeeperServer};
+use test_rig::{FaultProxy, TestEnsemble, ZooKeeperServer};
 
 pub(crate) const THEIRS: &str = "/locks/theirs";
 pub(crate) const OURS: &str = "/locks/ours";

@@ -2,7 +2,7 @@
 //! its own.
 
 use lock_recipes::InterProcessReadWriteLock;
-use recipes_testing::{ForeignPeer, Naming};
+use test_rig::{ForeignPeer, Naming};
 
 use crate::curator::{PATH, PATIENCE};
 use crate::foreign::{self, Stage};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Session, SessionHealth, ZooKeeper};
-use recipes_testing::{MemoryEnsemble, TestEnsemble, ZooKeeperServer};
+use test_rig::{MemoryEnsemble, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep};
 
 use crate::connection_news::becomes;
@@ -25,7 +25,7 @@ async fn session_closed_in_an_outage_ends_soon_and_warns_once_of_its_nodes_in_me
 /// On one thread, which logs to the test.
 #[tokio::test]
 async fn session_closed_in_an_outage_ends_soon_and_warns_once_of_its_nodes_on_a_real_server() {
-    closes_soon_and_warns_once_of_its_nodes(TestEnsemble::on_a_real_server().await).await;
+    closes_soon_and_warns_once_of_its_nodes(test_rig::own::on_a_real_server().await).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +36,7 @@ async fn session_without_nodes_closes_in_an_outage_without_a_warning_in_memory()
 /// On one thread, which logs to the test.
 #[tokio::test]
 async fn session_without_nodes_closes_in_an_outage_without_a_warning_on_a_real_server() {
-    closes_soon_without_a_warning(TestEnsemble::on_a_real_server().await).await;
+    closes_soon_without_a_warning(test_rig::own::on_a_real_server().await).await;
 }
 
 async fn closes_soon_and_warns_once_of_its_nodes(ensemble: TestEnsemble) {
@@ -108,7 +108,7 @@ async fn connection_that_is_back_soon_lets_a_close_delete_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_without_a_server_does_not_wait_for_it_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let session = ensemble.session().await;
     mutex(&session, 0)
         .acquire()
@@ -135,7 +135,7 @@ async fn closing_without_a_server_does_not_wait_for_it_on_a_real_server() {
 async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let client = server.client().await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let holding = ensemble.session().await;
     let _held = mutex(&holding, 0).acquire().await.unwrap();
     let session = ZooKeeper::from_client(client.clone());

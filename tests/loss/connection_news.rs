@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, InterProcessMutex, Session, SessionHealth, ZooKeeper};
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use test_rig::MemoryEnsemble;
 
 use crate::log::{Log, logging};
 
@@ -83,7 +83,7 @@ async fn outage_is_logged_when_it_begins_and_ends_in_memory() {
 #[tokio::test]
 async fn outage_is_logged_when_it_begins_and_ends_on_a_real_server() {
     let (log, _logging) = logging();
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     // Long enough that a busy machine loses no session.
     let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = ensemble.session_with(options).await;

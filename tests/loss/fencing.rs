@@ -7,7 +7,7 @@ use lock_recipes::{
     InterProcessMutex, LostReason, NodesError, Session, TransactionError, TransactionResult,
     VerifyError,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 
@@ -39,7 +39,7 @@ on_every_ensemble!(
     run_drops_its_future_when_the_lock_is_lost,
     future_that_ends_after_the_loss_has_no_output,
     verify_finds_out_what_no_watch_has_told,
-    lost_never_completes_after_a_release
+    lost_never_completes_after_a_release,
 );
 
 async fn transaction_commits_while_the_lock_is_held(ensemble: TestEnsemble) {

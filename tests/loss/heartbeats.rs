@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, InterProcessMutex, Session};
-use recipes_testing::{MemoryEnsemble, Operation};
+use test_rig::{MemoryEnsemble, Operation};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const T: Duration = Duration::from_secs(12);

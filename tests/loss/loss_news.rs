@@ -6,7 +6,7 @@ use lock_recipes::{
     InterProcessMutex, LostReason, Member, MultiLock, ReleaseError, Session, SessionHealth,
     ZooKeeper,
 };
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use test_rig::MemoryEnsemble;
 
 use crate::connection_news::becomes;
 use crate::log::{Log, logging};
@@ -118,7 +118,7 @@ async fn end_of_a_session_is_told_with_its_cause_and_whether_locks_are_lost() {
 #[tokio::test]
 async fn session_that_the_client_gives_up_did_not_expire_on_a_real_server() {
     let (log, _logging) = logging();
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let options = ZooKeeper::builder().session_timeout(Duration::from_secs(4));
     let session = ensemble.session_with(options).await;
     let held = mutex(&session).acquire().await.unwrap();

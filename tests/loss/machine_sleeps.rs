@@ -10,7 +10,7 @@ use lock_recipes::{
     GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, ReleaseError, Session,
     VerifyError,
 };
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use test_rig::{MemoryEnsemble, TestEnsemble};
 use tokio::time::timeout;
 
 const PATH: &str = "/locks/orders";

@@ -8,7 +8,6 @@ use futures::future::join_all;
 use lock_recipes::{
     InterProcessMutex, LockFactory, ReleaseError, Session, SessionHealth, ZooKeeper,
 };
-use recipes_testing::TestEnsemble;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -115,7 +114,7 @@ fn assert_explained(during: &str, after: &str) {
 #[tokio::test]
 async fn outage_under_a_service_explains_itself_on_a_real_server() {
     let (log, _logging) = logging();
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let session = ensemble.session_with(ZooKeeper::builder()).await;
     let factory = LockFactory::new(&session, "/locks/orders").unwrap();
     let (tally, stop) = (Tally::default(), AtomicBool::new(false));

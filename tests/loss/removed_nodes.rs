@@ -27,9 +27,3 @@ fn mutex(session: &Session, path: &str) -> InterProcessMutex {
 fn node_of(guard: &MutexGuard) -> String {
     guard.members().remove(0).node_path
 }
-
-/// The default number, unless this variable sets another.
-fn asked_for(variable: &str, default: usize) -> usize {
-    let asked = std::env::var(variable);
-    asked.map_or(default, |it| it.parse().unwrap())
-}

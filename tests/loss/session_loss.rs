@@ -7,8 +7,9 @@ use lock_recipes::{
     SessionHealth, ZooKeeper,
 };
 use recipes_core::EndReason;
-use recipes_testing::{
-    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_every_ensemble,
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer, on_ensembles_of_their_own,
+    on_every_ensemble,
 };
 use tokio::time::Instant;
 
@@ -32,13 +33,13 @@ on_every_ensemble!(
     waiter_whose_session_expires_joins_again_and_gets_the_lock,
     holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock,
     waiters_node_deleted_by_an_operator_is_made_again_at_the_tail,
-    holder_keeps_the_lock_over_a_restart_of_the_server,
-    closing_the_session_ends_waiters_and_loses_guards
+    closing_the_session_ends_waiters_and_loses_guards,
 );
-on_every_ensemble!(
+on_ensembles_of_their_own!(holder_keeps_the_lock_over_a_restart_of_the_server);
+on_ensembles_of_their_own!(
     watches:
     holders_node_deleted_by_an_operator_is_a_lost_lock,
-    holders_node_written_into_and_then_deleted_is_a_lost_lock
+    holders_node_written_into_and_then_deleted_is_a_lost_lock,
 );
 
 async fn waiter_whose_session_expires_joins_again_and_gets_the_lock(ensemble: TestEnsemble) {
@@ -292,7 +293,7 @@ async fn holder_of_a_silent_ensemble_gives_up_in_time_in_memory() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_of_a_silent_ensemble_gives_up_in_time_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let session = ensemble
         .session_with(ZooKeeper::builder().session_timeout(BUSY))
         .await;
@@ -330,7 +331,7 @@ async fn waiter_is_not_granted_on_the_node_of_a_session_that_it_has_given_up() {
 /// that node (`LockInternals` of 5.4), and loses it when the old session expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let holding = ensemble.session().await;
     let waiting = ensemble
         .session_with(ZooKeeper::builder().session_timeout(SHORT))

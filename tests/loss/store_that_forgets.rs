@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_recipes::{
     AcquireError, InterProcessMutex, LockOptions, LostReason, Session, SessionHealth,
 };
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use lock_recipes::{
     AcquireError, GuardState, InterProcessMutex, InterProcessReadWriteLock, LostReason, Session,
     VerifyError,
 };
-use recipes_testing::{Faults, MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{Faults, MemoryEnsemble, Operation, TestEnsemble};
 use tokio::time::{Instant, timeout};
 
 const PATH: &str = "/locks/orders";

@@ -1,6 +1,6 @@
 //! The example prints what a Prometheus server gets.
 
-use recipes_testing::ZooKeeperServer;
+use test_rig::ZooKeeperServer;
 
 use crate::executable::executable;
 

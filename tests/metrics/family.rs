@@ -2,7 +2,7 @@
 
 use lock_recipes::{ElectionLayout, InterProcessSemaphore, LeaderElection};
 use metrics::set_default_local_recorder;
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 
 use crate::{recorder, series};
 
@@ -45,5 +45,5 @@ async fn permits_and_terms_are_counted_by_their_kinds_in_memory() {
 
 #[tokio::test]
 async fn permits_and_terms_are_counted_by_their_kinds_on_a_real_server() {
-    permits_and_terms_are_counted_by_their_kinds(TestEnsemble::on_a_real_server().await).await;
+    permits_and_terms_are_counted_by_their_kinds(test_rig::own::on_a_real_server().await).await;
 }

@@ -3,7 +3,7 @@
 use lock_recipes::AcquireError;
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::PrometheusHandle;
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use test_rig::{MemoryEnsemble, TestEnsemble};
 
 use crate::{ORDERS, mutex, recorder, series, waiter};
 
@@ -53,7 +53,7 @@ async fn waiters_and_sessions_are_counted_while_they_last_in_memory() {
 
 #[tokio::test]
 async fn waiters_and_sessions_are_counted_while_they_last_on_a_real_server() {
-    waiters_and_sessions_are_counted_while_they_last(TestEnsemble::on_a_real_server().await).await;
+    waiters_and_sessions_are_counted_while_they_last(test_rig::own::on_a_real_server().await).await;
 }
 
 /// The ensemble of a session that has seen high numbers loses its data.

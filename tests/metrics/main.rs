@@ -38,7 +38,7 @@ use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
+use test_rig::{MemoryEnsemble, TestEnsemble};
 use tokio::task::JoinHandle;
 
 use crate::log::logging;
@@ -343,7 +343,7 @@ async fn metrics_of_a_scripted_run_equal_its_counts_in_memory() {
 
 #[tokio::test]
 async fn metrics_of_a_scripted_run_equal_its_counts_on_a_real_server() {
-    scripted_run(TestEnsemble::on_a_real_server().await).await;
+    scripted_run(test_rig::own::on_a_real_server().await).await;
 }
 
 #[tokio::test(start_paused = true)]

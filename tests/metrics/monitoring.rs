@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use metrics::set_default_local_recorder;
-use recipes_testing::{MemoryEnsemble, TestEnsemble};
 use serde_json::Value;
+use test_rig::{MemoryEnsemble, TestEnsemble};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::{PREFIX, mutex, recorder, script, series};
@@ -20,7 +20,7 @@ const RULES_TEST: &str = "packaging/prometheus/lock-recipes.test.yml";
 const OF_THE_SERVER: [&str; 2] = ["job", "instance"];
 
 fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)).unwrap()
 }
 
 fn yaml(path: &str) -> Yaml {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use lock_recipes::{MutexGuard, Session};
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{FaultProxy, ServerBuilder, ZooKeeperEnsemble};
+use test_rig::history::monotonic_now;
+use test_rig::{FaultProxy, ServerBuilder, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_recipes::LostReason;
-use recipes_testing::ZooKeeperEnsemble;
-use recipes_testing::history::monotonic_now;
+use test_rig::ZooKeeperEnsemble;
+use test_rig::history::monotonic_now;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
 

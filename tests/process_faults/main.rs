@@ -25,8 +25,8 @@ mod talk;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, MutexGuard, Session, ZooKeeper};
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use test_rig::history::monotonic_now;
+use test_rig::{TestEnsemble, WritesLog as _, ZooKeeperServer};
 use tokio::task::JoinHandle;
 
 const PATH: &str = "/locks/orders";
@@ -40,7 +40,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
 }
 
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
 }
 
 fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {

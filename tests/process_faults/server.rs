@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, LostReason, SessionHealth};
-use recipes_testing::history::monotonic_now;
+use test_rig::history::monotonic_now;
 use tokio::time::sleep;
 
 use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use lock_recipes::{
     Client, FencingToken, LostReason, MutexGuard, ReleaseError, TransactionError, ZooKeeper,
 };
-use recipes_testing::TestEnsemble;
-use recipes_testing::history::monotonic_now;
 use rustix::process::Signal;
+use test_rig::TestEnsemble;
+use test_rig::history::monotonic_now;
 
 use crate::again;
 use crate::talk::{Talk, listen, say};

@@ -13,7 +13,7 @@ use lock_recipes::{
     DistributedLock, InterProcessMutex, Member, MultiLock, MutexGuard, ReleaseOutcome, Session,
     ZooKeeper,
 };
-use recipes_testing::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
+use test_rig::{Direction, FaultProxy, Frame, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
@@ -55,7 +55,7 @@ impl Stage {
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
         let server = server.start().await.unwrap();
         let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-        let ensemble = TestEnsemble::Real(server);
+        let ensemble = TestEnsemble::Real(server.into());
         Self { ensemble, proxy }
     }
 
@@ -125,7 +125,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list() {
+async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list_on_a_real_server() {
     let stage = Stage::set().await;
     let lock = mutex(&stage.session().await);
     let cycle = async || lock.acquire().await.unwrap().release().await.unwrap();
@@ -155,7 +155,7 @@ async fn uncontended_lock_is_one_create_one_list_one_delete_and_then_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_given_up_in_one_moment_share_transactions() {
+async fn locks_given_up_in_one_moment_share_transactions_on_a_real_server() {
     let stage = Stage::set().await;
     let session = stage.session().await;
     let locks: Vec<_> = (0..SEATS)
@@ -178,7 +178,7 @@ async fn locks_given_up_in_one_moment_share_transactions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lock_that_is_handed_over_and_given_back_at_once_is_two_deletes() {
+async fn lock_that_is_handed_over_and_given_back_at_once_is_two_deletes_on_a_real_server() {
     let stage = Stage::set().await;
     let (ours, theirs) = (mutex(&stage.session().await), mutex(&stage.session().await));
     let mut judged = 0;
@@ -201,7 +201,7 @@ async fn lock_that_is_handed_over_and_given_back_at_once_is_two_deletes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn list_leaves_with_the_create_and_not_after_its_reply() {
+async fn list_leaves_with_the_create_and_not_after_its_reply_on_a_real_server() {
     let stage = Stage::set().await;
     let session = stage.session().await;
     let set = MultiLock::new(&session, (0..8).map(|seat| Member::mutex(seat_path(seat)))).unwrap();
@@ -231,7 +231,7 @@ async fn list_leaves_with_the_create_and_not_after_its_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn try_on_a_busy_lock_is_one_list_and_no_transaction() {
+async fn try_on_a_busy_lock_is_one_list_and_no_transaction_on_a_real_server() {
     let stage = Stage::set().await;
     let held = mutex(&stage.session().await).acquire().await.unwrap();
     let tries = mutex(&stage.session().await);
@@ -251,7 +251,7 @@ async fn try_on_a_busy_lock_is_one_list_and_no_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn set_of_eight_is_two_transactions_and_at_most_one_read_of_all_queues() {
+async fn set_of_eight_is_two_transactions_and_at_most_one_read_of_all_queues_on_a_real_server() {
     let stage = Stage::set().await;
     let session = stage.session().await;
     let set = MultiLock::new(&session, (0..8).map(|seat| Member::mutex(seat_path(seat)))).unwrap();
@@ -306,7 +306,7 @@ async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<G
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length() {
+async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length_on_a_real_server() {
     /// So few that even the shorter queue always has a waiter after the next one.
     const HAND_OFFS: usize = 3;
     for waiters in [HAND_OFFS + 1, 40] {
@@ -352,7 +352,7 @@ async fn release_wakes_the_next_and_the_one_behind_it_in_a_queue_of_any_length()
 
 /// Each of three contenders lists once, when it joins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lock_of_three_contenders_is_three_listings() {
+async fn lock_of_three_contenders_is_three_listings_on_a_real_server() {
     let stage = Stage::set().await;
     let sessions = [
         stage.session().await,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, InterProcessMutex, MutexGuard, Session};
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 

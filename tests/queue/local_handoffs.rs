@@ -13,7 +13,9 @@ use lock_recipes::{
     AcquireError, ConfigError, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
     LockOptions, LostReason, MutexGuard, Owner, Session,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
+};
 use tokio::sync::mpsc;
 
 const PATH: &str = "/locks/orders";
@@ -61,7 +63,6 @@ fn parts(token: FencingToken) -> (i64, u32) {
 }
 
 on_every_ensemble!(
-    waiters_of_a_process_share_a_node_and_are_served_in_order,
     another_process_waits_for_no_more_sections_than_promised,
     who_gives_up_leaves_its_place_in_the_queue_to_the_next,
     turn_that_is_dropped_on_its_way_goes_to_the_next,
@@ -70,12 +71,10 @@ on_every_ensemble!(
     session_that_is_closed_ends_who_waits_behind_one_that_nobody_polls,
     downgraded_write_lock_is_not_handed_on,
     write_lock_is_handed_on_though_readers_wait,
-    owner_re_enters_what_was_handed_on_to_it
+    owner_re_enters_what_was_handed_on_to_it,
 );
-on_every_ensemble!(
-    watches:
-    whoever_has_the_node_is_told_that_it_was_removed
-);
+on_ensembles_of_their_own!(waiters_of_a_process_share_a_node_and_are_served_in_order);
+on_ensembles_of_their_own!(watches: whoever_has_the_node_is_told_that_it_was_removed);
 
 async fn waiters_of_a_process_share_a_node_and_are_served_in_order(ensemble: TestEnsemble) {
     let session = ensemble.session().await;

@@ -7,7 +7,7 @@ use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
     LostReason, Member, MultiLock, ReleaseError, ReleaseOutcome, Session,
 };
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
 use tokio::time::timeout;
 
 /// An awaited event that takes longer never happens.
@@ -42,9 +42,9 @@ async fn one_of_each(session: &Session) -> Vec<LockGuard> {
     acquired.into_iter().map(Result::unwrap).collect()
 }
 
-on_every_ensemble!(
+on_ensembles_of_their_own!(
     release_while_the_store_is_down_is_pending_and_goes_on,
-    release_of_a_lock_that_an_outage_took_is_an_error
+    release_of_a_lock_that_an_outage_took_is_an_error,
 );
 
 async fn release_while_the_store_is_down_is_pending_and_goes_on(ensemble: TestEnsemble) {

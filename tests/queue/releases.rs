@@ -9,7 +9,7 @@ use lock_recipes::{
     InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, ReleaseOutcome,
     Session,
 };
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::{Instant, sleep, timeout};
 
 /// More than fit in one transaction.
@@ -70,7 +70,7 @@ on_every_ensemble!(
     node_that_somebody_removed_is_told_to_its_holder_alone,
     release_that_nobody_polls_delays_no_other,
     releases_are_finished_before_a_session_is_closed,
-    releases_of_a_session_that_expires_say_so
+    releases_of_a_session_that_expires_say_so,
 );
 
 async fn all_are_freed(ensemble: TestEnsemble) {

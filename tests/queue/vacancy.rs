@@ -11,9 +11,9 @@ use lock_recipes::{
     DistributedLock, InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, MutexGuard,
     Session, SessionHealth, ZooKeeper,
 };
-use recipes_testing::{
+use test_rig::{
     Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, Operation, TestEnsemble,
-    ZooKeeperServer, on_every_ensemble,
+    ZooKeeperServer, on_ensembles_of_their_own, on_every_ensemble,
 };
 use tokio::task::JoinHandle;
 
@@ -34,7 +34,7 @@ async fn proxied() -> (TestEnsemble, FaultProxy, Session) {
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
     let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     let session = options.connect(&proxy.connect_string()).await.unwrap();
-    (TestEnsemble::Real(server), proxy, session)
+    (TestEnsemble::Real(server.into()), proxy, session)
 }
 
 async fn cycle(lock: &dyn DistributedLock) {
@@ -92,10 +92,10 @@ on_every_ensemble!(
     writer_waits_for_a_reader_beside_whom_we_have_read,
     stranger_that_comes_to_be_ahead_is_waited_for,
     session_closes_at_once_beside_a_lock_that_knows_its_directory,
-    what_an_ended_session_knew_is_forgotten
+    what_an_ended_session_knew_is_forgotten,
 );
 // On Redis a create and a listing are one request, so no directory is watched.
-on_every_ensemble!(zookeeper: watch_on_the_directory_goes_with_the_last_handle);
+on_ensembles_of_their_own!(zookeeper: watch_on_the_directory_goes_with_the_last_handle);
 
 async fn contender_that_came_in_between_is_waited_for(ensemble: TestEnsemble) {
     let (ours, theirs) = (ensemble.session().await, ensemble.session().await);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lock_recipes::{LostReason, Session, SessionHealth};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::timeout;
 
 use super::wires::Wires;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{RedisServer, StoreClock};
+use test_rig::{RedisServer, StoreClock};
 
 use super::{mutex, session, until};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, SessionHealth};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::timeout;
 
 use super::{PATIENCE, cut, mutex, session, until};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{Member, MultiLock, Session};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 
 use super::{PATH, mutex, until};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{NodeEvent, NodeMode, Nodes};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::timeout;
 
 use super::{SOON, node, options};

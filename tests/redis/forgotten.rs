@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lock_recipes::{Guarantee, Redis, Session};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::{Instant, timeout};
 
 use super::absent::Absent;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_recipes::InterProcessMutex;
 use recipes_core::{NodeEvent, NodeMode};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::{sleep, timeout};
 
 use super::wires::Wires;

@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, LockGuard, Redis, RedisBuilder, Session, VerifyError};
 use recipes_core::{NewNode, NodeMode};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 
 const PATH: &str = "/locks/orders";
 /// What must happen at once, happens in this time.

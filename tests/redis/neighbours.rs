@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Redis, SessionHealth};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{Redis, Session};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::absent::Absent;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, ConnectError, LostReason, Redis};
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 use tokio::net::TcpListener;
 
 use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until, verified};

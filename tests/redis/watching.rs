@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::poll;
 use recipes_core::{NodeEvent, NodeMode};
-use recipes_testing::{Cut, Direction, FaultProxy, RedisServer};
+use test_rig::{Cut, Direction, FaultProxy, RedisServer};
 use tokio::time::{sleep, timeout};
 
 use super::wires::Wires;

@@ -8,7 +8,7 @@ use lock_recipes::{
     AcquireError, InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, MutexGuard,
     Session,
 };
-use recipes_testing::{MemoryEnsemble, Operation};
+use test_rig::{MemoryEnsemble, Operation};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::InterProcessMutex;
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Acls, CreateMode};
 
 const PATH: &str = "/locks/long";
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// In memory there is no limit that a listing could exceed.
 #[tokio::test]
 async fn queue_that_is_too_long_for_java_clients_is_joined_and_drained() {
-    let ensemble = TestEnsemble::Real(ZooKeeperServer::start().await.unwrap());
+    let ensemble = TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into());
     let TestEnsemble::Real(server) = &ensemble else {
         unreachable!("it was made so")
     };

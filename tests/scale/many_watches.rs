@@ -7,7 +7,7 @@ use futures::future::join_all;
 use lock_recipes::{
     GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, Session, ZooKeeper,
 };
-use recipes_testing::{Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
+use test_rig::{Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Their paths take 190 kB. The client gives up above 128 KiB.
@@ -46,7 +46,7 @@ fn node_of(guard: &MutexGuard) -> String {
 async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let options = ZooKeeper::builder().session_timeout(SESSION_TIMEOUT);
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let held = hold(&session).await;
@@ -79,7 +79,7 @@ async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
 /// The client counts whole paths.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chroot_counts_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let chroot = format!("/{}", "app".repeat(156));
     ensemble.create(&chroot, b"").await;
     let session = ensemble.session_below(&chroot, ZooKeeper::builder()).await;

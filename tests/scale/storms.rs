@@ -6,7 +6,7 @@ use futures::future::join_all;
 use lock_recipes::{
     GuardState, InterProcessMutex, InterProcessReadWriteLock, MutexGuard, Session, ZooKeeper,
 };
-use recipes_testing::{
+use test_rig::{
     Direction, FaultProxy, Frame, MemoryEnsemble, Opcode, Operation, Request, ZooKeeperServer,
 };
 use tokio::time::{sleep, timeout};

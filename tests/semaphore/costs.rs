@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own};
 use tokio::time::Instant;
 
 use super::{LOCKS, PATH, acquired, granted, nothing_is_left, queued, semaphore, writes_nothing};
 
-on_every_ensemble!(try_on_a_full_semaphore_writes_nothing);
+on_ensembles_of_their_own!(try_on_a_full_semaphore_writes_nothing);
 
 async fn try_on_a_full_semaphore_writes_nothing(ensemble: TestEnsemble) {
     let (here, there) = (ensemble.session().await, ensemble.session().await);

@@ -1,6 +1,6 @@
 //! What others do to the nodes of a semaphore: operators, and programs that are no semaphore's.
 
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 
 use super::{LEASES, LOCKS, acquired, granted, nothing_is_left, queued, semaphore, writes_nothing};
 
@@ -9,8 +9,8 @@ on_every_ensemble!(
     contender_whose_lease_is_deleted_makes_another,
     child_that_is_no_lease_takes_a_permit,
     child_that_sorts_ahead_of_the_mutex_keeps_all_waiting,
-    try_beside_a_child_that_is_no_lease_writes_nothing,
 );
+on_ensembles_of_their_own!(try_beside_a_child_that_is_no_lease_writes_nothing);
 
 async fn contender_whose_mutex_node_is_deleted_queues_again(ensemble: TestEnsemble) {
     let (here, there) = (ensemble.session().await, ensemble.session().await);

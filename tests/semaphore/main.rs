@@ -28,7 +28,7 @@ mod rush;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessSemaphore, SemaphorePermit, Session};
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

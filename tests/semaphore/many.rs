@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::AcquireError;
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::{Instant, timeout};
 
 use super::{LEASES, LOCKS, PATIENCE, acquired, granted, nothing_is_left, queued, semaphore};

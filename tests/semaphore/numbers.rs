@@ -1,6 +1,6 @@
 //! What happens if the number of permits changes, or if processes disagree about it.
 
-use recipes_testing::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 
 use super::{LOCKS, acquired, granted, nothing_is_left, queued, semaphore};
 

@@ -3,7 +3,7 @@
 use lock_recipes::{
     GuardState, InterProcessMutex, InterProcessSemaphoreMutex, MultiLock, Owner, Recipe, inspect,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 use tokio::time::timeout;
 
 use super::{LEASES, LOCKS, PATH, PATIENCE, acquired, granted, nothing_is_left, queued, semaphore};

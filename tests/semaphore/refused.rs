@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{ConfigError, InterProcessMutex, InterProcessSemaphore, LockOptions};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 
 use super::{LEASES, PATH};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_recipes::{InterProcessSemaphore, SemaphorePermit};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

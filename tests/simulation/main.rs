@@ -2,7 +2,7 @@
 //!
 //! The shipped recipes run on an ensemble in memory and on virtual time. A judge checks the tree
 //! and the request log at every moment. Each seed has a second world, whose store behaves as that on
-//! Redis: it forgets its last writes, and its clock is set. `SIMULATION_SEED=7 cargo test --test simulation` repeats
+//! Redis: it forgets its last writes, and its clock is set. `SIMULATION_SEED=7 scripts/quick simulation` repeats
 //! one world and prints its story. `SIMULATION_SEEDS` sets how many worlds there are,
 //! `SIMULATION_FIRST` the first seed, and `SIMULATION_FAILURES` after how many bad ones to stop.
 //!
@@ -75,7 +75,7 @@ fn told(seed: u64, store: Store, failure: &str) -> String {
     let story = watched(seed, store, true).story;
     let from = story.len().saturating_sub(400);
     let story = story[from..].join("\n");
-    format!("{story}\n{failure}\nSIMULATION_SEED={seed} cargo test --test simulation ({store:?})")
+    format!("{story}\n{failure}\nSIMULATION_SEED={seed} scripts/quick simulation ({store:?})")
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use lock_recipes::MySql;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, Row};
-use recipes_testing::MariaDbServer;
+use test_rig::MariaDbServer;
 use tokio::time::{sleep, timeout};
 
 use super::PATIENCE;

@@ -2,8 +2,8 @@
 //! runs meanwhile, so nothing depends on time.
 
 use lock_recipes::Postgres;
-use recipes_testing::PostgresServer;
 use sha2::{Digest, Sha256};
+use test_rig::PostgresServer;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Error, Row};
 

@@ -1,7 +1,7 @@
 //! The service's own connection to the database.
 
 use mysql_async::prelude::Queryable as _;
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tokio::sync::Mutex;
 use tokio_postgres::NoTls;
 

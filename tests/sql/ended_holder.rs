@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, MutexGuard, MySql, Postgres, Session};
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::database::Database;
 
 async fn on_both(test: impl AsyncFn(TestEnsemble)) {
-    test(TestEnsemble::on_postgres().await).await;
-    test(TestEnsemble::on_mariadb().await).await;
+    test(test_rig::own::on_postgres().await).await;
+    test(test_rig::own::on_mariadb().await).await;
 }
 
 async fn acquire(session: &Session, path: &str) -> MutexGuard {

@@ -11,7 +11,7 @@ use lock_recipes::{
     FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
     SessionOptions,
 };
-use recipes_testing::TestEnsemble;
+use test_rig::{TestEnsemble, asked_for};
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -19,13 +19,13 @@ use super::database::Database;
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Schedules for each database.
-const SCHEDULES: u64 = 1_000;
+const SCHEDULES: usize = 100;
 /// Schedules that run at the same time.
 const SIDE_BY_SIDE: usize = 8;
 
 async fn on_both(test: impl AsyncFn(TestEnsemble)) {
-    test(TestEnsemble::on_postgres().await).await;
-    test(TestEnsemble::on_mariadb().await).await;
+    test(test_rig::own::on_postgres().await).await;
+    test(test_rig::own::on_mariadb().await).await;
 }
 
 /// When the holder loses the lock.
@@ -194,24 +194,25 @@ async fn schedules(ensemble: TestEnsemble) {
         .await
         .unwrap();
     let ensemble = Arc::new(ensemble);
-    let schedules = stream::iter(0..SCHEDULES).for_each_concurrent(SIDE_BY_SIDE, |number| {
-        let stage = Stage {
-            ensemble: Arc::clone(&ensemble),
-            lock: format!("/fenced/{number}"),
-        };
-        async move { schedule(number, &stage).await }
-    });
+    let schedules = stream::iter(0..asked_for("FENCE_SCHEDULES", SCHEDULES) as u64)
+        .for_each_concurrent(SIDE_BY_SIDE, |number| {
+            let stage = Stage {
+                ensemble: Arc::clone(&ensemble),
+                lock: format!("/fenced/{number}"),
+            };
+            async move { schedule(number, &stage).await }
+        });
     schedules.await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_postgres() {
-    schedules(TestEnsemble::on_postgres().await).await;
+    schedules(test_rig::own::on_postgres().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_mariadb() {
-    schedules(TestEnsemble::on_mariadb().await).await;
+    schedules(test_rig::own::on_mariadb().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

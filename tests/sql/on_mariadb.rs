@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, InterProcessMutex, MySql, Session};
-use recipes_testing::MariaDbServer;
+use test_rig::MariaDbServer;
 use tokio::time::timeout;
 
 use super::PATIENCE;

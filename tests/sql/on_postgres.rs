@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Member, MultiLock, Postgres, Session};
-use recipes_testing::PostgresServer;
+use test_rig::PostgresServer;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, NoTls};
 

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Postgres, Session};
-use recipes_testing::{PostgresServer, TestEnsemble};
 use tempfile::TempDir;
+use test_rig::{PostgresServer, TestEnsemble};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -103,7 +103,7 @@ async fn locks_work_through_a_pooler_that_shares_connections() {
         .iter()
         .map(|session| tokio::spawn(lock(session).acquire()))
         .collect();
-    let ensemble = TestEnsemble::Postgres(server);
+    let ensemble = TestEnsemble::Postgres(server.into());
     ensemble.await_children(PATH, 6).await;
     guard.release().await.unwrap();
     let mut guards = Vec::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use lock_recipes::{InterProcessMutex, MySql, Session};
 use recipes_core::{NewNode, NodeEvent, NodeMode};
-use recipes_testing::{MariaDbServer, TestEnsemble};
+use test_rig::{MariaDbServer, TestEnsemble};
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -42,7 +42,7 @@ async fn dead_holder(server: &MariaDbServer, path: &'static str) {
 async fn node_that_somebody_keeps_locked_does_not_keep_other_ended_sessions_alive() {
     let server = MariaDbServer::start().await.unwrap();
     dead_holder(&server, "/locks/a").await;
-    let ensemble = TestEnsemble::MariaDb(server);
+    let ensemble = TestEnsemble::MariaDb(server.into());
     let operator = Database::connect(&ensemble).await;
     let TestEnsemble::MariaDb(server) = &ensemble else {
         panic!("another server")

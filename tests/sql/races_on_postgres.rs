@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{InterProcessMutex, Member, MultiLock, Postgres, Session};
-use recipes_testing::PostgresServer;
+use test_rig::PostgresServer;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client, NoTls, SimpleQueryMessage};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_recipes::{
     ConnectError, Guarantee, InterProcessMutex, MySql, MySqlBuilder, MySqlRefusal, Session,
 };
-use recipes_testing::{Durability, MariaDbServer};
+use test_rig::{Durability, MariaDbServer};
 use tokio::net::TcpListener;
 
 /// An error with its causes.

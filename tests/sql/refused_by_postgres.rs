@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use lock_recipes::{ConnectError, InterProcessMutex, Postgres, PostgresBuilder, Session};
-use recipes_testing::PostgresServer;
+use test_rig::PostgresServer;
 use tokio::net::TcpListener;
 
 /// An error with its causes.

@@ -7,7 +7,7 @@ use lock_recipes::{
     Acl, Acls, AcquireError, AuthId, InterProcessMutex, NodesError, Permission, QueryError,
     ReleaseError, Session, Step, ZooKeeper,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Client, CreateMode};
 
 const PATH: &str = "/locks/orders";
@@ -124,7 +124,7 @@ async fn refused_list_is_told_and_the_node_is_deleted() {
     );
     // The session goes on, but its node is gone.
     let operator = as_operator(&server).await;
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let childless = async || {
         let stat = operator.check_stat(PATH).await.unwrap().unwrap();
         (stat.num_children == 0).then_some(())
@@ -145,7 +145,9 @@ async fn refused_delete_is_told_and_the_node_goes_with_the_session() {
     );
     assert!(refused.source().is_some());
     session.close().await;
-    TestEnsemble::Real(server).await_children(PATH, 0).await;
+    TestEnsemble::Real(server.into())
+        .await_children(PATH, 0)
+        .await;
 }
 
 #[tokio::test]
@@ -297,7 +299,7 @@ async fn nobody_without_the_password_gets_in_in_memory() {
 
 #[tokio::test]
 async fn chroot_is_put_in_front_of_every_path() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     ensemble.create("/app", b"").await;
     let inside = ensemble.session_below("/app", ZooKeeper::builder()).await;
     let outside = ensemble.session().await;
@@ -313,7 +315,7 @@ async fn chroot_is_put_in_front_of_every_path() {
 
 #[tokio::test]
 async fn missing_chroot_is_refused_and_not_waited_for() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     ensemble.create("/nowhere", b"").await;
     let session = ensemble
         .session_below("/nowhere", ZooKeeper::builder())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_recipes::{
     ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session, ZooKeeper,
 };
-use recipes_testing::{TestEnsemble, ZooKeeperServer, on_every_ensemble};
+use test_rig::{TestEnsemble, ZooKeeperServer, on_ensembles_of_their_own, on_every_ensemble};
 
 const BAD_PATHS: [&str; 17] = [
     "",
@@ -28,10 +28,8 @@ const BAD_PATHS: [&str; 17] = [
     "/zookeeper/quota",
 ];
 
-on_every_ensemble!(
-    bad_paths_are_refused_by_name_and_nothing_is_sent,
-    options_that_differ_from_the_live_ones_are_refused
-);
+on_every_ensemble!(options_that_differ_from_the_live_ones_are_refused);
+on_ensembles_of_their_own!(bad_paths_are_refused_by_name_and_nothing_is_sent);
 
 fn refuses(session: &Session, path: &str) {
     let mutex = InterProcessMutex::new(session, path).map(drop);
@@ -237,7 +235,7 @@ async fn time_out_of_a_connection_says_what_each_server_did() {
 }
 
 #[tokio::test]
-async fn missing_chroot_is_named_by_the_connect_error() {
+async fn missing_chroot_is_named_by_the_connect_error_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let address = format!("{}/app/locks", server.connect_string());
     let refused = lock_recipes::connect(&address).await.unwrap_err();
@@ -253,7 +251,7 @@ async fn missing_chroot_is_named_by_the_connect_error() {
 
 /// The server says so, and the client does not try again.
 #[tokio::test]
-async fn credentials_that_the_server_does_not_take_are_refused_by_it() {
+async fn credentials_that_the_server_does_not_take_are_refused_by_it_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let address = server.connect_string();
     let builder = ZooKeeper::builder().auth("no-such-scheme", b"secret");

@@ -8,7 +8,7 @@ use lock_recipes::{
     Acls, InterProcessMutex, InterProcessReadWriteLock, LockFactory, LockOptions, Member,
     MultiLock, Session, ZooKeeper, inspect,
 };
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 
 use crate::bad_input::chain;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)).unwrap()
 }
 
 /// The public enums of a source file with their variants, found by the layout of the source.
@@ -28,7 +28,7 @@ fn variants(source: &str) -> Vec<(String, String)> {
 
 /// The source files with the public errors of core.
 fn error_sources() -> Vec<PathBuf> {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes-core/src");
+    let core = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("recipes-core/src");
     let files = fs::read_dir(core.join("error")).unwrap();
     files.map(|file| file.unwrap().path()).collect()
 }
@@ -93,7 +93,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_file_that_a_page_links_to_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut pages = pages(&root.join("docs"));
     let others = [
         "README.md",
@@ -117,4 +117,44 @@ fn every_file_that_a_page_links_to_exists() {
         }
     }
     assert!(count > 100, "{count}");
+}
+
+/// The names in an array of a shell script: `name=(one two)`.
+fn array(script: &str, name: &str) -> Vec<String> {
+    let rest = script.split_once(&format!("\n{name}=(")).unwrap().1;
+    let names = rest.split_once(')').unwrap().0;
+    names.split_whitespace().map(str::to_owned).collect()
+}
+
+/// `scripts/quick` refuses to start a server, and `scripts/test` runs the same programs in the same way.
+/// So a command that is said to need none is one of `scripts/quick`, or of the core's unit tests.
+#[test]
+fn commands_without_a_server_are_those_that_can_start_none() {
+    let runner = read("scripts/runner");
+    let mut programs = array(&runner, "in_memory");
+    programs.push("simulation".to_owned());
+    let mut told = Vec::new();
+    for row in read("tests/README.md")
+        .lines()
+        .filter(|it| it.starts_with('|'))
+    {
+        if let Some((_, command)) = row.split_once("`scripts/quick ") {
+            let program = command.split_once('`').unwrap().0.to_owned();
+            assert!(row.contains(&format!("| `{program}` |")), "{row}");
+            told.push(program);
+        }
+    }
+    told.sort_unstable();
+    programs.sort_unstable();
+    assert_eq!(told, programs);
+    let contributing = read("CONTRIBUTING.md");
+    let fast = contributing.split_once("## The fast loop").unwrap().1;
+    let commands = fast.split("```").nth(1).unwrap();
+    for command in commands.lines().skip(1) {
+        let is_quick = command.contains("scripts/quick");
+        assert!(
+            is_quick || command.starts_with("cargo test -p recipes-core "),
+            "{command}"
+        );
+    }
 }

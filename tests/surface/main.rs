@@ -20,7 +20,6 @@
 
 mod access;
 mod bad_input;
-#[cfg(feature = "tls")]
 #[allow(dead_code, reason = "for other tests")]
 #[path = "../../recipes-cli/tests/commands/tls/certificates.rs"]
 mod certificates;

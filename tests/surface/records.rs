@@ -1,7 +1,7 @@
 //! What nodes say of who made them.
 
 use lock_recipes::{InterProcessMutex, LockKind, LockOptions, Session, ZooKeeper};
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 

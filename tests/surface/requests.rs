@@ -9,7 +9,7 @@ use lock_recipes::{
     Acquire, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member,
     MultiGuard, MultiLock, MutexGuard, Owner, ReadGuard, Session, TryAcquire, WriteGuard,
 };
-use recipes_testing::{TestEnsemble, on_every_ensemble};
+use test_rig::{TestEnsemble, on_every_ensemble};
 use tokio::time::timeout;
 
 const PATH: &str = "/locks/orders";
@@ -53,7 +53,7 @@ on_every_ensemble!(
     request_belongs_to_the_scope_of_its_first_poll,
     named_owner_goes_before_the_scope,
     requests_of_halves_and_of_any_lock_take_owner_and_timeout,
-    guard_is_dropped_and_next_acquire_begins_outside_of_a_runtime
+    guard_is_dropped_and_next_acquire_begins_outside_of_a_runtime,
 );
 
 async fn requests_that_are_not_polled_change_nothing(ensemble: TestEnsemble) {

@@ -2,11 +2,9 @@
 //!
 //! A caller that takes them from another version of the client has other types.
 
-#![cfg(any(feature = "tls", feature = "sasl-digest-md5"))]
 use lock_recipes::ZooKeeper;
-use recipes_testing::ZooKeeperServer;
+use test_rig::ZooKeeperServer;
 
-#[cfg(feature = "tls")]
 #[tokio::test]
 async fn server_without_tls_is_not_spoken_to_in_the_clear() {
     use lock_recipes::{ConnectError, TlsOptions};
@@ -39,7 +37,6 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
 }
 
 /// The client does not say what is wrong with a certificate, so the text names what can be.
-#[cfg(feature = "tls")]
 #[tokio::test]
 async fn bad_certificate_is_told_from_a_server_that_does_not_answer() {
     use lock_recipes::{ConnectError, TlsOptions};
@@ -93,7 +90,6 @@ async fn bad_certificate_is_told_from_a_server_that_does_not_answer() {
     trusted.unwrap().close().await;
 }
 
-#[cfg(feature = "sasl-digest-md5")]
 #[tokio::test]
 async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
     use lock_recipes::{Acls, AcquireError, InterProcessMutex, SaslOptions};
@@ -112,7 +108,6 @@ async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
     open.acquire().await.unwrap().release().await.unwrap();
 }
 
-#[cfg(feature = "sasl-digest-md5")]
 #[tokio::test]
 async fn server_with_sasl_knows_its_users_by_their_passwords() {
     use lock_recipes::{Acls, ConnectError, InterProcessMutex, SaslOptions};

@@ -7,7 +7,7 @@ use lock_recipes::{
     DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions,
     Member, MultiLock, NodesError, Owner, Session, TransactionError,
 };
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
 
@@ -19,7 +19,7 @@ on_every_ensemble!(
     lost_lock_is_named_with_the_reason_and_what_to_do,
     writer_that_would_wait_for_itself_is_told_what_to_do,
     operation_that_is_refused_is_named_with_its_node,
-    guards_and_handles_print_path_token_and_state
+    guards_and_handles_print_path_token_and_state,
 );
 
 async fn lost_lock_is_named_with_the_reason_and_what_to_do(ensemble: TestEnsemble) {

@@ -142,21 +142,18 @@ macro_rules! drops_on {
 
 drops_on!(zookeeper);
 
-#[cfg(feature = "redis")]
 mod on_redis {
     use super::{Dropped, Recipe, Servers, sweep};
 
     drops_on!(redis);
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
     use super::{Dropped, Recipe, Servers, sweep};
 
     drops_on!(postgres);
 }
 
-#[cfg(feature = "mysql")]
 mod on_mariadb {
     use super::{Dropped, Recipe, Servers, sweep};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use recipes_testing::{Cut, Fault};
+use test_rig::{Cut, Fault};
 
 use crate::points::Point;
 use crate::recipe::Recipe;

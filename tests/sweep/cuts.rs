@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recipes_testing::{Cut, Direction, Fault, Frame};
+use test_rig::{Cut, Direction, Fault, Frame};
 use tokio::time::Instant;
 
 use crate::case::{Case, First, Harm, Lifetime};
@@ -240,21 +240,18 @@ async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
     }
 }
 
-#[cfg(feature = "redis")]
 mod on_redis {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 
     cuts_on!(redis);
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 
     cuts_on!(postgres);
 }
 
-#[cfg(feature = "mysql")]
 mod on_mariadb {
     use super::{Recipe, Servers, sweep, sweep_of_reconnects};
 

@@ -29,7 +29,7 @@
 //!
 //! `SWEEP_SHOW` prints what was observed.
 //!
-//! [`FaultProxy`]: recipes_testing::FaultProxy
+//! [`FaultProxy`]: test_rig::FaultProxy
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "a test that cannot go on has failed")]
 #![allow(

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use lock_recipes::{LockGuard, ReleaseError, Session};
 use recipes_core::SessionOptions;
-use recipes_testing::{Direction, FaultProxy, ZooKeeperServer};
+use test_rig::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -240,7 +240,6 @@ async fn holder_that_is_cut_off_from_an_ensemble_knows_before_the_next_one_is_gr
     cut_off(Servers::Three(servers.expect("an ensemble"))).await;
 }
 
-#[cfg(feature = "redis")]
 mod on_redis {
     use super::{Servers, cut_off};
 
@@ -250,7 +249,6 @@ mod on_redis {
     }
 }
 
-#[cfg(feature = "postgres")]
 mod on_postgres {
     use super::{Servers, cut_off};
 
@@ -260,7 +258,6 @@ mod on_postgres {
     }
 }
 
-#[cfg(feature = "mysql")]
 mod on_mariadb {
     use super::{Servers, cut_off};
 

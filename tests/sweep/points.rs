@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Frame, FramePattern, Opcode};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Frame, FramePattern, Opcode};
 
 use crate::case::{Harm, Lifetime, harms};
 use crate::recipe::Recipe;

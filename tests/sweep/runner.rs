@@ -44,7 +44,7 @@ impl Tally {
                 }
             }
             Err(broken) => self.broken.push(format!(
-                "{case}: {broken}run it alone: SWEEP_CASE='{case}' cargo test --test sweep\n"
+                "{case}: {broken}run it alone: SWEEP_CASE='{case}' cargo test -p tests --test sweep\n"
             )),
         }
     }

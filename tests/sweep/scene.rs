@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::future::{pending, poll_fn};
 use lock_recipes::{ConnectError, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session};
 use recipes_core::SessionOptions;
-use recipes_testing::{Cut, Direction, FaultProxy, Frame};
+use test_rig::{Cut, Direction, FaultProxy, Frame};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 

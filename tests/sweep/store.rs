@@ -4,34 +4,18 @@ use std::io;
 
 use lock_recipes::{ConnectError, Session, ZooKeeperBuilder};
 use recipes_core::SessionOptions;
-use recipes_testing::{
+use test_rig::{
     FaultProxy, MariaDbServer, PostgresServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer,
 };
 
 /// Connections that the proxies have cut, but that the server still has, are among them.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 const CONNECTIONS_MAX: u16 = 1000;
 
 pub(crate) enum Servers {
     One(ZooKeeperServer),
     Three(ZooKeeperEnsemble),
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "no stage on Redis is set without the feature")
-    )]
     Redis(RedisServer),
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(
-            dead_code,
-            reason = "no stage on PostgreSQL is set without the feature"
-        )
-    )]
     Postgres(PostgresServer),
-    #[cfg_attr(
-        not(feature = "mysql"),
-        expect(dead_code, reason = "no stage on MariaDB is set without the feature")
-    )]
     MariaDb(MariaDbServer),
 }
 
@@ -45,20 +29,17 @@ impl Servers {
         Self::Three(servers.expect("an ensemble"))
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) async fn redis() -> Self {
         // It reports the deletion of a key at the moment at which it deletes it.
         let server = RedisServer::builder().setting("notify-keyspace-events", "Kg");
         Self::Redis(server.start().await.expect("a server"))
     }
 
-    #[cfg(feature = "postgres")]
     pub(crate) async fn postgres() -> Self {
         let server = PostgresServer::builder().max_connections(CONNECTIONS_MAX);
         Self::Postgres(server.start().await.expect("a server"))
     }
 
-    #[cfg(feature = "mysql")]
     pub(crate) async fn mariadb() -> Self {
         let server = MariaDbServer::builder().max_connections(CONNECTIONS_MAX);
         Self::MariaDb(server.start().await.expect("a server"))
@@ -114,36 +95,18 @@ impl Servers {
     }
 }
 
-#[cfg(feature = "redis")]
 async fn connect_to_redis(address: &str, options: SessionOptions) -> Result<Session, ConnectError> {
     // Nobody held a lock before the server was started.
     let options = lock_recipes::RedisBuilder::from(options).new_server();
     options.connect(&format!("redis://{address}")).await
 }
 
-#[cfg(not(feature = "redis"))]
-async fn connect_to_redis(_: &str, _: SessionOptions) -> Result<Session, ConnectError> {
-    unreachable!("no stage on Redis is set without the feature")
-}
-
-#[cfg(feature = "postgres")]
 async fn connect_to_postgres(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
     let options = lock_recipes::PostgresBuilder::from(options).new_server();
     options.connect(url).await
 }
 
-#[cfg(not(feature = "postgres"))]
-async fn connect_to_postgres(_: &str, _: SessionOptions) -> Result<Session, ConnectError> {
-    unreachable!("no stage on PostgreSQL is set without the feature")
-}
-
-#[cfg(feature = "mysql")]
 async fn connect_to_mariadb(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
     let options = lock_recipes::MySqlBuilder::from(options).new_server();
     options.connect(url).await
-}
-
-#[cfg(not(feature = "mysql"))]
-async fn connect_to_mariadb(_: &str, _: SessionOptions) -> Result<Session, ConnectError> {
-    unreachable!("no stage on MariaDB is set without the feature")
 }

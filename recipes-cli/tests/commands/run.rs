@@ -32,13 +32,13 @@ use std::time::Duration;
 
 use recipes_core::{LockGuard, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
 
 const PATH: &str = "/locks/nightly";
 
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
 }
 
 fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use recipes_core::Session;
 use recipes_multilock::{Member, MultiLock};
 use recipes_sql::{MySql, Postgres};
-use recipes_testing::{MariaDbServer, PostgresServer};
+use test_rig::{MariaDbServer, PostgresServer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;

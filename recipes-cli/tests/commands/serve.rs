@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use recipes_core::{LockGuard, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ use crate::lockctl::{PATIENCE, lockctl};
 const EVERY: Duration = Duration::from_millis(50);
 
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
 }
 
 fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {

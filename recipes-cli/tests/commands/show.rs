@@ -11,14 +11,14 @@ mod strangers;
 mod text_of_others;
 use recipes_core::{LockGuard, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
 use serde_json::Value;
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::task::JoinHandle;
 
 use crate::lockctl::{lockctl, output};
 
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap())
+    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
 }
 
 fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {

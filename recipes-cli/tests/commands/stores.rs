@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use recipes_core::{LockGuard, LostReason, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::TestEnsemble;
 use serde_json::Value;
+use test_rig::TestEnsemble;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ macro_rules! on_each_store {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $behaviour() {
-                    super::$behaviour(super::TestEnsemble::$start().await).await;
+                    super::$behaviour(test_rig::own::$start().await).await;
                 }
             )+
         }

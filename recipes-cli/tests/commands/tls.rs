@@ -4,7 +4,7 @@ mod certificates;
 mod databases;
 
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{TestEnsemble, ZooKeeperServer};
+use test_rig::{TestEnsemble, ZooKeeperServer};
 use tokio::process::Command;
 
 use crate::lockctl::{lockctl, output, said};
@@ -58,7 +58,7 @@ async fn assert_kept_out(server: &ZooKeeperServer, tls: &[&str]) {
 async fn locks_are_listed_where_the_servers_are_trusted() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let server = start(&certificates, "none").await;
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     let TestEnsemble::Real(server) = &ensemble else {
         panic!("not a server")
     };

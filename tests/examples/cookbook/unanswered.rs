@@ -1,7 +1,7 @@
 //! Recipes whose transaction has no answer find out whether it was carried out.
 
 use lock_recipes::Session;
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble};
 
 use super::{batch_reservation, config_reload, cron_job};
 

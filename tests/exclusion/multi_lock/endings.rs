@@ -2,7 +2,7 @@
 
 use futures::poll;
 use lock_recipes::{GuardState, LostReason};
-use recipes_testing::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 
 use super::{PATHS, await_nothing_left, children, mutex, set};
 
@@ -10,7 +10,7 @@ on_every_ensemble!(
     loss_of_any_member_is_a_loss_of_the_set_and_names_it,
     set_whose_session_expires_while_it_waits_starts_over,
     set_dropped_at_every_poll_leaves_nothing,
-    release_of_a_set_that_is_dropped_goes_on
+    release_of_a_set_that_is_dropped_goes_on,
 );
 
 async fn loss_of_any_member_is_a_loss_of_the_set_and_names_it(ensemble: TestEnsemble) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recipes_testing::{MemoryEnsemble, Operation, TestEnsemble};
+use test_rig::{MemoryEnsemble, Operation, TestEnsemble};
 use tokio::time::Instant;
 
 use super::{PATH, lock};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use lock_recipes::{AcquireError, LostReason, ReleaseError};
-use recipes_testing::{Faults, MemoryEnsemble};
+use test_rig::{Faults, MemoryEnsemble};
 
 use super::{PATH, PATIENCE, granted, mutex, settle, stage};
 

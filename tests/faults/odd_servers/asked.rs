@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{GuardState, LostReason, SessionHealth};
-use recipes_testing::{Cut, Direction, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
+use test_rig::{Cut, Direction, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, timeout};
 
 use super::elsewhere::{advance, forget_everything};

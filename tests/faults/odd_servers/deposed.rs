@@ -7,7 +7,7 @@
 
 use futures::future::{BoxFuture, join_all, select_all};
 use lock_recipes::{MutexGuard, Session};
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zookeeper_client::Client;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, FencingToken, GuardState, InterProcessMutex, SessionHealth};
-use recipes_testing::{Cut, Direction, FaultProxy, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
+use test_rig::{Cut, Direction, FaultProxy, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, CreateMode};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_recipes::{
     AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Step, ZooKeeper,
 };
-use recipes_testing::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
+use test_rig::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 

@@ -7,8 +7,8 @@ use lock_recipes::{
     AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LostReason,
     Member, MultiLock, ReleaseOutcome, Session, ZooKeeper,
 };
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+use test_rig::history::monotonic_now;
+use test_rig::{Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::time::{Instant, timeout};
 
 use super::{LONG, PATIENCE, await_queue, children, connect, granted, mutex, proxy, waiter};

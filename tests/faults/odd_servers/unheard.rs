@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use lock_recipes::{MutexGuard, Session, SessionHealth};
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zookeeper_client::Client;

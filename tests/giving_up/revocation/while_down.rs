@@ -25,7 +25,7 @@ async fn request_from_while_the_connection_was_down_is_told_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_from_while_the_connection_was_down_is_told_when_it_is_back_on_a_real_server() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let TestEnsemble::Real(server) = &ensemble else {
         panic!("not a server")
     };

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs::{OpenOptions, read_to_string};
 use std::path::PathBuf;
 
-use recipes_testing::RedisServer;
+use test_rig::RedisServer;
 
 /// The end of the log at one time.
 pub(super) struct Log {

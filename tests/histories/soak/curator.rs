@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::LockKind;
-use recipes_testing::history::{AttemptId, Happening, Journal, Step, monotonic_now};
-use recipes_testing::{CuratorPeer, PeerError};
+use test_rig::history::{AttemptId, Happening, Journal, Step, monotonic_now};
+use test_rig::{CuratorPeer, PeerError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 

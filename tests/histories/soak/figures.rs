@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use recipes_testing::ZooKeeperEnsemble;
+use test_rig::ZooKeeperEnsemble;
 use tokio::time::{Instant, timeout};
 
 use crate::plot::{Chart, Line, Scale, svg};

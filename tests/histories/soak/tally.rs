@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lock_recipes::LockKind;
-use recipes_testing::TransactionLog;
-use recipes_testing::history::{Attempt, History, Rule, Violation};
+use test_rig::TransactionLog;
+use test_rig::history::{Attempt, History, Rule, Violation};
 
 use super::curator;
 use crate::orders::is_election;

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use lock_recipes::{
     Acquire, AcquireError, LockGuard, LockKind, ReadGuard, ReleaseOutcome, TryAcquire, WriteGuard,
 };
-use recipes_testing::history::{AttemptId, Step, monotonic_now};
+use test_rig::history::{AttemptId, Step, monotonic_now};
 use tokio::time::{sleep, timeout};
 
 use super::Worker;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_recipes::{ElectionLayout, LeaderElection, LeaderLatch, Session, ZooKeeper};
-use recipes_testing::history::monotonic_now;
-use recipes_testing::{CandidateKind, CuratorPeer, Direction, FaultProxy, TestEnsemble};
+use test_rig::history::monotonic_now;
+use test_rig::{CandidateKind, CuratorPeer, Direction, FaultProxy, TestEnsemble};
 use tokio::time::Instant;
 
 use super::{PATIENCE, Stage};
@@ -189,7 +189,7 @@ async fn their_candidate(connect_string: &str) -> CuratorPeer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_follows_a_killed_leader_of_either_side() {
     const ROUNDS: usize = 3;
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let TestEnsemble::Real(server) = &ensemble else {
         panic!("not a server")
     };

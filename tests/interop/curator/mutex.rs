@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use lock_recipes::{InterProcessMutex, LostReason};
-use recipes_testing::{Grant, check_grants};
+use test_rig::{Grant, check_grants};
 
 use super::{PATH, PATIENCE, SESSION_TIMEOUT, Stage, count};
 use crate::foreign::contend;

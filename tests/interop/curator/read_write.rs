@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::InterProcessReadWriteLock;
-use recipes_testing::{Grant, GrantKind, ReadWriteMix, check_grants};
+use test_rig::{Grant, GrantKind, ReadWriteMix, check_grants};
 use tokio::time::timeout;
 use zookeeper_client::Client;
 

@@ -8,7 +8,7 @@ use futures::{StreamExt, poll};
 use lock_recipes::{
     AcquireError, InterProcessReadWriteLock, Owner, ReleaseError, SessionHealth, ZooKeeper,
 };
-use recipes_testing::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
+use test_rig::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -29,7 +29,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) async fn set_up(session_timeout: Duration, patience: Duration) -> Self {
-        let ensemble = TestEnsemble::on_a_real_server().await;
+        let ensemble = test_rig::own::on_a_real_server().await;
         let proxy = proxy(&ensemble).await;
         let curator = CuratorPeer::start().await.unwrap();
         let direct = server(&ensemble).connect_string();

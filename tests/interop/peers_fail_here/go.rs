@@ -1,12 +1,12 @@
 //! Faults of go-zookeeper's `Lock` 1.0.4.
 
-use recipes_testing::{ForeignPeer, Naming, TestEnsemble};
+use test_rig::{ForeignPeer, Naming, TestEnsemble};
 
 use super::{OURS, PATIENCE, THEIRS, mutex, server, soon};
 
 /// Go with two clients, `c` and `d`, and a lock of each on one path, `m` and `n`.
 async fn set_up() -> (TestEnsemble, ForeignPeer) {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let go = ForeignPeer::go().await.unwrap();
     assert_eq!(go.version(), "1.0.4");
     let at = server(&ensemble).connect_string();

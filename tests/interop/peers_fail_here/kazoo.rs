@@ -1,13 +1,13 @@
 //! What kazoo 2.11.0 does not share by itself.
 
 use lock_recipes::InterProcessReadWriteLock;
-use recipes_testing::{CuratorPeer, ForeignPeer, Naming, TestEnsemble};
+use test_rig::{CuratorPeer, ForeignPeer, Naming, TestEnsemble};
 
 use super::{OURS, PATIENCE, THEIRS, mutex, server, soon};
 
 /// kazoo with a client `c`.
 async fn set_up() -> (TestEnsemble, ForeignPeer) {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     let kazoo = ForeignPeer::kazoo().await.unwrap();
     assert_eq!(kazoo.version(), "2.11.0");
     let at = server(&ensemble).connect_string();

@@ -1,7 +1,7 @@
 //! Faults of Curator's `LeaderLatch`.
 
 use lock_recipes::{LeaderLatch, SessionHealth, ZooKeeper};
-use recipes_testing::{CandidateKind, CuratorPeer};
+use test_rig::{CandidateKind, CuratorPeer};
 
 use super::curator::{SESSION_TIMEOUT, SHORT, Stage};
 use super::{OURS, PATIENCE, THEIRS, server, soon};

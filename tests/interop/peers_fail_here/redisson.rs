@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_recipes::{FencingToken, Redis, RedisBuilder, Session, SessionHealth};
 use recipes_core::{NewNode, NodeMode};
-use recipes_testing::{RedisServer, RedissonPeer};
+use test_rig::{RedisServer, RedissonPeer};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{OURS, mutex, soon};

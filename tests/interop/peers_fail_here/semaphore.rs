@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::future::{join, select};
 use lock_recipes::{InterProcessSemaphore, ReleaseError, Session};
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode};
 use tokio::time::timeout;
 
 use super::curator::{SESSION_TIMEOUT, Stage};

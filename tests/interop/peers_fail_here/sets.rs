@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use lock_recipes::{AcquireError, Member, MultiLock};
-use recipes_testing::TestEnsemble;
+use test_rig::TestEnsemble;
 use tokio::time::{Instant, sleep};
 
 use super::curator::{SESSION_TIMEOUT, Stage};

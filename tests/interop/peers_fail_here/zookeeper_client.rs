@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::poll;
 use lock_recipes::LostReason;
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, LockClient, LockPrefix, SessionState,
@@ -24,7 +24,7 @@ async fn lock(client: &Client) -> Result<LockClient<'_>, zookeeper_client::Error
 /// Its clean-up deletes the name of the node without the parent's path, which is not a valid path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_acquire_leaves_its_node_where_ours_leaves_none() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     for path in [THEIRS, OURS] {
         ensemble.create(path, b"").await;
     }
@@ -64,7 +64,7 @@ async fn dropped_acquire_leaves_its_node_where_ours_leaves_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_clone_releases_the_lock_where_our_guards_are_counted() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     ensemble.create(THEIRS, b"").await;
 
     let (holding, next) = (client(&ensemble).await, client(&ensemble).await);
@@ -87,7 +87,7 @@ async fn dropped_clone_releases_the_lock_where_our_guards_are_counted() {
 /// ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     for path in [THEIRS, "/witness"] {
         ensemble.create(path, b"").await;
     }
@@ -140,7 +140,7 @@ async fn persistent_watch_is_silent_after_a_reconnect_where_ours_are_heard() {
 /// A lost connection has three errors, and the client's own retries know only one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_without_a_reply_is_an_error_and_a_node_where_ours_is_found_again() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     for path in [THEIRS, OURS] {
         ensemble.create(path, b"").await;
     }
@@ -191,7 +191,7 @@ async fn create_without_a_reply_is_an_error_and_a_node_where_ours_is_found_again
 /// That made two holders for 3 s, measured with sessions of 4 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expiry_is_told_after_the_next_one_got_in_where_ours_is_told_before() {
-    let ensemble = TestEnsemble::on_a_real_server().await;
+    let ensemble = test_rig::own::on_a_real_server().await;
     ensemble.create(THEIRS, b"").await;
     let (their_proxy, our_proxy) = (proxy(&ensemble).await, proxy(&ensemble).await);
     let holding = client_through(&their_proxy, SHORT).await;

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use std::{hint, thread};
 
 use lock_recipes::{InterProcessMutex, MutexGuard};
-use recipes_testing::{MemoryEnsemble, Operation, Request};
+use test_rig::{MemoryEnsemble, Operation, Request, asked_for};
 use tokio::time::Instant;
 
-use super::{PATIENCE, asked_for, mutex, node_of};
+use super::{PATIENCE, mutex, node_of};
 
 const PATH: &str = "/locks/orders";
 

@@ -11,16 +11,16 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{InterProcessReadWriteLock, Session, ZooKeeper};
-use recipes_testing::ZooKeeperServer;
+use test_rig::{ZooKeeperServer, asked_for};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Client, Error};
 
+use super::PATIENCE;
 use super::contenders::{
     Cast, FIRST, MUTEXES, Process, READERS_BESIDE_WRITERS, READERS_THEN_WRITERS, SECOND,
     SETS_OF_ALL_KINDS, SETS_OF_MUTEXES, SETTLED, Stage, Victims, WRITERS_THEN_READERS, turns,
 };
 use super::judge::Judge;
-use super::{PATIENCE, asked_for};
 
 /// For sessions that must survive on a busy machine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{MutexGuard, Session, SessionHealth, ZooKeeper};
-use recipes_testing::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer};
+use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperServer, asked_for};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, Error};
 
-use super::{PATIENCE, asked_for, mutex, node_of};
+use super::{PATIENCE, mutex, node_of};
 
 /// For sessions that must survive on a busy machine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);

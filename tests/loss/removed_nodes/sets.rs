@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{Member, MultiLock};
-use recipes_testing::MemoryEnsemble;
+use test_rig::MemoryEnsemble;
 use tokio::time::{Instant, sleep};
 
 use super::mutex;

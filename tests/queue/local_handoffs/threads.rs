@@ -8,7 +8,7 @@ use futures::{FutureExt, poll};
 use lock_recipes::{
     AcquireError, FencingToken, InterProcessMutex, MutexGuard, ReleaseOutcome, Session, ZooKeeper,
 };
-use recipes_testing::{Faults, MemoryEnsemble, TestEnsemble};
+use test_rig::{Faults, MemoryEnsemble, TestEnsemble};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;

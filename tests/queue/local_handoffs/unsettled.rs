@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::ZooKeeper;
-use recipes_testing::{Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
+use test_rig::{Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 
 use super::{PATH, mutex, waiters};
 
@@ -16,7 +16,7 @@ async fn release_with_a_transaction_on_its_way(handoffs: u32) {
     let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
     let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = options.connect(&proxy.connect_string()).await.unwrap();
-    let ensemble = TestEnsemble::Real(server);
+    let ensemble = TestEnsemble::Real(server.into());
     ensemble.create(NODE, b"before").await;
     let lock = mutex(&session, handoffs);
     let held = lock.acquire().await.unwrap();

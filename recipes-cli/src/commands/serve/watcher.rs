@@ -211,7 +211,7 @@ mod tests {
     use std::time::Duration;
 
     use clap::Parser as _;
-    use recipes_testing::MemoryEnsemble;
+    use test_rig::MemoryEnsemble;
     use tokio::time::{Instant, sleep};
 
     use super::{Latest, Watcher, pause};

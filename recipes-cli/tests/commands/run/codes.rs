@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use recipes_testing::{Cut, Direction, FaultProxy, ZooKeeperServer};
+use test_rig::{Cut, Direction, FaultProxy, ZooKeeperServer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 

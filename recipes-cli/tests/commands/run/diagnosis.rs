@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use recipes_testing::{Cut, FaultProxy, ZooKeeperServer};
 use rustix::process::Signal;
+use test_rig::{Cut, FaultProxy, ZooKeeperServer};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use recipes_core::LockGuard;
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
+use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 

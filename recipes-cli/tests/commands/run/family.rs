@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use recipes_testing::TestEnsemble;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use test_rig::TestEnsemble;
 use tokio::process::Command;
 
 use crate::lockctl::lockctl;

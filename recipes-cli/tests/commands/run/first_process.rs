@@ -5,8 +5,8 @@
 
 use std::fs;
 
-use recipes_testing::TestEnsemble;
 use rustix::process::Signal;
+use test_rig::TestEnsemble;
 use tokio::process::{Child, Command};
 
 use super::family::Family;

@@ -1,8 +1,8 @@
 //! Requests to end while the command, or the supervisor, is halted.
 
-use recipes_testing::{Direction, FaultProxy, Opcode, TestEnsemble};
 use rustix::process::Signal;
 use rustix::termios::tcgetpgrp;
+use test_rig::{Direction, FaultProxy, Opcode, TestEnsemble};
 use tokio::time::{Instant, sleep};
 
 use super::family::{Family, SCRIPT, alive, is_halted, named};

@@ -3,9 +3,9 @@
 use futures::future::join_all;
 use recipes_core::LockGuard;
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
+use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::time::{Instant, timeout};
 
 use super::family::{SCRIPT, alive, gone, is_halted};

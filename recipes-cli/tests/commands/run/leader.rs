@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use recipes_leader::{ElectionLayout, LeaderElection};
-use recipes_testing::TestEnsemble;
 use rustix::process::Signal;
+use test_rig::TestEnsemble;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 

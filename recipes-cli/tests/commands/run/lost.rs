@@ -4,15 +4,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use recipes_core::Session;
-use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::process::Signal;
+use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::Instant;
 
 use super::family::{Family, Member, alive, gone, named};
 use super::process::{ended, pid, signal};
-use super::{LONG, PATH, SHORT, SOON, next_in_line, server, start, token};
+use super::{KEPT, LONG, PATH, SHORT, SOON, next_in_line, server, start, token};
 
 #[derive(Debug)]
 enum Supervisor {
@@ -27,10 +27,7 @@ async fn cut_off(ensemble: &TestEnsemble, on_lost: &str, supervisor: Supervisor)
         .unwrap();
     let family = Family::new();
     let mut run = family
-        .command(
-            &proxy.connect_string(),
-            &[SHORT, "--on-lost", on_lost, PATH],
-        )
+        .command(&proxy.connect_string(), &[KEPT, "--on-lost", on_lost, PATH])
         .spawn()
         .unwrap();
     let members = family.members(ensemble).await;

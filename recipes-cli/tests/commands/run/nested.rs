@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use recipes_testing::TestEnsemble;
 use rustix::process::Signal;
 use serde_json::Value;
+use test_rig::TestEnsemble;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;

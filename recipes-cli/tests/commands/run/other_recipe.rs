@@ -1,7 +1,7 @@
 //! Directories with nodes of another recipe, which would not keep the command out.
 
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{Direction, FaultProxy};
+use test_rig::{Direction, FaultProxy};
 
 use super::family::Family;
 use super::{LONG, PATH, server, start};

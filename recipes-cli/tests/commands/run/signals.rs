@@ -1,7 +1,7 @@
 //! Signals to `lockctl`.
 
-use recipes_testing::{Direction, FaultProxy, Opcode};
 use rustix::process::Signal;
+use test_rig::{Direction, FaultProxy, Opcode};
 use tokio::process::Command;
 
 use super::family::Family;

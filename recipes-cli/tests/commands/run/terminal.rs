@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use recipes_testing::TestEnsemble;
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::tcgetpgrp;
+use test_rig::TestEnsemble;
 use tokio::process::{Child, Command};
 
 use super::family::Family;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use recipes_testing::TestEnsemble;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::tcgetpgrp;
+use test_rig::TestEnsemble;
 use tokio::time::{Instant, timeout};
 
 use super::family::{SCRIPT, alive, gone, is_there, named};

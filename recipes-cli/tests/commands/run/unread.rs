@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
-use recipes_testing::{Direction, FaultProxy, TestEnsemble};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::net::unix::pipe::{Receiver, pipe};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};

@@ -1,7 +1,7 @@
 //! What the page costs the browser and the ensemble.
 
-use recipes_testing::{Direction, FaultProxy, Opcode};
 use serde_json::json;
+use test_rig::{Direction, FaultProxy, Opcode};
 
 use super::browser::Browser;
 use super::lifecycle::settled;

@@ -1,8 +1,8 @@
 //! Failures that the page reports while it goes on, because they may soon be over.
 
-use recipes_testing::{Direction, FaultProxy, Opcode};
 use recipes_zookeeper::{Acls, ZooKeeper};
 use serde_json::json;
+use test_rig::{Direction, FaultProxy, Opcode};
 use tokio::time::timeout;
 
 use super::http::Events;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use recipes_testing::{Cut, Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_rig::{Cut, Direction, FaultProxy, Opcode, TestEnsemble, ZooKeeperServer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::time::{Instant, timeout};
 

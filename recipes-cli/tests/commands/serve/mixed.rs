@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use recipes_core::{LockKind, Session};
 use recipes_multilock::{Member, MultiLock};
-use recipes_testing::{CuratorPeer, TestEnsemble};
 use serde_json::{Value, json};
+use test_rig::{CuratorPeer, TestEnsemble};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use recipes_testing::{Direction, FaultProxy, Opcode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_rig::{Direction, FaultProxy, Opcode};
 use tokio::time::Instant;
 
 use super::browser::Browser;
@@ -35,7 +35,7 @@ async fn silent_store_is_told_long_before_a_scan_would_notice() {
         assert_eq!(trouble["trouble"], "no answer within 1.5 s");
         assert!(since.elapsed() < Duration::from_secs(20), "{trouble}");
         proxy.restore();
-        proxy.cut_all(recipes_testing::Cut::Reset);
+        proxy.cut_all(test_rig::Cut::Reset);
         events.until(|it| it["trouble"].is_null()).await;
     }
     let proxy = FaultProxy::start(&connect(&ensemble)).await.unwrap();

@@ -2,9 +2,9 @@
 
 use recipes_core::Session;
 use recipes_multilock::Member;
-use recipes_testing::TestEnsemble;
 use recipes_zookeeper::{Acl, Acls, AuthId, Permission, ZooKeeper};
 use serde_json::json;
+use test_rig::TestEnsemble;
 
 use super::{held, json, node_of, printed, server, start};
 use crate::lockctl::{lockctl, output, said};

@@ -1,7 +1,7 @@
 //! Errors are reported in one line, with the right exit code.
 
 use recipes_multilock::Member;
-use recipes_testing::{Direction, FaultProxy, Opcode, ZooKeeperServer};
+use test_rig::{Direction, FaultProxy, Opcode, ZooKeeperServer};
 use tokio::process::Command;
 
 use super::{held, server, start};

@@ -4,8 +4,8 @@ use std::process::Stdio;
 
 use recipes_core::{LockGuard, LostReason};
 use recipes_multilock::Member;
-use recipes_testing::{Direction, Fault, FaultProxy, Opcode};
 use serde_json::json;
+use test_rig::{Direction, Fault, FaultProxy, Opcode};
 use tokio::io::AsyncWriteExt as _;
 
 use super::{held, json, node_of, printed, queued, server, start};

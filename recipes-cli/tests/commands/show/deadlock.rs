@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use recipes_testing::{CuratorPeer, PeerError, TestEnsemble};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_rig::{CuratorPeer, PeerError, TestEnsemble};
 use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

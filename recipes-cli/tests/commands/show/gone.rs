@@ -5,8 +5,8 @@ use std::process::Output;
 
 use futures::future::join_all;
 use recipes_multilock::Member;
-use recipes_testing::{Direction, FaultProxy, Opcode, TestEnsemble};
 use serde_json::json;
+use test_rig::{Direction, FaultProxy, Opcode, TestEnsemble};
 use tokio::process::Command;
 use tokio::time::timeout;
 

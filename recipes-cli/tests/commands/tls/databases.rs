@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use recipes_testing::{MariaDbServer, PostgresServer};
+use test_rig::{MariaDbServer, PostgresServer};
 
 use super::certificates::Certificates;
 use crate::lockctl::{lockctl, output, said};
