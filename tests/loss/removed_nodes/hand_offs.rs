@@ -55,7 +55,7 @@ struct Moment {
 }
 
 /// Moments all along while the first contender holds, at each turn after a hand-off, and at each
-/// millisecond if messages take time. Each of them, or each seventh: see `MOMENTS_APART`.
+/// millisecond if messages take time. Each of them, or one of 23: see `MOMENTS_APART`.
 fn moments() -> Vec<Moment> {
     let all = [
         moments_of(AT_ONCE, (0..450).step_by(10).map(|ms| (ms, 0))),
@@ -67,7 +67,7 @@ fn moments() -> Vec<Moment> {
         ),
         moments_of(ON_ITS_WAY, (0..120).map(|ms| (ms, 0))),
     ];
-    let apart = asked_for("MOMENTS_APART", 7);
+    let apart = asked_for("MOMENTS_APART", 23);
     all.concat().into_iter().step_by(apart).collect()
 }
 
