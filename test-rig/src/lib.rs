@@ -49,3 +49,15 @@ pub fn asked_for(variable: &str, default: usize) -> usize {
         Err(error) => panic!("{variable}={asked}: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use recipes_testing::internal::{REDIS, ZOOKEEPER};
+
+    /// The double writes them down again, as it must not know a client.
+    #[test]
+    fn double_has_the_traits_of_the_stores_that_it_stands_for() {
+        assert_eq!(ZOOKEEPER, recipes_zookeeper::TRAITS);
+        assert_eq!(REDIS, recipes_redis::TRAITS);
+    }
+}
