@@ -50,7 +50,12 @@ async fn acquire_of_a_free_lock_dropped_at_every_poll(ensemble: TestEnsemble) {
         }
         dropped += 1;
     }
-    assert!((4..POLLS_MAX).contains(&dropped), "{dropped} polls");
+    // On a busy machine, a server may have answered by the next poll.
+    let least = match ensemble {
+        TestEnsemble::Memory(_) => 4,
+        _ => 1,
+    };
+    assert!((least..POLLS_MAX).contains(&dropped), "{dropped} polls");
 }
 
 async fn acquire_of_a_held_lock_dropped_at_every_poll(ensemble: TestEnsemble) {

@@ -7,7 +7,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// An awaited event that takes longer never happens.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A command line; killed when its process is dropped.
 pub(crate) fn lockctl(connect: &str, arguments: &[&str]) -> Command {
