@@ -91,6 +91,8 @@ const STARTS_MAX: usize = 10;
 #[derive(Debug)]
 pub struct FaultProxy {
     port: Port,
+    /// What follows the address in the connect string of a ZooKeeper server.
+    chroot: String,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
     /// The task that accepts connections; `None` while they are refused.
@@ -98,7 +100,8 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy in front of a ZooKeeper server, `host:port`, on a free port of loopback.
+    /// Starts a proxy in front of a ZooKeeper server, `host:port` or `host:port/chroot`, on a free port of
+    /// loopback.
     ///
     /// # Errors
     /// If the operating system gives no port.
@@ -161,12 +164,14 @@ impl FaultProxy {
 
     async fn start_with(protocol: Protocol, upstream: &str) -> io::Result<Self> {
         let mut tries = 1..STARTS_MAX;
+        let (upstream, chroot) = upstream.split_at(upstream.find('/').unwrap_or(upstream.len()));
         loop {
             let port = ports::free(1)?
                 .pop()
                 .ok_or_else(|| io::Error::other("no free port"))?;
             let proxy = Self {
                 port,
+                chroot: chroot.to_owned(),
                 shared: Arc::new(Shared::new(protocol, upstream)),
                 connections: Arc::default(),
                 acceptor: Mutex::new(None),
@@ -182,10 +187,10 @@ impl FaultProxy {
         }
     }
 
-    /// Returns where clients connect: `127.0.0.1:<port>`.
+    /// Returns where clients connect: `127.0.0.1:<port>`, and the chroot of the server's connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        format!("127.0.0.1:{}", self.port.number())
+        format!("127.0.0.1:{}{}", self.port.number(), self.chroot)
     }
 
     /// Starts a pattern that matches all frames of one direction.

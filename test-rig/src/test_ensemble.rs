@@ -114,7 +114,7 @@ impl TestEnsemble {
             Self::Memory(_) if !chroot.is_empty() => panic!("no chroot in memory"),
             Self::Memory(ensemble) => ensemble.session_with(options),
             Self::Real(place) => {
-                let connect_string = format!("{}{chroot}", place.address());
+                let connect_string = format!("{}{chroot}", place.connect_string());
                 must("connect", options.connect(&connect_string).await)
             }
             other if !chroot.is_empty() => panic!("no chroot on {other:?}"),
@@ -277,19 +277,27 @@ impl Stage for TestEnsemble {
 }
 
 impl Place<ZooKeeperServer, Client> {
-    /// The connect string of the place.
-    fn address(&self) -> String {
+    /// The connect string of the place: that of the server, with the place as its chroot.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        let server: &ZooKeeperServer = self;
         match self.name() {
-            Some(name) => format!("{}/{name}", self.connect_string()),
-            None => self.connect_string(),
+            Some(name) => format!("{}/{name}", server.connect_string()),
+            None => server.connect_string(),
         }
     }
 
     /// A client that sees what is below the place.
-    async fn client_of_place(&self) -> Arc<Client> {
+    ///
+    /// # Panics
+    /// If it cannot connect.
+    pub async fn client_of_place(&self) -> Arc<Client> {
         let connected = self.operator(async || {
             let connector = Client::connector().with_session_timeout(SESSION_TIMEOUT);
-            connector.connect(&self.address()).await.map(Arc::new)
+            connector
+                .connect(&self.connect_string())
+                .await
+                .map(Arc::new)
         });
         must("connect", connected.await)
     }

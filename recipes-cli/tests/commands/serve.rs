@@ -15,21 +15,23 @@ use std::time::Duration;
 
 use recipes_core::{LockGuard, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
-use test_rig::{TestEnsemble, ZooKeeperServer};
+use test_rig::{Place, TestEnsemble, ZooKeeperServer, shared};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
+use zookeeper_client::Client;
 
 use crate::lockctl::{PATIENCE, lockctl};
 
 /// The pause between two scans.
 const EVERY: Duration = Duration::from_millis(50);
 
+/// The server that the other tests use, too.
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
+    shared::on_a_real_server().await
 }
 
-fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+fn server(ensemble: &TestEnsemble) -> &Place<ZooKeeperServer, Client> {
     match ensemble {
         TestEnsemble::Real(server) => server,
         _ => panic!("no ZooKeeper"),

@@ -12,16 +12,18 @@ mod text_of_others;
 use recipes_core::{LockGuard, Session};
 use recipes_multilock::{Member, MultiLock};
 use serde_json::Value;
-use test_rig::{TestEnsemble, ZooKeeperServer};
+use test_rig::{Place, TestEnsemble, ZooKeeperServer, shared};
 use tokio::task::JoinHandle;
+use zookeeper_client::Client;
 
 use crate::lockctl::{lockctl, output};
 
+/// The server that the other tests use, too.
 async fn start() -> TestEnsemble {
-    TestEnsemble::Real(ZooKeeperServer::start().await.unwrap().into())
+    shared::on_a_real_server().await
 }
 
-fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
+fn server(ensemble: &TestEnsemble) -> &Place<ZooKeeperServer, Client> {
     match ensemble {
         TestEnsemble::Real(server) => server,
         _ => panic!("no ZooKeeper"),

@@ -42,6 +42,18 @@ impl<S, O: ?Sized> Place<S, O> {
         Self::new(Arc::clone(server), Some(format!("place{number}")))
     }
 
+    /// The server, to halt it or to configure it.
+    ///
+    /// # Panics
+    /// If other tests use it, too.
+    pub fn own_server(&self) -> &S {
+        assert!(
+            self.name.is_none(),
+            "other tests use this server: start one with `own::`"
+        );
+        &self.server
+    }
+
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

@@ -15,7 +15,7 @@ const DIGEST: &str = "ops:6oydJrFeF0qMiG4jeCQ0VpiwJpM=";
 async fn nodes_have_the_acl_that_was_asked_for() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
-    let operator = server(&ensemble).client().await.unwrap();
+    let operator = server(&ensemble).client_of_place().await;
     operator.auth("digest", b"ops:opspass").await.unwrap();
     let ops = || AuthId::new("digest", DIGEST);
     let anyone = || AuthId::anyone();

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use test_rig::{Cut, Direction, FaultProxy, ZooKeeperServer};
+use test_rig::{Cut, Direction, FaultProxy, ZooKeeperServer, own};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
@@ -181,7 +181,7 @@ async fn ensemble_that_went_away_meanwhile_is_not_taken_for_another_holder() {
 /// Until it misses a heartbeat, the session takes a frozen server for one that has nothing to report.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_server_is_told_from_a_busy_lock() {
-    let ensemble = start().await;
+    let ensemble = own::on_a_real_server().await;
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let connect = server(&ensemble).connect_string();
@@ -191,14 +191,14 @@ async fn frozen_server_is_told_from_a_busy_lock() {
         let run = run.stderr(Stdio::piped()).spawn().unwrap();
         ensemble.await_children(PATH, 2).await;
         if is_frozen {
-            server(&ensemble).pause().unwrap();
+            server(&ensemble).own_server().pause().unwrap();
         }
         let ended = timeout(PATIENCE, run.wait_with_output()).await;
         let ran = ended.expect("lockctl does not end").unwrap();
         assert_eq!(ran.status.code(), Some(code), "{ran:?}");
         let is_silence = said(&ran).contains("no answer from the store");
         assert_eq!(is_silence, is_frozen, "{ran:?}");
-        server(&ensemble).resume().unwrap();
+        server(&ensemble).own_server().resume().unwrap();
     }
     drop(held);
 }
@@ -304,7 +304,7 @@ async fn who_may_not_lock_is_told_so() {
     use zookeeper_client::{Acls, CreateMode};
 
     let ensemble = start().await;
-    let operator = server(&ensemble).client().await.unwrap();
+    let operator = server(&ensemble).client_of_place().await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_read());
     operator.create("/closed", b"", &options).await.unwrap();
     let family = Family::new();

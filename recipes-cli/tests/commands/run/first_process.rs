@@ -6,7 +6,7 @@
 use std::fs;
 
 use rustix::process::Signal;
-use test_rig::TestEnsemble;
+use test_rig::{TestEnsemble, own};
 use tokio::process::{Child, Command};
 
 use super::family::Family;
@@ -73,7 +73,7 @@ async fn first_process_ends_what_the_command_leaves_and_releases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_process_ends_the_command_with_the_lock() {
-    let (ensemble, family) = (start().await, Family::new());
+    let (ensemble, family) = (own::on_a_real_server().await, Family::new());
     let script = "trap '' TERM; : > ready; while :; do sleep 0.05; done";
     let mut run = started(&ensemble, &family, SHORT, script).await;
     ensemble.stop().await;

@@ -312,7 +312,7 @@ async fn hostile_names_are_shown_as_text_and_run_nothing() {
         )
         .await;
     let _data = lock(&data, "/locks/data").acquire().await.unwrap();
-    let operator = server(&ensemble).client().await.unwrap();
+    let operator = server(&ensemble).client_of_place().await;
     let node = format!("/locks/hand/{}-lock-", tag("node"));
     let open = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
     ensemble.create("/locks/hand", b"").await;

@@ -132,7 +132,7 @@ async fn node_that_may_not_be_read_can_be_deleted_by_its_name() {
     let guard = held(&session, Member::mutex(PATH)).await;
     let node = node_of(&guard);
     // Servers since 3.8.4 and 3.9.2 report nothing of it but its name.
-    let operator = server(&ensemble).client().await.unwrap();
+    let operator = server(&ensemble).client_of_place().await;
     let is_described = operator.check_stat(&node).await.is_ok();
     let shown = &json(&ensemble, &["inspect", PATH]).await["contenders"][0];
     assert_eq!(
