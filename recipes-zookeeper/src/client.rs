@@ -62,6 +62,16 @@ impl Nodes for ClientNodes {
         Some(self.client.session_timeout())
     }
 
+    fn granted(&self) -> Reply<'static, Option<Duration>> {
+        let timeout = self.client.session_timeout();
+        // A client that the service has made does not tell its servers.
+        let Some((link, _)) = &self.servers else {
+            return future::ready(Ok(Some(timeout))).boxed();
+        };
+        let link = Arc::clone(link);
+        async move { link.granted(timeout).await.map(Some) }.boxed()
+    }
+
     fn connection(&self) -> BoxStream<'static, Connection> {
         let watcher = self.client.state_watcher();
         // The watcher does not report the state that it starts with, even if that is the last one.

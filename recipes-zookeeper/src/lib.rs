@@ -10,6 +10,7 @@
 //! | `connect_string` | the servers and the chroot that it names |
 //! | `diagnosis` | why no server opened a session |
 //! | `link` | how connections to the servers are made |
+//! | `granted` | the session timeout that servers grant now |
 //! | `others` | what other sessions see of nodes, while this one is not connected |
 //! | `client` | the requests of one ZooKeeper session |
 //! | `answers` | what the client's answers and errors mean for a lock |
@@ -22,6 +23,7 @@ mod client;
 mod connect_string;
 mod diagnosis;
 mod ensemble;
+mod granted;
 mod link;
 mod no_delay;
 mod others;

@@ -31,6 +31,12 @@ impl Link {
             .collect()
     }
 
+    /// The connect string of one server alone.
+    pub(crate) fn address(&self, server: &Server, tls: bool) -> String {
+        let scheme = if tls { "tcp+tls" } else { "tcp" };
+        format!("{scheme}://{server}{}", self.connect_string.chroot())
+    }
+
     pub(crate) fn connector(&self) -> Connector {
         let mut connector = Client::connector().with_session_timeout(self.session_timeout);
         for (scheme, auth) in &self.transport.auth {

@@ -70,8 +70,7 @@ impl Link {
         answer_max: Duration,
         paths: &[String],
     ) -> Result<Vec<bool>, NodesError> {
-        let scheme = if tls { "tcp+tls" } else { "tcp" };
-        let address = format!("{scheme}://{server}{}", self.connect_string.chroot());
+        let address = self.address(&server, tls);
         let connector = self.connector().with_fail_eagerly();
         // What is opened after we have stopped waiting goes soon. Twice, because the client takes
         // no time to connect that is longer than 3/5 of the session timeout.

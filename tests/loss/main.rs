@@ -8,6 +8,7 @@
 //! | `closing` | how does a session close in an outage? |
 //! | `outage_of_a_service` | does the log of a service explain an outage, and does it undo no good work? |
 //! | `suspension` | what may be concluded after a time without a connection? |
+//! | `shorter_timeout` | what happens when servers grant a shorter session timeout than before? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
 //! | `heartbeats` | which requests keep a session alive and prove it? |
 //! | `fencing` | do tokens and transactions refuse a late write? |
@@ -34,5 +35,6 @@ mod outage_of_a_service;
 
 mod removed_nodes;
 mod session_loss;
+mod shorter_timeout;
 mod store_that_forgets;
 mod suspension;

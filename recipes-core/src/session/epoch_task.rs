@@ -52,6 +52,17 @@ pub(crate) enum Over {
     Session(EndReason),
     /// The store's transaction numbers went back.
     Forgot(Forgot),
+    /// The store may end the session earlier than the leases count on.
+    Shortened(Shortened),
+}
+
+/// A server may have granted the session less time at a reconnect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortened {
+    /// The session timeout that the leases count on.
+    pub(crate) counted: Duration,
+    /// What the store grants now.
+    pub(crate) granted: Duration,
 }
 
 /// Watches over one epoch.
@@ -73,6 +84,8 @@ pub(crate) struct EpochTask {
     followed: BTreeMap<u64, Option<WatchPermit>>,
     budget: WatchBudget,
     inquiry: Inquiry,
+    /// What the store grants since the last reconnect, until that is known.
+    granted: Option<BoxFuture<'static, Option<Duration>>>,
 }
 
 impl EpochTask {
@@ -93,6 +106,7 @@ impl EpochTask {
             followed: BTreeMap::new(),
             budget,
             inquiry: Inquiry::default(),
+            granted: None,
         }
     }
 
@@ -117,6 +131,11 @@ impl EpochTask {
                 looked = next(&mut self.under_way) => self.looked(looked),
                 answer = output(&mut self.heartbeat) => self.answered(answer),
                 seen = self.inquiry.answer() => self.seen_by_others(seen),
+                granted = output(&mut self.granted) => {
+                    if let Some(shortened) = self.shortened(granted) {
+                        return Over::Shortened(shortened);
+                    }
+                }
                 () = epoch.wake_task.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
@@ -213,6 +232,7 @@ impl EpochTask {
 
     fn reconnected(&mut self) {
         self.inquiry = Inquiry::default();
+        self.granted = Some(Box::pin(granted(Arc::clone(&self.nodes))));
         self.nodes.reconnected();
         self.link.connected();
         let now = Instant::now();
@@ -220,6 +240,12 @@ impl EpochTask {
         for lease in self.epoch.leases() {
             self.looks.schedule(lease.id(), now);
         }
+    }
+
+    /// Whether the store may end the session before its deadline.
+    fn shortened(&self, granted: Option<Duration>) -> Option<Shortened> {
+        let (counted, granted) = (self.nodes.session_timeout()?, granted?);
+        (granted < counted).then_some(Shortened { counted, granted })
     }
 
     fn take_arrivals(&mut self) {
@@ -382,6 +408,21 @@ impl EpochTask {
                 target: SESSION,
                 "session not closed in time; it goes with the last acquire"
             ),
+        }
+    }
+}
+
+/// The session timeout that the store grants now. It is asked until it answers, the session is over, or the
+/// connection is another.
+async fn granted(nodes: Arc<dyn Nodes>) -> Option<Duration> {
+    let timeout = nodes.session_timeout()?;
+    loop {
+        match nodes.granted().await {
+            Ok(granted) => return granted,
+            Err(error) => {
+                debug!(target: SESSION, %error, "what the store grants is not known yet");
+                tokio::time::sleep(timeout / BEATS).await;
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::log::SESSION;
 use crate::names::session_id::SessionId;
 use crate::session::cleanup::{Cleanup, Doomed, Remaining};
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
-use crate::session::epoch_task::{EpochTask, Over, UNPOLLED_GRACE};
+use crate::session::epoch_task::{EpochTask, Over, Shortened, UNPOLLED_GRACE};
 use crate::session::phase::Phase;
 use crate::session::witness::HighestNumber;
 use crate::store::nodes::{Connection, EndReason, Nodes, NodesError};
@@ -130,7 +130,12 @@ impl SessionTask {
         drop(nodes);
         let ended = match over {
             None => None,
-            Some(Over::Session(reason)) => Some(reason),
+            Some(Over::Session(reason)) => {
+                if reason == EndReason::Expired {
+                    warn_of_expiry(&epoch);
+                }
+                Some(reason)
+            }
             Some(Over::Forgot(Forgot { seen, now })) => {
                 error!(
                     target: SESSION,
@@ -144,8 +149,19 @@ impl SessionTask {
                 drop(epoch.take_nodes());
                 return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
             }
+            Some(Over::Shortened(Shortened { counted, granted })) => {
+                warn!(
+                    target: SESSION,
+                    epoch = number,
+                    counted_ms = counted.as_millis(),
+                    granted_ms = granted.as_millis(),
+                    "the store grants a shorter session timeout than this session was opened with, and \
+                     may expire it before the deadline of its locks: its locks are lost, and a new \
+                     session is opened"
+                );
+                Some(EndReason::Expired)
+            }
         };
-        warn_if_expired(ended, &epoch);
         if let Some(reason) = ended {
             telemetry::session_lost(reason);
         }
@@ -255,10 +271,7 @@ async fn cut_off(epoch: &Epoch) {
 
 /// The client reports both alike: that the store has expired the session, and that it gave the
 /// session up after a silence in which the store would have.
-fn warn_if_expired(ended: Option<EndReason>, epoch: &Epoch) {
-    if ended != Some(EndReason::Expired) {
-        return;
-    }
+fn warn_of_expiry(epoch: &Epoch) {
     let silence = epoch.silence().lasts(Instant::now()).unwrap_or_default();
     let timeout = epoch.nodes().ok().and_then(|nodes| nodes.session_timeout());
     let why = match timeout.is_some_and(|timeout| silence >= timeout) {

@@ -155,6 +155,11 @@ impl Nodes for Witness {
         self.nodes.session_timeout()
     }
 
+    /// Nothing is noted: other sessions have sent the requests.
+    fn granted(&self) -> Reply<'static, Option<Duration>> {
+        self.nodes.granted()
+    }
+
     fn guarantee(&self) -> Guarantee {
         self.nodes.guarantee()
     }

@@ -77,6 +77,13 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The negotiated session timeout; `None` if sessions never expire by time.
     fn session_timeout(&self) -> Option<Duration>;
 
+    /// The session timeout that the store grants now to whoever asks for that of this session. Asked of
+    /// the store after a reconnect, over sessions of its own: a store may grant this one less than at
+    /// its opening, and not tell.
+    fn granted(&self) -> Reply<'static, Option<Duration>> {
+        future::ready(Ok(self.session_timeout())).boxed()
+    }
+
     /// What the store promises, as far as is known now.
     fn guarantee(&self) -> Guarantee {
         Guarantee::Consensus

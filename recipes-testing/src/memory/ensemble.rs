@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use recipes_core::{EndReason, Session, SessionOptions, Store};
 
@@ -196,6 +197,22 @@ impl MemoryEnsemble {
             state.mend(session);
             live
         })
+    }
+
+    /// Grants this session timeout from now on: to new sessions, and to present ones from their next
+    /// connection on, as servers do after an operator has changed `maxSessionTimeout`. A client is not
+    /// told what it gets at a reconnect.
+    ///
+    /// # Panics
+    /// On a store as that on Redis, where each session keeps its timeout.
+    pub fn grant_session_timeout(&self, timeout: Duration) {
+        self.shared.with(|state| {
+            assert!(
+                state.on_redis.is_none(),
+                "no server there has another timeout"
+            );
+            state.session_timeout = Some(timeout);
+        });
     }
 
     /// Stops the ensemble: all sessions are disconnected, and new ones wait. Guards are suspended,

@@ -1,7 +1,9 @@
 //! One server.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,6 +201,17 @@ impl ZooKeeperServer {
         let _change = self.change.lock().await;
         self.spawn()?;
         self.ready().await
+    }
+
+    /// Sets a line of `zoo.cfg`, such as `maxSessionTimeout`, for when the server starts next.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn configure(&self, key: &str, value: &str) -> io::Result<()> {
+        // Of two lines with one key the last counts.
+        let mut file = OpenOptions::new().append(true).open(self.home.config())?;
+        writeln!(file, "{key}={value}")
     }
 
     /// Stops the server and starts it again.

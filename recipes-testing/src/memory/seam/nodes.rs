@@ -72,6 +72,10 @@ impl Nodes for MemoryNodes {
         self.timeout
     }
 
+    fn granted(&self) -> Reply<'static, Option<Duration>> {
+        future::ready(self.shared.with(|state| state.granted())).boxed()
+    }
+
     fn guarantee(&self) -> Guarantee {
         match self.shared.with(|state| state.on_redis.is_some()) {
             true => Guarantee::BestEffort,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use recipes_core::{Connection, EndReason};
 use tokio::sync::watch;
@@ -83,6 +84,9 @@ pub(crate) struct SessionRecord {
     /// Whether the client has dropped its last handle.
     pub(crate) hung_up: bool,
     pub(crate) connection: watch::Sender<Connection>,
+    /// The session timeout that the ensemble granted to the present connection, which its client need
+    /// not know. `None`: no end by time.
+    pub(crate) granted: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) timer: Option<Timer>,
     /// Last transaction that the replica of this connection has certainly applied. No read on this
@@ -112,7 +116,7 @@ pub(crate) struct SessionRecord {
 }
 
 impl SessionRecord {
-    pub(crate) fn new(identities: Arc<[AuthId]>, zxid: i64) -> Self {
+    pub(crate) fn new(identities: Arc<[AuthId]>, granted: Option<Duration>, zxid: i64) -> Self {
         Self {
             identities,
             ended: None,
@@ -121,6 +125,7 @@ impl SessionRecord {
             behind: false,
             hung_up: false,
             connection: watch::Sender::new(Connection::Connected),
+            granted,
             deadline: None,
             timer: None,
             applied: zxid,

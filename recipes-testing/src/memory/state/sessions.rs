@@ -25,8 +25,8 @@ impl State {
         }
         self.last_session += 1;
         let zxid = self.next_number();
-        self.sessions
-            .insert(self.last_session, SessionRecord::new(identities, zxid));
+        let record = SessionRecord::new(identities, self.session_timeout, zxid);
+        self.sessions.insert(self.last_session, record);
         self.register(self.last_session, is_first);
         Some(self.last_session)
     }
@@ -246,6 +246,14 @@ impl State {
         self.stopped = false;
     }
 
+    /// The session timeout that a session gets which is opened now.
+    pub(crate) fn granted(&self) -> Result<Option<Duration>, NodesError> {
+        match self.stopped {
+            true => Err(MemoryError::Unreachable.into()),
+            false => Ok(self.session_timeout),
+        }
+    }
+
     /// Which nodes a session that is opened now sees.
     pub(crate) fn others_see(&self, paths: &[String]) -> Result<Vec<bool>, NodesError> {
         if self.stopped {
@@ -264,7 +272,9 @@ impl State {
         if !self.resume(session) {
             return;
         }
+        let granted = self.session_timeout;
         if let Some(record) = self.sessions.get_mut(&session) {
+            record.granted = granted;
             record.connection.send_replace(Connection::Connected);
         }
         self.set_watches_again(session);
@@ -294,9 +304,11 @@ impl State {
         if !self.resume(session) {
             return;
         }
+        let granted = self.session_timeout;
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
+        record.granted = granted;
         record.deadline = None;
         record.timer = None;
         record.connection.send_replace(Connection::Connected);
@@ -341,13 +353,12 @@ impl State {
     }
 
     pub(crate) fn start_timeout(&mut self, session: i64) {
-        let deadline = self
-            .session_timeout
-            .and_then(|after| Instant::now().checked_add(after));
         let shared = self.shared.clone();
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
+        let granted = record.granted;
+        let deadline = granted.and_then(|after| Instant::now().checked_add(after));
         // On Redis a call expires it.
         if record.deadline.is_some() || record.gone || self.on_redis.is_some() {
             return;
