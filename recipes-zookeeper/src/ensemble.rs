@@ -82,7 +82,8 @@ impl ZooKeeper {
     ///
     /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
     /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
-    /// of one.
+    /// of one. Nor can the session learn that its servers grant a shorter session timeout at a
+    /// reconnect, after an operator has lowered their limit: its guards would be trusted for too long.
     #[must_use]
     pub fn from_client(client: Client) -> Session {
         SessionOptions::new().start(Arc::new(ExistingClient::new(client)))
