@@ -87,6 +87,11 @@ pub(crate) struct SessionRecord {
     /// The session timeout that the ensemble granted to the present connection, which its client need
     /// not know. `None`: no end by time.
     pub(crate) granted: Option<Duration>,
+    /// What the first connection was granted, which its client counts on.
+    pub(crate) counted: Option<Duration>,
+    /// The ensemble has expired the session, and its client learns that at a reconnect, or when the
+    /// time is over that it counts on.
+    pub(crate) is_overdue: bool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) timer: Option<Timer>,
     /// Last transaction that the replica of this connection has certainly applied. No read on this
@@ -126,6 +131,8 @@ impl SessionRecord {
             hung_up: false,
             connection: watch::Sender::new(Connection::Connected),
             granted,
+            counted: granted,
+            is_overdue: false,
             deadline: None,
             timer: None,
             applied: zxid,

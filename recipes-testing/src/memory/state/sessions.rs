@@ -139,10 +139,20 @@ impl State {
             .map(|(session, _)| *session)
             .collect();
         for session in sessions {
-            if let Some(record) = self.sessions.get_mut(&session) {
-                record.deadline = None;
+            let Some(record) = self.sessions.get_mut(&session) else {
+                continue;
+            };
+            record.deadline = None;
+            let (granted, counted) = (record.granted, record.counted);
+            let more = counted.zip(granted).map(|(it, granted)| it.saturating_sub(granted));
+            match more.filter(|more| !more.is_zero() && !record.is_overdue) {
+                Some(more) => {
+                    record.is_overdue = true;
+                    self.remove(session);
+                    self.set_deadline(session, more);
+                }
+                None => self.end(session, EndReason::Expired),
             }
-            self.end(session, EndReason::Expired);
         }
     }
 
@@ -169,6 +179,9 @@ impl State {
             return;
         };
         if record.gone && !record.behind && self.on_redis.is_none() {
+            if record.is_overdue {
+                self.end(session, EndReason::Expired);
+            }
             return;
         }
         record.cut = false;
@@ -353,16 +366,23 @@ impl State {
     }
 
     pub(crate) fn start_timeout(&mut self, session: i64) {
-        let shared = self.shared.clone();
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        let granted = record.granted;
-        let deadline = granted.and_then(|after| Instant::now().checked_add(after));
         // On Redis a call expires it.
         if record.deadline.is_some() || record.gone || self.on_redis.is_some() {
             return;
         }
+        if let Some(granted) = record.granted {
+            self.set_deadline(session, granted);
+        }
+    }
+
+    fn set_deadline(&mut self, session: i64, after: Duration) {
+        let (shared, deadline) = (self.shared.clone(), Instant::now().checked_add(after));
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return;
+        };
         record.deadline = deadline;
         // Without a runtime, the session expires at the next access to the ensemble.
         let (Some(deadline), Ok(runtime)) = (deadline, Handle::try_current()) else {
