@@ -325,6 +325,9 @@ async fn ensemble_has_a_size() {
 #[ignore = "is run by server_ends_with_a_killed_test_process"]
 async fn process_that_is_killed() -> Outcome {
     let server = ZooKeeperServer::start().await?;
+    // To a group of processes that loses its last parent while one of them is halted, the kernel sends
+    // the signal that a terminal sends when it closes.
+    server.pause()?;
     println!("{MARK}{}", folder_of(&server)?.display());
     std::future::pending().await
 }
@@ -340,6 +343,7 @@ async fn server_ends_with_a_killed_test_process() -> Outcome {
             "--nocapture",
             "server::process_that_is_killed",
         ])
+        .process_group(0)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;

@@ -144,7 +144,9 @@ impl State {
             };
             record.deadline = None;
             let (granted, counted) = (record.granted, record.counted);
-            let more = counted.zip(granted).map(|(it, granted)| it.saturating_sub(granted));
+            let more = counted
+                .zip(granted)
+                .map(|(it, granted)| it.saturating_sub(granted));
             match more.filter(|more| !more.is_zero() && !record.is_overdue) {
                 Some(more) => {
                     record.is_overdue = true;
