@@ -153,3 +153,23 @@ async fn set_back_clock_and_removed_directory_do_not_repeat_a_token() {
     assert!(guard.fencing_token() > token);
     guard.release().await.unwrap();
 }
+
+/// One lock for each order. Beats are rare, and 16 directories each would never do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_of_locks_go_as_fast_as_they_are_made() {
+    const ORDERS: usize = 1_200;
+    let server = start().await;
+    let builder = MySql::builder().new_server();
+    let builder = builder.session_timeout(Duration::from_secs(600));
+    let builder = builder.container_rest(Duration::from_millis(100));
+    let session = builder.connect(&server.url()).await.unwrap();
+    for order in 0..ORDERS {
+        let lock = InterProcessMutex::new(&session, &format!("/orders/{order}")).unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    for count in ["nodes", "containers"] {
+        let count = format!("SELECT COUNT(*) FROM lock_recipes_{count}");
+        let left: usize = server.sql(&count).await.unwrap()[0][0].parse().unwrap();
+        assert!(left < ORDERS / 4, "{left} rows: {count}");
+    }
+}

@@ -62,6 +62,9 @@ proc: BEGIN
   -- A node.
   DECLARE v_c, v_m, v_v, v_o, v_q, v_p, v_seq, v_children BIGINT;
   DECLARE v_refused INT DEFAULT 0;
+  -- Containers that were created, and the store's clock.
+  DECLARE v_made INT DEFAULT 0;
+  DECLARE v_clock, v_tidied BIGINT;
   -- The answer to a multi, and all answers.
   DECLARE v_answer, v_answers LONGBLOB DEFAULT '';
 
@@ -220,8 +223,12 @@ proc: BEGIN
             UPDATE @prefix@nodes SET q = v_up_q, p = v_number
               WHERE dir = v_up_dir AND name = v_up_name;
             IF v_what = 'C' THEN
-              REPLACE INTO @prefix@containers SELECT v_dir, v_name, own + p_rest
-                FROM @prefix@clock WHERE id = 1;
+              SET v_made = v_made + 1;
+              IF v_clock IS NULL THEN
+                SELECT own + GREATEST(0, LEAST(step, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - last)), tidied
+                  INTO v_clock, v_tidied FROM @prefix@clock WHERE id = 1;
+              END IF;
+              REPLACE INTO @prefix@containers VALUES (v_dir, v_name, v_clock + p_rest);
             END IF;
           END IF;
         END operation;
@@ -324,6 +331,16 @@ proc: BEGIN
       SET v_answers = '';
     END IF;
   END WHILE;
+  IF v_made > 0 THEN
+    -- At the end, as it raises numbers of directories that were loaded above.
+    SET v_refused = 0;
+    CALL @prefix@tidy(v_tidied, v_clock, v_number, p_rest, 2 * v_made);
+    IF v_refused <> 0 THEN
+      ROLLBACK;
+      SELECT 2 AS state, 0 AS number, '' AS answers;
+      LEAVE proc;
+    END IF;
+  END IF;
   COMMIT;
   SELECT 0 AS state, v_number AS number, v_answers AS answers;
 END//

@@ -9,7 +9,7 @@ use super::checks::MySqlRefusal;
 use super::errors::refused;
 
 /// The version of all files together. Services with different versions cannot share the tables.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// Tables, with a semicolon after each statement; and procedures, with two slashes.
 const FILES: [&str; 5] = [
@@ -20,10 +20,10 @@ const FILES: [&str; 5] = [
     include_str!("fence.sql"),
 ];
 /// What the procedures are called, after the prefix.
-const NAMES: [&str; 9] = [
-    "beat", "close", "enter", "fence", "leave", "open", "purge", "requests", "resume",
+const NAMES: [&str; 10] = [
+    "beat", "close", "enter", "fence", "leave", "open", "purge", "requests", "resume", "tidy",
 ];
-const PROCEDURES: i64 = 9;
+const PROCEDURES: i64 = 10;
 /// As in the files, for the client of the server.
 const DELIMITER: &str = "DELIMITER //";
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(i64::try_from(NAMES.len()), Ok(PROCEDURES));
         assert_eq!(begins("INSERT IGNORE INTO my_"), 3);
         assert_eq!(begins("SET SESSION sql_mode"), 1);
-        assert_eq!(statements.len(), 20);
+        assert_eq!(statements.len(), 21);
         assert!(
             statements
                 .iter()
@@ -145,7 +145,7 @@ mod tests {
         );
         assert_eq!(
             statements.last().unwrap(),
-            "INSERT IGNORE INTO my_meta VALUES (1)"
+            "INSERT IGNORE INTO my_meta VALUES (2)"
         );
     }
 

@@ -13,9 +13,10 @@
 -- | close     | A     | closes a session |
 -- | beat      | B     | keeps a session alive, ends others, tidies up |
 -- | purge     | -     | deletes nodes of sessions that have ended; for `beat` and `close` |
+-- | tidy      | -     | removes empty containers; for `beat` and `requests` |
 -- | fence     | users | keeps a lock's node until the user's transaction ends |
 --
--- Each is one transaction, but for `purge` and `fence`, which are part of one. If it fails, it has done
+-- Each is one transaction, but for `purge`, `tidy` and `fence`, which are part of one. If it fails, it has done
 -- nothing. It is READ COMMITTED, as REPEATABLE READ locks gaps between rows and so stops others.
 --
 -- Rows are locked in this order: session, clock, parents by path, nodes. Whoever sweeps and tidies up leaves
@@ -51,6 +52,7 @@ CREATE TABLE IF NOT EXISTS @prefix@meta (
 -- | own        | the store's own clock then: what deadlines are compared with |
 -- | step       | the most that it advances between two beats: a quarter of the shortest session timeout |
 -- | due        | no session is due before this, by the store's clock |
+-- | tidied     | no container is to be looked at before this, by the store's clock |
 -- | number     | the id of the last session |
 -- | run        | the run of the server that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
@@ -61,6 +63,7 @@ CREATE TABLE IF NOT EXISTS @prefix@clock (
   own BIGINT NOT NULL,
   step BIGINT NOT NULL,
   due BIGINT NOT NULL,
+  tidied BIGINT NOT NULL,
   number BIGINT NOT NULL,
   run VARBINARY(255) NOT NULL,
   longest BIGINT NOT NULL,
@@ -130,5 +133,5 @@ CREATE TABLE IF NOT EXISTS @prefix@containers (
   KEY by_look (look)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
-INSERT IGNORE INTO @prefix@clock VALUES (1, 0, 0, 0, 0, 0, '', 0, 0);
+INSERT IGNORE INTO @prefix@clock VALUES (1, 0, 0, 0, 0, 0, 0, '', 0, 0);
 INSERT IGNORE INTO @prefix@nodes VALUES ('', '', 0, 0, 0, 0, 0, 0, 0, 0, '');

@@ -106,6 +106,45 @@ BEGIN
   END IF;
 END//
 
+-- Removes containers that have been empty for a while, up to a bound, and leaves those that somebody uses just now.
+-- A call that creates some removes twice as many: however fast they are made, they go as fast.
+--
+-- None is to be looked at before `p_from`. What was removed stays in the index until no transaction on the
+-- server may want to see it, and is not passed again.
+CREATE PROCEDURE IF NOT EXISTS @prefix@tidy(p_from BIGINT, p_own BIGINT, p_now BIGINT, p_rest BIGINT, p_max INT)
+  MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_tried, v_skipped INT DEFAULT 0;
+  -- A node, and its parent.
+  DECLARE v_child, v_p BIGINT;
+  DECLARE v_dir, v_name, v_up_dir, v_up_name VARBINARY(1500);
+  containers: WHILE v_tried < p_max DO
+    SET v_tried = v_tried + 1, v_name = NULL;
+    SELECT dir, name INTO v_dir, v_name FROM @prefix@containers WHERE look BETWEEN p_from AND p_own
+      ORDER BY look LIMIT 1 OFFSET v_skipped;
+    IF v_name IS NULL THEN LEAVE containers; END IF;
+    SET v_up_name = SUBSTRING_INDEX(v_dir, '/', -1), v_p = NULL;
+    SET v_up_dir = LEFT(v_dir, LENGTH(v_dir) - LENGTH(v_up_name) - 1);
+    IF v_up_dir = '' AND v_up_name <> '' THEN SET v_up_dir = '/'; END IF;
+    SELECT c.p INTO v_p FROM @prefix@nodes u, @prefix@nodes c
+      WHERE u.dir = v_up_dir AND u.name = v_up_name AND c.dir = v_dir AND c.name = v_name
+      FOR UPDATE SKIP LOCKED;
+    SELECT MIN(seq) INTO v_child FROM @prefix@nodes FORCE INDEX (by_seq)
+      WHERE dir = CONCAT(IF(v_dir = '/', '', v_dir), '/', v_name);
+    IF v_p IS NULL THEN
+      -- Somebody creates nodes there.
+      SET v_skipped = v_skipped + 1;
+    ELSEIF v_child IS NOT NULL THEN
+      UPDATE @prefix@containers SET look = p_own + p_rest WHERE dir = v_dir AND name = v_name;
+    ELSE
+      DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name;
+      DELETE FROM @prefix@containers WHERE dir = v_dir AND name = v_name;
+      -- Whatever the clock does, numbers must not fall in a directory that is made anew.
+      UPDATE @prefix@nodes SET p = GREATEST(p, v_p, p_now) WHERE dir = v_up_dir AND name = v_up_name;
+    END IF;
+  END WHILE;
+END//
+
 -- Closes a session, which deletes its nodes.
 --
 -- Selects one row: whether nodes of it are left that may be deleted at once. The client then calls it again.
@@ -145,12 +184,11 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@beat(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_rest BIGINT, p_again BOOLEAN)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 proc: BEGIN
-  DECLARE v_timeout, v_deadline, v_now, v_last, v_own, v_step, v_due BIGINT;
-  -- A session, a node, its parent.
-  DECLARE v_other, v_p BIGINT;
-  DECLARE v_dir, v_name, v_up_dir, v_up_name VARBINARY(1500);
+  DECLARE v_timeout, v_deadline, v_now, v_last, v_own, v_step, v_due, v_tidied BIGINT;
+  -- Another session.
+  DECLARE v_other BIGINT;
   -- Bounds: one beat must not take long. `v_soon`: something is left to do.
-  DECLARE v_tried, v_ended, v_skipped INT DEFAULT 0;
+  DECLARE v_tried, v_ended INT DEFAULT 0;
   DECLARE v_purged INT DEFAULT 500;
   DECLARE v_sweeps, v_soon BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -214,34 +252,10 @@ proc: BEGIN
       -- Only this session comes back at once. Another does if it does not.
       IF v_soon THEN SET v_due = v_own + v_step DIV 8; END IF;
     END IF;
-    -- Containers that have been empty for a while.
-    SET v_tried = 0;
-    containers: WHILE v_tried < 16 DO
-      SET v_tried = v_tried + 1, v_name = NULL;
-      SELECT dir, name INTO v_dir, v_name FROM @prefix@containers WHERE look <= v_own
-        ORDER BY look LIMIT 1 OFFSET v_skipped;
-      IF v_name IS NULL THEN LEAVE containers; END IF;
-      SET v_up_name = SUBSTRING_INDEX(v_dir, '/', -1), v_p = NULL;
-      SET v_up_dir = LEFT(v_dir, LENGTH(v_dir) - LENGTH(v_up_name) - 1);
-      IF v_up_dir = '' AND v_up_name <> '' THEN SET v_up_dir = '/'; END IF;
-      SELECT c.p INTO v_p FROM @prefix@nodes u, @prefix@nodes c
-        WHERE u.dir = v_up_dir AND u.name = v_up_name AND c.dir = v_dir AND c.name = v_name
-        FOR UPDATE SKIP LOCKED;
-      SELECT MIN(seq) INTO v_other FROM @prefix@nodes FORCE INDEX (by_seq)
-        WHERE dir = CONCAT(IF(v_dir = '/', '', v_dir), '/', v_name);
-      IF v_p IS NULL THEN
-        -- Somebody creates nodes there.
-        SET v_skipped = v_skipped + 1;
-      ELSEIF v_other IS NOT NULL THEN
-        UPDATE @prefix@containers SET look = v_own + p_rest WHERE dir = v_dir AND name = v_name;
-      ELSE
-        DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name;
-        DELETE FROM @prefix@containers WHERE dir = v_dir AND name = v_name;
-        -- Whatever the clock does, numbers must not fall in a directory that is made anew.
-        UPDATE @prefix@nodes SET p = GREATEST(p, v_p, v_now) WHERE dir = v_up_dir AND name = v_up_name;
-      END IF;
-    END WHILE;
-    UPDATE @prefix@clock SET last = v_now, own = v_own, step = v_step, due = v_due WHERE id = 1;
+    SELECT tidied INTO v_tidied FROM @prefix@clock WHERE id = 1;
+    CALL @prefix@tidy(v_tidied, v_own, v_now, p_rest, 16);
+    SELECT LEAST(COALESCE(MIN(look), v_own), v_own) INTO v_tidied FROM @prefix@containers WHERE look >= v_tidied;
+    UPDATE @prefix@clock SET last = v_now, own = v_own, step = v_step, due = v_due, tidied = v_tidied WHERE id = 1;
   END IF;
   COMMIT;
   SELECT 0 AS state, v_step AS step, IF(v_soon, IF(v_purged = 0 OR v_ended = 4, 0, 20000),
