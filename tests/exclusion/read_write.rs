@@ -9,6 +9,7 @@ use lock_recipes::{
     Owner, Session,
 };
 use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
+use tokio::time::timeout;
 
 mod costs;
 
@@ -28,6 +29,7 @@ on_every_ensemble!(
     writer_lets_in_its_own_reader_and_no_other,
     writer_that_reads_may_release_either_first,
     writer_queued_before_a_downgrade_waits_for_the_reader,
+    writer_queued_after_a_downgrade_waits_for_the_reader,
     other_write_guards_keep_the_writer_through_a_downgrade,
     downgrade_of_a_lost_writer_fails_and_gives_the_guard_back,
     reader_beside_a_writer_of_others_is_respected,
@@ -38,6 +40,23 @@ on_every_ensemble!(
     acquire_or_downgrade_dropped_at_every_poll_leaves_nothing,
 );
 on_ensembles_of_their_own!(reader_that_asks_to_write_is_refused_at_once);
+
+/// The reader's node has no number of its own on the store. A listing that passes it by has nobody ahead.
+async fn writer_queued_after_a_downgrade_waits_for_the_reader(ensemble: TestEnsemble) {
+    let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
+    let writer = lock(&here).write().await.unwrap();
+    let reader = writer.downgrade().await.unwrap();
+    let mut queued = tokio::spawn(lock(&elsewhere).write());
+    ensemble.await_children(PATH, 2).await;
+    assert!(timeout(IMPATIENCE, &mut queued).await.is_err());
+    reader.verify().await.unwrap();
+    let token = reader.fencing_token();
+    reader.release().await.unwrap();
+    let writer = queued.await.unwrap().unwrap();
+    assert!(writer.fencing_token() > token);
+    writer.release().await.unwrap();
+    ensemble.await_children(PATH, 0).await;
+}
 
 /// Curator `testGetParticipantNodes`.
 async fn participants_are_listed_by_kind(ensemble: TestEnsemble) {

@@ -113,9 +113,12 @@ impl Stage {
         let enter = format!(
             "CALL lock_recipes_enter({id}, 's', {connection}, 0, '/', 'd', '/d', 'n-', '')"
         );
-        let rows: Vec<(i64, i64, String)> = self.client.query(enter).await?;
-        let number = rows[0].0;
-        Ok((number, rows.into_iter().map(|it| it.2).collect()))
+        let row: Option<(i64, i64, usize, String, i64, Vec<u8>)> =
+            self.client.query_first(enter).await?;
+        let (number, _, count, names, ..) = row.unwrap();
+        let names: Vec<_> = names.split('/').map(str::to_owned).collect();
+        assert_eq!(names.len(), count);
+        Ok((number, names))
     }
 
     /// Deletes the first node as a release does.
@@ -339,6 +342,27 @@ async fn who_enters_sees_who_is_ahead() {
             .run("DELETE FROM lock_recipes_nodes WHERE o <> 0")
             .await;
     }
+}
+
+/// Who sees no holder would be granted a lock beside them.
+#[tokio::test]
+async fn listing_has_its_own_count_whatever_limits_rows_and_lengths() {
+    let mut stage = Stage::set().await;
+    let (one, two) = (stage.open().await, stage.open().await);
+    stage.run("SET SESSION sql_select_limit = 1").await;
+    stage.enter(&one).await.unwrap();
+    let (_, names) = stage.enter(&two).await.unwrap();
+    assert_eq!(names, ["n-0000000000", "n-0000000001"]);
+    // Others begin their listings there.
+    let low = "SELECT low FROM lock_recipes_nodes WHERE name = 'd'";
+    assert!(stage.number(low).await <= 1);
+    stage.run("SET SESSION group_concat_max_len = 4").await;
+    let Caller { id, connection } = two;
+    let enter =
+        format!("CALL lock_recipes_enter({id}, 's', {connection}, 0, '/', 'd', '/d', 'n-', '')");
+    let cut = stage.row(&enter).await.unwrap().unwrap();
+    let (count, names): (i64, String) = (cut.get(2).unwrap(), cut.get(3).unwrap());
+    assert_eq!((count, names.len()), (3, 4));
 }
 
 /// A call locks the directories in which it creates. One of them does not exist yet. While the call waits

@@ -1,11 +1,13 @@
 //! What the procedures answer, as the keeper wants it.
 
+use mysql_async::Row;
 use recipes_keeper::{CallError, Value};
 
 use super::batch::unfit;
 use super::errors::Unexpected;
 use crate::path::split;
 
+use super::procedures::Columns;
 use super::request::{Operation, Request};
 
 /// Why a request is refused, in the order of the numbers in `requests.sql`.
@@ -24,7 +26,9 @@ const REASONS: [&str; 7] = [
 pub(super) struct Entered {
     pub(super) number: i64,
     pub(super) place: i64,
-    pub(super) names: Vec<Vec<u8>>,
+    /// How many names, and these with slashes between them.
+    pub(super) count: i64,
+    pub(super) names: Vec<u8>,
     /// How many nodes ahead, and these.
     pub(super) ahead: i64,
     pub(super) nodes: Vec<u8>,
@@ -114,7 +118,22 @@ fn of_request(request: &Request<'_>, text: &mut Text<'_>) -> Result<Vec<Value>, 
     Ok(parts)
 }
 
-/// Reads the answer of `enter`.
+impl Entered {
+    /// Reads the row that `enter` selects.
+    pub(super) fn of(row: Option<Row>) -> Result<Self, CallError> {
+        let mut row = Columns::of(row)?;
+        Ok(Self {
+            number: row.number()?,
+            place: row.number()?,
+            count: row.number()?,
+            names: row.bytes()?,
+            ahead: row.number()?,
+            nodes: row.bytes()?,
+        })
+    }
+}
+
+/// The answer of an acquire that found everything in order.
 pub(super) fn of_enter(
     requests: &[Request<'_>],
     id: i64,
@@ -134,8 +153,7 @@ pub(super) fn of_enter(
                 }
             }
             Request::Look { numbers, .. } => {
-                let names = entered.names.iter().cloned().map(Value::Bytes);
-                parts.push(Value::List(names.collect()));
+                parts.push(names(entered.count, &entered.names)?);
                 if entered.ahead > 0 {
                     parts.extend(watched(numbers, &own, id, entered)?);
                 }
@@ -194,10 +212,10 @@ fn names(count: i64, bytes: &[u8]) -> Result<Value, CallError> {
 }
 
 /// Numbers with a blank after each, and bytes after their count.
-struct Text<'a>(&'a [u8]);
+pub(super) struct Text<'a>(pub(super) &'a [u8]);
 
 impl<'a> Text<'a> {
-    fn number(&mut self) -> Result<i64, CallError> {
+    pub(super) fn number(&mut self) -> Result<i64, CallError> {
         let missing = || Unexpected::answer("no number");
         let end = self
             .0
@@ -210,11 +228,11 @@ impl<'a> Text<'a> {
         digits.and_then(|it| it.parse().ok()).ok_or_else(missing)
     }
 
-    fn count(&mut self) -> Result<usize, CallError> {
+    pub(super) fn count(&mut self) -> Result<usize, CallError> {
         usize::try_from(self.number()?).map_err(|_| Unexpected::answer("no count"))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], CallError> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], CallError> {
         let count = self.count()?;
         let parts = self.0.split_at_checked(count);
         let (bytes, rest) = parts.ok_or_else(|| Unexpected::answer("too short"))?;

@@ -9,8 +9,8 @@ DELIMITER //
 --
 -- It is there for its cost: each statement and each variable of a procedure takes its time.
 --
--- Selects a row for each name in the directory: the number, the place, and the name. If there are others, it
--- then selects one with the count of those ahead that are watched, at most two, and these as for `look`.
+-- Selects one row: the number, the place, the count of all names in the directory and these with slashes between
+-- them, the count of nodes ahead that are watched, at most two, and these as for `look`.
 CREATE PROCEDURE IF NOT EXISTS @prefix@enter(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_seen BIGINT,
   p_up_dir VARBINARY(1500), p_up_name VARBINARY(1500), p_dir VARBINARY(1500), p_name VARBINARY(1500),
@@ -18,6 +18,8 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@enter(
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_number, v_q, v_low, v_count BIGINT;
+  DECLARE v_watched INT DEFAULT 0;
+  DECLARE v_names, v_nodes LONGBLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -32,9 +34,8 @@ BEGIN
   IF v_number IS NULL THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not a simple acquire'; END IF;
   INSERT INTO @prefix@nodes VALUES (p_dir, CONCAT(p_name, LPAD(v_q, 10, '0')), v_q + 1, v_number, v_number, 0,
     p_id, 0, v_number, 0, p_data);
-  SELECT v_number AS number, v_q AS place, name
+  SELECT COUNT(*), GROUP_CONCAT(name SEPARATOR '/') INTO v_count, v_names
     FROM @prefix@nodes FORCE INDEX (by_seq) WHERE dir = p_dir AND (seq = 0 OR seq >= v_low);
-  SET v_count = FOUND_ROWS();
   -- See schema.sql.
   IF v_count = 1 THEN
     SET v_low = v_q + 1;
@@ -46,9 +47,7 @@ BEGIN
   IF v_count > 1 THEN
     queue: BEGIN
       DECLARE v_seq BIGINT DEFAULT v_q + 1;
-      DECLARE v_watched INT DEFAULT 0;
       DECLARE v_ahead LONGBLOB;
-      DECLARE v_nodes LONGBLOB DEFAULT '';
       -- One after the other: a derived table with data would be a file.
       WHILE v_seq IS NOT NULL AND v_watched < 2 DO
         SET v_ahead = NULL;
@@ -64,10 +63,10 @@ BEGIN
           SET v_watched = v_watched + 1, v_nodes = CONCAT(v_nodes, v_ahead);
         END IF;
       END WHILE;
-      SELECT v_watched AS watched, v_nodes AS nodes;
     END queue;
   END IF;
   COMMIT;
+  SELECT v_number AS number, v_q AS place, v_count AS count, v_names AS names, v_watched AS watched, v_nodes AS nodes;
 END//
 
 -- Deletes an ephemeral node: the release of one lock, if the session lives and the node is there.

@@ -17,7 +17,7 @@ use super::batch::Call;
 use super::errors::{Failed, Unexpected, call_error, failed};
 use super::line::{Line, Turn};
 use super::looks::{Looks, happened};
-use super::procedures::{Columns, all, entered, first, of_session, prepare, text};
+use super::procedures::{Columns, all, first, of_session, prepare, text};
 use super::request::{Caller, Name, Request, Said, number};
 
 /// How often a call is sent that deadlocks.
@@ -224,7 +224,7 @@ impl Lane {
         call: &Call<'_>,
     ) -> Result<Option<Vec<Value>>, Failure> {
         let mut parameters = of_session(&caller.session);
-        let done = match call {
+        let row = match call {
             Call::Enter {
                 up_dir,
                 up_name,
@@ -235,19 +235,22 @@ impl Lane {
                 parameters.push(Parameter::Int(seen));
                 parameters.extend([up_dir, up_name, dir, name].map(|it| text(it)));
                 parameters.push(Parameter::Bytes(data.to_vec()));
-                entered(turn.connection(), &self.enter, parameters).await
+                first(turn.connection(), &self.enter, parameters).await
             }
             Call::Leave { dir, name, .. } => {
                 parameters.extend([dir, name].map(|it| text(it)));
-                let row = first(turn.connection(), &self.leave, parameters).await;
-                row.map(|_| Ok(Entered::default()))
+                first(turn.connection(), &self.leave, parameters).await
             }
             Call::Requests(_) => return Ok(None),
         };
-        let entered = match done {
-            Ok(entered) => entered?,
+        let row = match row {
+            Ok(row) => row,
             Err(error) if failed(&error) == Failed::NotSimple => return Ok(None),
             Err(error) => return Err(error.into()),
+        };
+        let entered = match call {
+            Call::Enter { .. } => Entered::of(row)?,
+            _ => Entered::default(),
         };
         // Before anybody reads the answer. Who acquires without a wait does not watch its node.
         self.bell.signal(|it| match call {
@@ -321,10 +324,9 @@ impl Lane {
         // It goes on, so what is seen from now on is seen by a session that lives.
         let news = self.compare(&mut turn, &mut said).await?;
         let nodes = match wants_nodes {
-            true => self.looks.own(turn.connection(), session.id).await,
-            false => Ok(Vec::new()),
+            true => self.looks.own(turn.connection(), session.id).await?,
+            false => Vec::new(),
         };
-        let nodes = nodes.map_err(call_error)?;
         turn.end();
         let texts = |texts: Vec<String>| {
             let texts = texts.into_iter().map(|it| Value::Bytes(it.into_bytes()));
@@ -345,8 +347,7 @@ impl Lane {
             watches.push((said.word()?, number(said.word()?)?, number(said.word()?)?));
         }
         let paths: Vec<_> = watches.iter().map(|(path, ..)| *path).collect();
-        let nodes = self.looks.nodes(turn.connection(), &paths).await;
-        let nodes = nodes.map_err(call_error)?;
+        let nodes = self.looks.nodes(turn.connection(), &paths).await?;
         let word = |(path, created, changed): (&str, i64, i64)| match happened(
             nodes.get(path),
             created,

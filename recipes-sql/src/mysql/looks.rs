@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, Params, Value as Parameter};
+use mysql_async::{Conn, Value as Parameter};
 use recipes_core::NodeEvent;
+use recipes_keeper::CallError;
 
 use crate::path::split;
 
-use super::procedures::text;
+use super::answers::Text;
+use super::errors::{Unexpected, call_error};
+use super::procedures::{Columns, first, text};
 
 /// More nodes ahead make no difference.
 const AHEAD_MAX: u32 = 49;
@@ -38,8 +41,29 @@ pub(super) struct Found {
 /// What the nodes are like that are there, by their paths.
 pub(super) type Nodes = HashMap<String, Found>;
 
-/// A row of a node: directory, name, created and changed by, owner, place.
-type Row = (String, String, i64, i64, i64, i64);
+/// All rows in one, which no limit of rows can cut: how many nodes, and numbers, directory and name of each.
+const ALL: &str = "COUNT(*), GROUP_CONCAT(c, ' ', m, ' ', o, ' ', seq, ' ', LENGTH(dir), ' ', dir, \
+                   LENGTH(name), ' ', name SEPARATOR '')";
+
+/// Reads `ALL`. A node that is left out would be taken for a deleted one.
+fn found(count: usize, text: &[u8]) -> Result<Vec<(String, Found)>, CallError> {
+    let mut text = Text(text);
+    let mut nodes = Vec::new();
+    while !text.0.is_empty() {
+        let found = Found {
+            created: text.number()?,
+            changed: text.number()?,
+            owner: text.number()?,
+            place: text.number()?,
+        };
+        let mut part = || Ok(String::from_utf8_lossy(text.bytes()?).into_owned());
+        nodes.push((join(&part()?, &part()?), found));
+    }
+    match nodes.len() == count {
+        true => Ok(nodes),
+        false => Err(Unexpected::answer("a look was cut")),
+    }
+}
 
 /// What has happened to a node since it was seen with these numbers.
 pub(super) fn happened(found: Option<&Found>, created: i64, changed: i64) -> Option<NodeEvent> {
@@ -69,8 +93,7 @@ impl Looks {
         let nodes = |count: usize| {
             let marks = vec!["(?, ?)"; count].join(", ");
             format!(
-                "SELECT dir, name, c, m, o, seq FROM {prefix}nodes FORCE INDEX (PRIMARY) \
-                 WHERE (dir, name) IN ({marks})"
+                "SELECT {ALL} FROM {prefix}nodes FORCE INDEX (PRIMARY) WHERE (dir, name) IN ({marks})"
             )
         };
         Self {
@@ -80,7 +103,7 @@ impl Looks {
                  AND seq >= (SELECT GREATEST(low, 1) FROM {prefix}nodes WHERE dir = ? AND name = ?) \
                  AND seq < ? LIMIT {AHEAD_MAX}) ahead"
             ),
-            own: format!("SELECT dir, name FROM {prefix}nodes FORCE INDEX (by_owner) WHERE o = ?"),
+            own: format!("SELECT {ALL} FROM {prefix}nodes FORCE INDEX (by_owner) WHERE o = ?"),
         }
     }
 
@@ -89,23 +112,24 @@ impl Looks {
         &self,
         connection: &mut Conn,
         paths: &[&str],
-    ) -> Result<Nodes, Error> {
+    ) -> Result<Nodes, CallError> {
         if paths.len() <= SIZE_MAX {
             return self.some_nodes(connection, paths).await;
         }
         let isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
-        connection.query_drop(isolation).await?;
         let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
-        connection.query_drop(begin).await?;
+        for statement in [isolation, begin] {
+            connection.query_drop(statement).await.map_err(call_error)?;
+        }
         let mut nodes = Nodes::new();
         for paths in paths.chunks(SIZE_MAX) {
             nodes.extend(self.some_nodes(connection, paths).await?);
         }
-        connection.query_drop("COMMIT").await?;
+        connection.query_drop("COMMIT").await.map_err(call_error)?;
         Ok(nodes)
     }
 
-    async fn some_nodes(&self, connection: &mut Conn, paths: &[&str]) -> Result<Nodes, Error> {
+    async fn some_nodes(&self, connection: &mut Conn, paths: &[&str]) -> Result<Nodes, CallError> {
         let (Some(last), Some(statement)) = (paths.last(), self.nodes.get(&size(paths.len())))
         else {
             return Ok(Nodes::new());
@@ -116,18 +140,8 @@ impl Looks {
             let (dir, name) = split(path);
             [text(dir), text(name)]
         });
-        let parameters = Params::Positional(parameters.collect());
-        let rows: Vec<Row> = connection.exec(statement.as_str(), parameters).await?;
-        let found = |(dir, name, created, changed, owner, place): Row| {
-            let found = Found {
-                created,
-                changed,
-                owner,
-                place,
-            };
-            (join(&dir, &name), found)
-        };
-        Ok(rows.into_iter().map(found).collect())
+        let nodes = all_of(connection, statement, parameters.collect()).await?;
+        Ok(nodes.into_iter().collect())
     }
 
     /// How many nodes are ahead of a node with this place, up to a bound.
@@ -136,23 +150,37 @@ impl Looks {
         connection: &mut Conn,
         path: &str,
         place: i64,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, CallError> {
         let (dir, _) = split(path);
         let (up_dir, up_name) = split(dir);
         let place = Parameter::Int(place);
         let parameters = vec![text(dir), text(up_dir), text(up_name), place];
-        let parameters = Params::Positional(parameters);
-        let count = connection
-            .exec_first(self.ahead.as_str(), parameters)
-            .await?;
-        Ok(count.unwrap_or_default())
+        let row = first(connection, self.ahead.as_str(), parameters).await;
+        let count = Columns::of(row.map_err(call_error)?)?.number()?;
+        Ok(u64::try_from(count).unwrap_or_default())
     }
 
     /// The paths of a session's nodes.
-    pub(super) async fn own(&self, connection: &mut Conn, id: i64) -> Result<Vec<String>, Error> {
-        let rows: Vec<(String, String)> = connection.exec(self.own.as_str(), (id,)).await?;
-        Ok(rows.iter().map(|(dir, name)| join(dir, name)).collect())
+    pub(super) async fn own(
+        &self,
+        connection: &mut Conn,
+        id: i64,
+    ) -> Result<Vec<String>, CallError> {
+        let nodes = all_of(connection, &self.own, vec![Parameter::Int(id)]).await?;
+        Ok(nodes.into_iter().map(|(path, _)| path).collect())
     }
+}
+
+/// What a statement with `ALL` finds.
+async fn all_of(
+    connection: &mut Conn,
+    statement: &str,
+    parameters: Vec<Parameter>,
+) -> Result<Vec<(String, Found)>, CallError> {
+    let row = first(connection, statement, parameters).await;
+    let mut row = Columns::of(row.map_err(call_error)?)?;
+    let count = usize::try_from(row.number()?).unwrap_or_default();
+    found(count, &row.bytes()?)
 }
 
 #[cfg(test)]
@@ -177,6 +205,18 @@ mod tests {
         assert_eq!(happened(Some(&found), 5, 5), Some(NodeEvent::Changed));
         assert_eq!(happened(Some(&found), 4, 6), Some(NodeEvent::Deleted));
         assert_eq!(happened(None, 5, 6), Some(NodeEvent::Deleted));
+    }
+
+    #[test]
+    fn look_that_was_cut_is_no_answer() {
+        let both = b"5 6 7 8 2 /a1 b5 6 0 0 0 0 ";
+        let nodes = found(2, both).unwrap();
+        let paths: Vec<_> = nodes.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["/a/b", "/"]);
+        assert_eq!((nodes[0].1.changed, nodes[0].1.place), (6, 8));
+        assert!(found(3, both).is_err());
+        assert!(found(2, &both[..16]).is_err());
+        assert_eq!(found(0, b"").unwrap(), []);
     }
 
     #[test]

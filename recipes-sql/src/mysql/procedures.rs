@@ -4,7 +4,6 @@ use mysql_async::prelude::{FromValue, Queryable as _, StatementLike};
 use mysql_async::{Conn, Error, Params, Row, Statement, Value as Parameter};
 use recipes_keeper::CallError;
 
-use super::answers::Entered;
 use super::errors::Unexpected;
 use super::request::Name;
 
@@ -63,34 +62,6 @@ pub(super) async fn all(
     // Rows come before the commit is known.
     result.drop_result().await?;
     Ok(rows)
-}
-
-/// Calls `enter`.
-pub(super) async fn entered(
-    connection: &mut Conn,
-    statement: &Statement,
-    parameters: Vec<Parameter>,
-) -> Result<Result<Entered, CallError>, Error> {
-    let parameters = Params::Positional(parameters);
-    let mut result = connection.exec_iter(statement, parameters).await?;
-    let names: Vec<(i64, i64, Vec<u8>)> = result.collect().await?;
-    let ahead: Option<(i64, Vec<u8>)> = match result.is_empty() {
-        true => None,
-        false => result.collect().await?.into_iter().next(),
-    };
-    // Rows come before the commit is known.
-    result.drop_result().await?;
-    let Some((number, place, _)) = names.first() else {
-        return Ok(Err(Unexpected::answer("no names")));
-    };
-    let (ahead, nodes) = ahead.unwrap_or_default();
-    Ok(Ok(Entered {
-        number: *number,
-        place: *place,
-        names: names.into_iter().map(|(_, _, name)| name).collect(),
-        ahead,
-        nodes,
-    }))
 }
 
 /// The columns of a row, one after the other.

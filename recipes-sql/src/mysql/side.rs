@@ -111,8 +111,7 @@ impl Side {
         paths.sort_unstable();
         paths.dedup();
         let mut turn = self.line.turn().await?;
-        let nodes = self.looks.nodes(turn.connection(), &paths).await;
-        let nodes = nodes.map_err(call_error)?;
+        let nodes = self.looks.nodes(turn.connection(), &paths).await?;
         let ahead = match wants_ahead {
             true => self.ahead(turn.connection(), me, &nodes).await?,
             false => None,
@@ -142,8 +141,7 @@ impl Side {
         };
         let mut least = None;
         for (path, place) in to_count.into_iter().take(COUNTED_MAX) {
-            let ahead = self.looks.ahead(connection, path, place).await;
-            let ahead = ahead.map_err(call_error)?;
+            let ahead = self.looks.ahead(connection, path, place).await?;
             if ahead == 0 {
                 self.firsts().insert(path.to_owned());
             }

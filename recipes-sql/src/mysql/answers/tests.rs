@@ -101,7 +101,8 @@ fn entered_node_is_watched_with_those_ahead() {
     let mut entered = Entered {
         number: 90,
         place: 1,
-        names: vec![b"m-0000000000".to_vec(), b"n-0000000001".to_vec()],
+        count: 2,
+        names: b"m-0000000000/n-0000000001".to_vec(),
         ahead: 1,
         nodes: b"12 m-00000000001 d80 80 0 6 0 0 80 ".to_vec(),
     };
@@ -124,6 +125,8 @@ fn entered_node_is_watched_with_those_ahead() {
         panic!("no list")
     };
     assert_eq!(looked.len(), 2);
+    entered.count = 3;
+    assert!(of_enter(&requests, 7, &entered).is_err());
 }
 
 #[test]
