@@ -185,7 +185,7 @@ fn mutex(session: &Session, stage: &Stage) -> InterProcessMutex {
     InterProcessMutex::new(session, &stage.lock).unwrap()
 }
 
-async fn schedules(ensemble: TestEnsemble) {
+async fn schedules(ensemble: TestEnsemble, schedule: impl AsyncFn(u64, &Stage)) {
     // It says that nobody held a lock before.
     ensemble.session().await.close().await;
     let operator = Database::connect(&ensemble).await;
@@ -200,6 +200,7 @@ async fn schedules(ensemble: TestEnsemble) {
                 ensemble: Arc::clone(&ensemble),
                 lock: format!("/fenced/{number}"),
             };
+            let schedule = &schedule;
             async move { schedule(number, &stage).await }
         });
     schedules.await;
@@ -207,12 +208,79 @@ async fn schedules(ensemble: TestEnsemble) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_postgres() {
-    schedules(test_rig::own::on_postgres().await).await;
+    schedules(test_rig::own::on_postgres().await, schedule).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_mariadb() {
-    schedules(test_rig::own::on_mariadb().await).await;
+    schedules(test_rig::own::on_mariadb().await, schedule).await;
+}
+
+const ISOLATIONS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+/// One schedule: a holder writes and fences in a transaction of two phases, and loses the lock between both
+/// phases. InnoDB gives shared locks up after the first.
+async fn two_phases(number: u64, stage: &Stage) {
+    let of = |all: u64, each: u64| usize::try_from(number / each % all).unwrap();
+    let (isolation, how) = (ISOLATIONS[of(3, 1)], HOW[of(3, 3)]);
+    let is_killed = of(2, 9) == 0;
+    let name = format!("schedule {number}: {isolation} {how:?} {is_killed}");
+    let (first, second) = (
+        stage.ensemble.session().await,
+        stage.ensemble.session().await,
+    );
+    let guard = mutex(&first, stage).acquire().await.unwrap();
+    let (node, fence) = (guard.members()[0].node_path.clone(), guard.fence().unwrap());
+    let mut guard = Some(guard);
+    let own = Database::connect(&stage.ensemble).await;
+    let operator = Database::connect(&stage.ensemble).await;
+    let next = tokio::spawn(mutex(&second, stage).acquire());
+    stage.ensemble.await_children(&stage.lock, 2).await;
+
+    let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}");
+    own.run(&isolation).await.unwrap();
+    own.run(&format!("XA START 'x{number}'")).await.unwrap();
+    let insert = format!("INSERT INTO journal VALUES ({number})");
+    own.run(&insert).await.unwrap();
+    let fenced = own.run(fence.sql()).await;
+    let id = own.numbers("SELECT CONNECTION_ID()").await[0];
+    own.run(&format!("XA END 'x{number}'")).await.unwrap();
+    if fenced.is_ok() {
+        own.run(&format!("XA PREPARE 'x{number}'")).await.unwrap();
+    }
+    stage.lose(how, &mut guard, &first, &node).await;
+    if is_killed {
+        operator.run(&format!("KILL {id}")).await.unwrap();
+    }
+    let granted = timeout(PATIENCE, next).await.unwrap().unwrap().unwrap();
+    let count = format!("SELECT count(*) FROM journal WHERE schedule = {number}");
+    let seen = operator.numbers(&count).await[0];
+    if fenced.is_ok() {
+        while operator
+            .run(&format!("XA COMMIT 'x{number}'"))
+            .await
+            .is_err()
+        {}
+    } else if !is_killed {
+        own.run(&format!("XA ROLLBACK 'x{number}'")).await.unwrap();
+    }
+    let committed = operator.numbers(&count).await[0];
+    assert_eq!(seen, committed, "{name}: something came after the grant");
+    let refused = fenced.unwrap_err();
+    assert!(
+        refused.contains("45000") && refused.contains("XA"),
+        "{name}: {refused}"
+    );
+    granted.release().await.unwrap();
+    drop(guard);
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fence_in_a_transaction_of_two_phases_is_refused_on_mariadb() {
+    let ensemble = test_rig::own::on_mariadb().await;
+    schedules(ensemble, two_phases).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

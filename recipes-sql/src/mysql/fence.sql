@@ -13,6 +13,9 @@ DELIMITER //
 -- a node is missing, a transaction of REPEATABLE READ has locked the gap, and nobody enters there before it
 -- ends.
 --
+-- It is refused in an XA transaction. From PREPARE on, InnoDB keeps only locks on what was changed, and a lock on
+-- a node that is only read would be gone before the transaction commits.
+--
 -- A node of a session that has ended may stand because another transaction has fenced it. If more could
 -- begin, the lock would never be free. At SERIALIZABLE that is not looked at: it would lock a gap, too, and
 -- stop those who end sessions.
@@ -24,6 +27,13 @@ BEGIN
   IF @@autocommit AND NOT @@in_transaction THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: a fence is part of a transaction; begin one';
   END IF;
+  BEGIN
+    -- No XA transaction has such a name, so this does nothing but to fail: 1399 if there is none.
+    DECLARE EXIT HANDLER FOR 1399 BEGIN END;
+    DECLARE EXIT HANDLER FOR 1397
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: an XA transaction cannot have a fence';
+    XA END '';
+  END;
   WHILE p_paths <> '' DO
     SET v_path = SUBSTRING_INDEX(p_paths, '\n', 1), v_token = SUBSTRING_INDEX(p_tokens, ',', 1),
       p_paths = SUBSTR(p_paths, LENGTH(v_path) + 2),
