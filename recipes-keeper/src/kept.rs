@@ -11,6 +11,7 @@ use tracing::warn;
 
 use crate::STORE;
 use crate::asked::Asked;
+use crate::guarded::{Guarded, caught};
 use crate::owned::Owned;
 use crate::queue::{Answer, Queue};
 use crate::shared::Shared;
@@ -41,15 +42,16 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Connects.
+    /// Connects. A panic of the client is an error, then and later.
     pub(crate) async fn open(
         &self,
         shared: &Arc<Shared>,
         number: u64,
     ) -> Result<Box<dyn Wire>, NodesError> {
-        let opened = self.server.open(shared, number);
+        let opened = caught(async { self.server.open(shared, number).await });
         match tokio::time::timeout(self.connect_timeout, opened).await {
-            Ok(opened) => opened,
+            Ok(Ok(opened)) => Ok(Box::new(Guarded(opened?))),
+            Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
             Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
         }
     }

@@ -7,6 +7,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `wire` | the seam: server, connection, words, answers |
+//! | `guarded` | wires below which a client may panic |
 //! | `sessions` | where the sessions of a store come from |
 //! | `shared` | what the wires of a session share |
 //! | `kept` | a session, as its requests and its keeper see it |
@@ -26,6 +27,7 @@ mod answers;
 mod asked;
 mod client;
 mod flight;
+mod guarded;
 mod keeper;
 mod kept;
 mod moment;
@@ -39,6 +41,7 @@ mod watches;
 mod wire;
 
 pub use answers::{event, news};
+pub use guarded::caught;
 pub use kept::Terms;
 pub use moment::Moment;
 pub use sessions::Sessions;

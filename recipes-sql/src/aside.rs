@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodeEvent;
-use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started};
+use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started, caught};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -91,11 +91,13 @@ pub(crate) fn run(
     Running(tokio::spawn(async move {
         let beats = beats::keep(&*aside, &shared, id, timeout);
         let news = poller::tell(&*aside, &shared.watches, id, number, &bell);
-        let over = tokio::select! {
-            biased;
-            over = beats => over,
-            over = news => over,
-        };
-        loss.send_replace(Some(over));
+        let over = caught(async {
+            tokio::select! {
+                biased;
+                over = beats => over,
+                over = news => over,
+            }
+        });
+        loss.send_replace(Some(over.await.unwrap_or(Loss::Connection)));
     }))
 }

@@ -7,7 +7,8 @@ use lock_recipes::{
     ConnectError, Guarantee, InterProcessMutex, MySql, MySqlBuilder, MySqlRefusal, Session,
 };
 use test_rig::{Durability, MariaDbServer};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 /// An error with its causes.
 fn chain(error: &dyn Error) -> String {
@@ -77,6 +78,58 @@ async fn wrong_password_user_and_database() {
     let elsewhere = server.url().replace("/locks", "/shop");
     let why = refused(MySql::builder(), &elsewhere).await;
     assert!(why.contains("Unknown database 'shop'"), "{why}");
+}
+
+/// A packet, with the number that it has in a conversation.
+fn packet(number: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[length, 0, 0, number][..], &body].concat()
+}
+
+async fn heard(stream: &mut TcpStream) -> Vec<u8> {
+    let length = usize::from(stream.read_u16_le().await.unwrap());
+    // The rest of the length, and the number of the packet.
+    stream.read_u16_le().await.unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    body
+}
+
+/// The server says how a user logs in. Debian has the plugin for it in another package than the server.
+async fn let_in_by_ed25519(mut stream: TcpStream) -> usize {
+    // Protocol 4.1, a database, transactions, plugins.
+    let capabilities: [&[u8]; 4] = [&[0x09, 0xa2], &[63], &[2, 0], &[0x08, 0]];
+    let greeting: [&[u8]; 5] = [
+        b"\x0a5.5.5-10.11.0-MariaDB\0",
+        &[1, 0, 0, 0],
+        b"12345678\0",
+        &capabilities.concat(),
+        &[21],
+    ];
+    let plugin = b"\0\0\0\0\0\0\0\0\0\x00123456789012\0mysql_native_password\0";
+    let greeting = packet(0, &[&greeting.concat(), plugin]);
+    stream.write_all(&greeting).await.unwrap();
+    heard(&mut stream).await;
+    let switch = packet(2, &[b"\xfeclient_ed25519\0", &[7; 32]]);
+    stream.write_all(&switch).await.unwrap();
+    let signature = heard(&mut stream).await;
+    let denied = packet(4, &[b"\xff\x15\x04#28000Access denied"]);
+    stream.write_all(&denied).await.unwrap();
+    signature.len()
+}
+
+#[tokio::test]
+async fn user_of_the_plugin_ed25519_logs_in_with_a_signature() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("mysql://app:secret@{}/shop", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let_in_by_ed25519(stream).await
+    });
+    let why = refused(MySql::builder(), &url).await;
+    assert!(why.contains("does not accept user or password"), "{why}");
+    assert_eq!(server.await.unwrap(), 64);
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{Guarantee, NewNode, NodeMode, Nodes};
@@ -39,6 +41,8 @@ struct Scripted {
     shared: watch::Sender<Option<Arc<Shared>>>,
     loss: watch::Sender<Option<(u64, Loss)>>,
     kind: Kind,
+    /// Connections that the client panics for.
+    panics: AtomicUsize,
 }
 
 /// What the connections of a server are like.
@@ -49,6 +53,8 @@ struct Kind {
     in_flight_max: usize,
     /// Requests cannot be sent.
     is_broken: bool,
+    /// The client panics when it is to send them.
+    panics: bool,
 }
 
 const APART: Kind = Kind {
@@ -56,6 +62,7 @@ const APART: Kind = Kind {
     leaves_anywhere: false,
     in_flight_max: 1,
     is_broken: false,
+    panics: false,
 };
 const TOGETHER: Kind = Kind {
     beats_apart: false,
@@ -96,7 +103,15 @@ impl Server for Scripted {
             number,
             kind: self.kind,
         };
-        async move { Ok(Box::new(wire) as Box<dyn Wire>) }.boxed()
+        let left = self.panics.load(Ordering::Relaxed);
+        async move {
+            if left > 0 {
+                self.panics.store(left - 1, Ordering::Relaxed);
+                panic!("no such plugin");
+            }
+            Ok(Box::new(wire) as Box<dyn Wire>)
+        }
+        .boxed()
     }
 }
 
@@ -128,7 +143,9 @@ impl Wire for ScriptedWire {
     ) -> BoxFuture<'static, Result<Value, CallError>> {
         let heard = self.heard.clone();
         let is_broken = self.kind.is_broken && function == Function::Requests;
+        let panics = self.kind.panics && function == Function::Requests;
         async move {
+            assert!(!panics, "no such plugin");
             if is_broken {
                 let why = std::io::Error::other("broken");
                 return Err(CallError::Lost(Arc::new(why)));
@@ -182,6 +199,7 @@ impl Scene {
             shared: watch::Sender::new(None),
             loss: watch::Sender::new(None),
             kind,
+            panics: AtomicUsize::default(),
         });
         let sessions = Sessions::new(Terms {
             server: Arc::clone(&server) as Arc<dyn Server>,
@@ -355,6 +373,44 @@ async fn next_wire_is_told_of_the_session_once_it_goes_on() {
         scene.nodes.connection().next().now_or_never().is_none(),
         "it is connected"
     );
+}
+
+/// The server chooses how to log in, and a client may know no such way.
+#[tokio::test(start_paused = true)]
+async fn client_that_panics_costs_connections_and_not_the_session() {
+    let mut scene = Scene::open(Kind {
+        panics: true,
+        ..APART
+    })
+    .await;
+    scene.server.panics.store(3, Ordering::Relaxed);
+    scene.nodes.list("/a").await.unwrap_err();
+    let resume = scene.call().await;
+    assert_eq!(resume.function, Function::Resume);
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await, (5, "5:12000000:secret:5".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_panics_while_it_connects_is_an_error() {
+    let server = Arc::new(Scripted {
+        heard: mpsc::unbounded_channel().0,
+        shared: watch::Sender::new(None),
+        loss: watch::Sender::new(None),
+        kind: APART,
+        panics: AtomicUsize::new(1),
+    });
+    let sessions = Sessions::new(Terms {
+        server,
+        connect_timeout: TIMEOUT,
+        session_timeout: TIMEOUT,
+        is_new: true,
+        container_rest: TIMEOUT,
+    });
+    let Err(NodesError::Unknown(why)) = sessions.open("secret").await else {
+        panic!("it was opened")
+    };
+    assert!(why.to_string().contains("no such plugin"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
