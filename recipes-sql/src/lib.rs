@@ -39,6 +39,9 @@ mod rings;
 mod settings;
 
 #[cfg(feature = "mysql")]
+#[doc(hidden)]
+pub use mysql::variables_of_mysql;
+#[cfg(feature = "mysql")]
 pub use mysql::{MySql, MySqlBuilder, MySqlRefusal};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresBuilder, PostgresRefusal};

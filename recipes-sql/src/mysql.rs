@@ -9,6 +9,7 @@
 //! | `schema` | the tables and procedures, listed in `mysql/schema.sql` |
 //! | `errors` | what the server's errors mean |
 //! | `fence` | the statement for the user's transaction |
+//! | `variables` | what a connection has, whatever the server gives it |
 //! | `wire` | the two connections of a session |
 //! | `lane` | the connection for changes and reads |
 //! | `side` | the connection for beats and polls |
@@ -34,8 +35,10 @@ mod request;
 mod schema;
 mod server;
 mod side;
+mod variables;
 mod wire;
 
 pub use builder::MySqlBuilder;
 pub use checks::MySqlRefusal;
 pub use server::MySql;
+pub use variables::variables_of_mysql;

@@ -36,6 +36,7 @@ mod races_on_postgres;
 mod refused_by_mariadb;
 mod refused_by_postgres;
 mod simple_calls_on_postgres;
+mod variables_of_mariadb;
 
 use std::time::Duration;
 

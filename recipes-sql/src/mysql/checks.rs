@@ -33,6 +33,12 @@ pub enum MySqlRefusal {
          set it to MIXED or ROW"
     )]
     StatementLog,
+    /// Its packets are too short for the listing of a queue.
+    #[error("the server's max_allowed_packet is {found} bytes: set it to {PACKET_MIN} or more")]
+    Packet {
+        /// What it is.
+        found: u64,
+    },
     /// It is too old, or another product.
     #[error("the server is {found}; MariaDB 10.6 or later is needed")]
     Version {
@@ -107,12 +113,16 @@ pub(super) struct Said {
     pub(super) primary: Option<String>,
 }
 
+/// A listing of some thousand contenders is as long.
+const PACKET_MIN: u64 = 1 << 19;
+
 /// The variables that are looked at.
-pub(super) const VARIABLES: [&str; 8] = [
+pub(super) const VARIABLES: [&str; 9] = [
     "binlog_format",
     "gtid_slave_pos",
     "innodb_flush_log_at_trx_commit",
     "log_bin",
+    "max_allowed_packet",
     "read_only",
     "server_uid",
     "sync_binlog",
@@ -138,6 +148,13 @@ pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal
     }
     if is("log_bin", "ON") && is("binlog_format", "STATEMENT") {
         return Err(MySqlRefusal::StatementLog);
+    }
+    let packet = said.variables.get("max_allowed_packet");
+    if let Some(found) = packet
+        .and_then(|it| it.parse().ok())
+        .filter(|it| *it < PACKET_MIN)
+    {
+        return Err(MySqlRefusal::Packet { found });
     }
     let is_galera = is("wsrep_on", "ON");
     if is_galera && !allowed.galera {
@@ -220,6 +237,9 @@ mod tests {
     fn server_that_cannot_keep_locks_is_refused() {
         assert_eq!(judged(&[("read_only", "ON")]), Err(MySqlRefusal::ReadOnly));
         assert_eq!(judged(&[("wsrep_on", "ON")]), Err(MySqlRefusal::Galera));
+        let packet = |bytes| judged(&[("max_allowed_packet", bytes)]);
+        assert_eq!(packet("65536"), Err(MySqlRefusal::Packet { found: 65_536 }));
+        assert_eq!(packet("1048576"), Ok(Guarantee::OneCopy));
         let allowed = judge(&said(&[("wsrep_on", "ON")]), Allowed { galera: true });
         assert_eq!(allowed.unwrap().guarantee, Guarantee::BestEffort);
         let replica = Said {

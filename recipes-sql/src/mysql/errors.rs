@@ -112,7 +112,8 @@ fn refusal(error: &ServerError) -> Option<MySqlRefusal> {
         1142 | 1143 | 1227 | 1370 => MySqlRefusal::Rights { said: said() },
         // No such table, no such procedure.
         1146 | 1305 => MySqlRefusal::NoSchema { said: said() },
-        // Of a server that has become read-only.
+        // Of a server that has become read-only. Other options prevent statements, too.
+        1290 if !error.message.contains("read-only") => return None,
         1290 | 1792 | 1836 => MySqlRefusal::ReadOnly,
         _ => return None,
     })
@@ -127,7 +128,7 @@ mod tests {
         let error = |code| {
             Error::Server(ServerError {
                 code,
-                message: "as it says".to_owned(),
+                message: "as it says, --read-only".to_owned(),
                 state: "HY000".to_owned(),
             })
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, OptsBuilder, Row};
+use mysql_async::{Conn, Error, Row};
 use recipes_core::NodesError;
 use recipes_keeper::{
     CallError, Facts, Function, Loss, Server, Shared, Started, Value, Wire, Words,
@@ -26,6 +26,7 @@ use super::lane::Lane;
 use super::request::parse;
 use super::schema;
 use super::side::{Side, SideOf};
+use super::variables;
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -200,27 +201,13 @@ impl Wire for MySqlWire {
     }
 }
 
-/// Opens a connection, and makes it independent of the server's defaults.
+/// Opens a connection, and makes it independent of what the server gives it.
 async fn connect(route: &Route) -> Result<Conn, Error> {
-    // In seconds. Nobody waits longer for a lock of others.
-    let wait = (route.session_timeout.as_secs() / 8).max(1);
-    let settings = [
-        "autocommit = 1".to_owned(),
-        "tx_isolation = 'READ-COMMITTED'".to_owned(),
-        "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'".to_owned(),
-        format!("innodb_lock_wait_timeout = {wait}"),
-        format!("lock_wait_timeout = {wait}"),
-        // An acquire selects what is ahead before it commits. Nobody waits longer for a client that stands
-        // still while it reads that.
-        format!("net_write_timeout = {wait}"),
-        // A name that is left out of a listing would be a holder whom nobody sees.
-        "group_concat_max_len = 1073741824".to_owned(),
-        "max_statement_time = 0".to_owned(),
-        "wait_timeout = 86400".to_owned(),
-    ];
-    let settings = settings.map(|it| format!("SESSION {it}")).join(", ");
-    let setup = vec![format!("SET {settings}"), "SET NAMES binary".to_owned()];
-    Conn::new(OptsBuilder::from_opts(route.address.options.clone()).setup(setup)).await
+    let mut connection = Conn::new(route.address.options.clone()).await?;
+    for statement in variables::statements(&route.address.database, route.session_timeout) {
+        connection.query_drop(statement).await?;
+    }
+    Ok(connection)
 }
 
 /// Asks the server what it is.

@@ -1,0 +1,248 @@
+//! No variable of a MariaDB server decides who is granted a lock.
+//!
+//! Judged outside the lock: by who is inside, and by the tokens.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_recipes::{InterProcessMutex, MySql};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Opts};
+use recipes_sql::variables_of_mysql;
+use test_rig::MariaDbServer;
+use tokio::time::{sleep, timeout};
+
+use super::PATIENCE;
+
+/// More than the least limit of rows that is dangerous.
+const CONTENDERS: usize = 4;
+const ROUNDS: usize = 2;
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where the dangerous values are not at the ends.
+const BETWEEN: [(&str, [&str; 3]); 1] = [("SQL_SELECT_LIMIT", ["1", "2", "3"])];
+/// What no session can set. It is not opened then.
+const REFUSED: [&str; 1] = ["max_allowed_packet"];
+
+/// A variable, and what it can be set to.
+#[derive(Debug)]
+struct Variable {
+    name: String,
+    before: String,
+    extremes: Vec<String>,
+}
+
+type Described = (
+    String,
+    Option<String>,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The least and the most, or all values that have a name.
+fn variable((name, before, kind, least, most, named): Described) -> Variable {
+    let named = named.unwrap_or_default();
+    let named: Vec<_> = named.split(',').filter(|it| !it.is_empty()).collect();
+    let extremes = match kind.as_str() {
+        "BOOLEAN" => vec!["0".to_owned(), "1".to_owned()],
+        "ENUM" => named.iter().map(|it| quoted(it)).collect(),
+        "SET" => {
+            let one = named.iter().map(|it| quoted(it));
+            one.chain([quoted(""), quoted(&named.join(","))]).collect()
+        }
+        "FLAGSET" => {
+            let flags = named.iter().filter(|it| **it != "default");
+            flags
+                .flat_map(|it| ["off", "on"].map(|to| quoted(&format!("{it}={to}"))))
+                .collect()
+        }
+        "VARCHAR" => Vec::new(),
+        _ => {
+            let between = BETWEEN
+                .iter()
+                .filter(|(it, _)| *it == name)
+                .flat_map(|(_, it)| it);
+            let between = between.map(|it| (*it).to_owned());
+            least.into_iter().chain(between).chain(most).collect()
+        }
+    };
+    let is_number = !matches!(
+        kind.as_str(),
+        "ENUM" | "SET" | "FLAGSET" | "VARCHAR" | "BOOLEAN"
+    );
+    let before = before.unwrap_or_default();
+    let before = if is_number { before } else { quoted(&before) };
+    Variable {
+        name: name.to_lowercase(),
+        before,
+        extremes,
+    }
+}
+
+async fn variables(operator: &mut Conn) -> Vec<Variable> {
+    let all = "SELECT variable_name, global_value, variable_type, numeric_min_value, numeric_max_value, \
+               enum_value_list FROM information_schema.system_variables \
+               WHERE variable_scope LIKE 'SESSION%' ORDER BY 1";
+    let all: Vec<Described> = operator.query(all).await.unwrap();
+    all.into_iter().map(variable).collect()
+}
+
+async fn operator(server: &MariaDbServer) -> Conn {
+    let options = Opts::from_url(&server.url()).unwrap();
+    Conn::new(options).await.unwrap()
+}
+
+/// Contenders for one lock, each in a session of its own. Returns what is wrong, if anything.
+async fn contend(server: &MariaDbServer, operator: &mut Conn, prefix: &str) -> Result<(), String> {
+    let builder = MySql::builder().new_server().prefix(prefix);
+    let builder = builder
+        .session_timeout(SESSION_TIMEOUT)
+        .connect_timeout(PATIENCE);
+    let sessions = (0..CONTENDERS).map(|_| builder.clone());
+    let url = server.url();
+    let sessions = sessions.map(|it| {
+        let url = url.clone();
+        async move { it.connect(&url).await }
+    });
+    let mut open = Vec::new();
+    for session in join_all(sessions).await {
+        match session {
+            Ok(session) => open.push(session),
+            Err(error) => return Err(format!("not connected: {error:?}")),
+        }
+    }
+    // The next beat ends sessions and tidies up.
+    let due = format!("UPDATE {prefix}clock SET last = 0, due = 0");
+    operator.query_drop(due).await.unwrap();
+    let (inside, highest) = (AtomicUsize::new(0), Mutex::new(None));
+    let rounds = open.iter().map(|session| async {
+        let lock = InterProcessMutex::new(session, "/locks/orders").unwrap();
+        for _ in 0..ROUNDS {
+            let guard = lock.acquire().await.map_err(|error| format!("{error:?}"))?;
+            if inside.fetch_add(1, Ordering::SeqCst) != 0 {
+                return Err("two are inside".to_owned());
+            }
+            let token = guard.fencing_token();
+            if highest.lock().unwrap().replace(token) >= Some(token) {
+                return Err("a token does not rise".to_owned());
+            }
+            guard.verify().await.map_err(|error| format!("{error:?}"))?;
+            sleep(Duration::from_millis(2)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            guard
+                .release()
+                .await
+                .map_err(|error| format!("{error:?}"))?;
+        }
+        Ok(())
+    });
+    let ended = timeout(PATIENCE, join_all(rounds)).await;
+    let ended = ended.map_err(|_| "nobody is granted the lock".to_owned())?;
+    ended.into_iter().collect::<Result<(), String>>()?;
+    for session in open {
+        session.close().await;
+    }
+    Ok(())
+}
+
+/// Those of a newer server are in no list here. Whoever adds them says what they do to a session.
+#[tokio::test]
+async fn every_variable_of_a_session_is_known() {
+    let server = MariaDbServer::start().await.unwrap();
+    let known: BTreeSet<_> = variables_of_mysql().map(|(name, _)| name).collect();
+    let there = variables(&mut operator(&server).await).await;
+    let there = there.iter().map(|it| it.name.as_str());
+    let unknown: Vec<_> = there.filter(|it| !known.contains(it)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_variable_decides_who_is_granted_a_lock() {
+    // Otherwise nobody can switch the cache on.
+    let server = MariaDbServer::builder().setting("query_cache_type", "ON");
+    let server = server.setting("query_cache_size", "1048576");
+    let server = server.start().await.unwrap();
+    let mut operator = operator(&server).await;
+    let (mut tried, mut wrong) = (BTreeSet::new(), Vec::new());
+    for variable in variables(&mut operator).await {
+        let Variable {
+            name,
+            before,
+            extremes,
+        } = variable;
+        for (number, extreme) in extremes.iter().enumerate() {
+            let set = format!("SET GLOBAL {name} = {extreme}");
+            // Some are of one session, and some values are none.
+            if operator.query_drop(&set).await.is_err() {
+                continue;
+            }
+            tried.insert(name.clone());
+            let prefix = format!("{name}_{number}_");
+            let contended = contend(&server, &mut operator, &prefix).await;
+            match contended {
+                Err(why) if REFUSED.contains(&name.as_str()) => {
+                    assert!(why.starts_with("not"), "{why}")
+                }
+                Err(why) => wrong.push(format!("{set}: {why}")),
+                Ok(()) => {}
+            }
+            let back = format!("SET GLOBAL {name} = {before}");
+            operator.query_drop(back).await.unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Nearly all others are of one session, or hold text.
+    assert!(tried.len() > 120, "{tried:?}");
+}
+
+/// It runs for each user but administrators, before anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_runs_for_each_connection_makes_no_difference() {
+    let server = MariaDbServer::builder()
+        .user("app", "secret")
+        .start()
+        .await
+        .unwrap();
+    server.sql("CREATE DATABASE other").await.unwrap();
+    for database in ["locks", "other"] {
+        let grant = format!("GRANT ALL ON {database}.* TO app@'%'");
+        server.sql(&grant).await.unwrap();
+    }
+    let runs = "'USE other; SET sql_select_limit = 1, completion_type = 1, timestamp = 1; START TRANSACTION'";
+    server.set("init_connect", runs).await.unwrap();
+    let builder = MySql::builder()
+        .new_server()
+        .session_timeout(SESSION_TIMEOUT);
+    let url = server.url_of("app", "secret");
+    let (first, second) = (
+        builder.clone().connect(&url).await.unwrap(),
+        builder.connect(&url).await.unwrap(),
+    );
+    let lock = |session| InterProcessMutex::new(session, "/locks/orders").unwrap();
+    let guard = lock(&first).acquire().await.unwrap();
+    assert!(lock(&second).try_acquire().await.unwrap().is_none());
+    let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'other'";
+    assert_eq!(server.sql(tables).await.unwrap(), [["0"]]);
+    // Its own transactions may be in any database.
+    let fence = guard.fence().unwrap();
+    let mut own = Conn::new(Opts::from_url(&url.replace("/locks", "/other")).unwrap())
+        .await
+        .unwrap();
+    own.query_drop("START TRANSACTION").await.unwrap();
+    own.query_drop(fence.sql()).await.unwrap();
+    own.query_drop("COMMIT").await.unwrap();
+    guard.release().await.unwrap();
+    drop(lock(&second).acquire().await.unwrap());
+    // With another time, no session would ever end.
+    let time = "SELECT last > (UNIX_TIMESTAMP() - 3600) * 1000000 FROM lock_recipes_clock";
+    assert_eq!(server.sql(time).await.unwrap(), [["1"]]);
+}
