@@ -5,6 +5,7 @@
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
 //! | `checks` | what a server must be like, and what it then promises |
+//! | `variables` | what users may have set there that could matter, and what is done about it |
 //! | `schema` | what the server keeps (`schema.sql`) and runs: `nodes`, `requests`, `enter`, `sessions`, `beats` |
 //! | `line` | one connection |
 //! | `tls` | its encryption |
@@ -35,6 +36,7 @@ mod side;
 mod simple;
 #[cfg(feature = "tls")]
 mod tls;
+mod variables;
 mod wire;
 mod words;
 
@@ -106,6 +108,13 @@ impl Postgres {
             reason,
         })?;
         Ok(schema::statements(name))
+    }
+
+    /// What a session does about a variable of the server's, by its name and category in `pg_settings`: it is
+    /// "set", "refused", or nothing is, and why. `None` if nobody has thought of it. For tests.
+    #[doc(hidden)]
+    pub fn variable(name: &str, category: &str) -> Option<&'static str> {
+        variables::rule(name, category)
     }
 
     fn new(terms: Terms, may_move: bool) -> Self {

@@ -171,15 +171,32 @@ impl Stage {
 async fn refused_transaction_leaves_nothing() {
     let stage = Stage::set().await;
     let caller = stage.open().await;
-    let before = stage.number("SELECT sum(q) FROM lock_recipes.nodes").await;
+    let before = stage.number("SELECT sum(q) FROM lock_recipes.counts").await;
     let missing = "'delete', '/', 'd', '/d', 'missing', ''";
     let words = format!("'together', '13', {CREATE}, {missing}");
     assert_eq!(stage.asked(&caller, &words).await, ["NoNode", "1"]);
     assert_eq!(stage.nodes_of(&caller).await, 0);
-    let after = stage.number("SELECT sum(q) FROM lock_recipes.nodes").await;
+    let after = stage.number("SELECT sum(q) FROM lock_recipes.counts").await;
     assert_eq!(after, before);
     // Without the second, the first is done.
     stage.done(&caller, CREATE).await;
+}
+
+/// What a transaction relies on must be so when it is committed.
+#[tokio::test]
+async fn node_that_a_transaction_has_checked_stands_until_its_commit() {
+    let stage = Stage::set().await;
+    let (holder, operator) = (stage.open().await, stage.open().await);
+    stage.enter(&holder).await;
+    let (own, _) = connection(&stage.server).await;
+    own.batch_execute("BEGIN").await.unwrap();
+    let check = "'check', '/d', 'n-0000000000', ''";
+    let both = call(&holder, &format!("'together', '11', {check}, {CREATE}"));
+    let checked = answer(&own.query_one(&both, &[]).await.unwrap());
+    assert_eq!(checked[0], "", "{checked:?}");
+    assert_eq!(stage.asked(&operator, DELETE_FIRST).await[0], "Busy");
+    own.batch_execute("COMMIT").await.unwrap();
+    stage.done(&operator, DELETE_FIRST).await;
 }
 
 #[tokio::test]
@@ -210,7 +227,7 @@ async fn all_nodes_of_a_closed_session_are_deleted_and_no_others() {
     stage.enter(&other).await;
     let many = format!(
         "INSERT INTO lock_recipes.nodes \
-           SELECT '/d', 'of-' || i, 0, 1, 1, 0, {}, 0, 1, '' FROM generate_series(1, 1200) AS i",
+           SELECT '/d', 'of-' || i, 0, 1, 1, 0, {}, '' FROM generate_series(1, 1200) AS i",
         caller.id
     );
     stage.run(&many).await;
@@ -303,9 +320,9 @@ async fn numbers_rise_whatever_the_clock_says_and_in_a_directory_that_is_made_ag
     let caller = stage.open().await;
     stage.enter(&caller).await;
     // As if the clock had been a year ahead, and was set back.
-    let ahead = format!("UPDATE lock_recipes.nodes SET p = p + {YEAR} WHERE name = 'd'");
+    let ahead = format!("UPDATE lock_recipes.counts SET p = p + {YEAR} WHERE name = 'd'");
     stage.run(&ahead).await;
-    let given = "SELECT p FROM lock_recipes.nodes WHERE name = 'd'";
+    let given = "SELECT p FROM lock_recipes.counts WHERE name = 'd'";
     let first = stage.number(given).await;
     let second = stage.enter(&caller).await;
     assert!(second > first, "{second} after {first}");
@@ -370,7 +387,7 @@ async fn number_rises_in_a_directory_that_is_made_while_a_call_waits_for_another
     let stage = Stage::set().await;
     let (one, two) = (stage.open().await, stage.open().await);
     let (other, _) = connection(&stage.server).await;
-    let lock = "BEGIN; SELECT FROM lock_recipes.nodes WHERE dir = '/' AND name = 'd' FOR UPDATE";
+    let lock = "BEGIN; SELECT FROM lock_recipes.counts WHERE dir = '/' AND name = 'd' FOR UPDATE";
     other.batch_execute(lock).await.unwrap();
     let create = "'create', '/', 'a', '/a', 'n-', 'S', '1'";
     let both = format!("'together', '14', {create}, {CREATE}");

@@ -7,10 +7,13 @@
 //! | `calls_on_mariadb` | and the procedures on MariaDB? |
 //! | `fence` | does a transaction commit only while the lock is held? |
 //! | `ended_holder` | what can a holder whose session has ended still do to others? |
+//! | `growth_on_postgres` | does all go that is left behind there, and what does it cost until then? |
 //! | `pooler` | does a lock work through a pooler that shares connections? |
 //! | `on_postgres` | does an operator, or a transaction of the service, cost a lock there? |
+//! | `names_on_postgres` | does anything run there that others have planted where a user's names are found? |
 //! | `races_on_postgres` | what if transactions cross there? |
 //! | `races_on_mariadb` | and on MariaDB? |
+//! | `settings_on_postgres` | does anything that is set there for a user give a lock to two? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
@@ -28,6 +31,8 @@ mod calls_on_postgres;
 mod database;
 mod ended_holder;
 mod fence;
+mod growth_on_postgres;
+mod names_on_postgres;
 mod on_mariadb;
 mod on_postgres;
 mod pooler;
@@ -35,6 +40,7 @@ mod races_on_mariadb;
 mod races_on_postgres;
 mod refused_by_mariadb;
 mod refused_by_postgres;
+mod settings_on_postgres;
 mod simple_calls_on_postgres;
 mod variables_of_mariadb;
 

@@ -25,7 +25,7 @@ async fn connection(server: &PostgresServer) -> Client {
 
 /// The statement that locks a directory as a create there does.
 fn lock(name: &str) -> String {
-    format!("SELECT FROM lock_recipes.nodes WHERE dir = '/locks' AND name = '{name}' FOR UPDATE")
+    format!("SELECT FROM lock_recipes.counts WHERE dir = '/locks' AND name = '{name}' FOR UPDATE")
 }
 
 async fn until(server: &PostgresServer, condition: &str) {
@@ -343,7 +343,7 @@ async fn tokens_rise_if_two_sessions_create_the_directory_of_a_lock() {
     first.batch_execute("BEGIN").await.unwrap();
     first.batch_execute(&enter(&one, 0)).await.unwrap();
     // A minute later by the numbers.
-    let high = "SELECT max(p) + 60000000 FROM lock_recipes.nodes";
+    let high = "SELECT max(p) + 60000000 FROM lock_recipes.counts";
     let high: i64 = first.query_one(high, &[]).await.unwrap().get(0);
     first.batch_execute(&enter(&one, high)).await.unwrap();
     let entered = enter(&two, 0);

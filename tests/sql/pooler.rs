@@ -15,7 +15,7 @@ use super::PATIENCE;
 const PATH: &str = "/locks/orders";
 
 /// PgBouncer in front of a server, which lends a connection for a transaction. Killed when dropped.
-struct Pooler {
+pub(super) struct Pooler {
     _process: Child,
     _folder: TempDir,
     url: String,
@@ -23,6 +23,11 @@ struct Pooler {
 
 impl Pooler {
     async fn before(server: &PostgresServer) -> Self {
+        Self::before_as(server, "user=postgres").await
+    }
+
+    /// The user, and what else is said of its connections to the server.
+    pub(super) async fn before_as(server: &PostgresServer, user: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = free.local_addr().unwrap().port();
@@ -34,7 +39,11 @@ impl Pooler {
             server.port()
         );
         let file = folder.path().join("pgbouncer.ini");
-        std::fs::write(&file, settings.replace("* =", "postgres = user=postgres")).unwrap();
+        std::fs::write(
+            &file,
+            settings.replace("* =", &format!("postgres = {user}")),
+        )
+        .unwrap();
         let program = match std::path::Path::new("/usr/sbin/pgbouncer").exists() {
             true => "/usr/sbin/pgbouncer",
             false => "pgbouncer",
@@ -62,6 +71,10 @@ impl Pooler {
             _folder: folder,
             url: server.url_at(&format!("127.0.0.1:{port}")),
         }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     async fn session(&self) -> Session {

@@ -79,7 +79,7 @@ async fn token_rises_in_a_directory_that_is_made_while_a_set_is_being_acquired()
     second.acquire().await.unwrap().release().await.unwrap();
     let (other, _) = connection(&server).await;
     let lock =
-        "BEGIN; SELECT FROM lock_recipes.nodes WHERE dir = '/locks' AND name = 'b' FOR UPDATE";
+        "BEGIN; SELECT FROM lock_recipes.counts WHERE dir = '/locks' AND name = 'b' FOR UPDATE";
     other.batch_execute(lock).await.unwrap();
     let both = MultiLock::new(&one, ["/locks/a", "/locks/b"].map(Member::mutex)).unwrap();
     let granted = tokio::spawn(both.acquire());
@@ -147,9 +147,9 @@ async fn lock_is_granted_in_a_directory_that_is_made_anew_meanwhile() {
     mutex.acquire().await.unwrap().release().await.unwrap();
     let (other, _) = connection(&server).await;
     let anew = "BEGIN; CREATE TEMP TABLE kept ON COMMIT DROP AS \
-                  SELECT * FROM lock_recipes.nodes WHERE dir = '/locks' AND name = 'a'; \
-                DELETE FROM lock_recipes.nodes WHERE dir = '/locks' AND name = 'a'; \
-                INSERT INTO lock_recipes.nodes SELECT * FROM kept";
+                  SELECT * FROM lock_recipes.counts WHERE dir = '/locks' AND name = 'a'; \
+                DELETE FROM lock_recipes.counts WHERE dir = '/locks' AND name = 'a'; \
+                INSERT INTO lock_recipes.counts SELECT * FROM kept";
     other.batch_execute(anew).await.unwrap();
     let granted = tokio::spawn(mutex.acquire());
     until(&server, WAITS_FOR_A_LOCK).await;
@@ -202,7 +202,7 @@ async fn fenced_transactions_of_many_ended_sessions_keep_their_own_locks_only() 
     let id = dead_holder(&server, "/locks/a").await;
     let (other, _) = connection(&server).await;
     let many = "INSERT INTO lock_recipes.nodes \
-                  SELECT '/fenced/' || i, 'n-0000000000', 0, 1, 1, 0, i, 0, 1, '' \
+                  SELECT '/fenced/' || i, 'n-0000000000', 0, 1, 1, 0, i, '' \
                   FROM generate_series(1, 200) AS i";
     let fenced = "BEGIN; SELECT lock_recipes.fence('/fenced/' || i || '/n-0000000000', 1) \
                   FROM generate_series(1, 200) AS i";

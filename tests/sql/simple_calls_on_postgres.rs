@@ -110,14 +110,14 @@ async fn contender_that_waits_for_the_commit_of_another_finds_it_ahead() {
 async fn numbers_rise_whatever_the_clock_says() {
     let stage = Stage::set().await;
     let caller = stage.open().await;
-    let ahead = format!("UPDATE lock_recipes.nodes SET p = p + {YEAR} WHERE name = 'd'");
+    let ahead = format!("UPDATE lock_recipes.counts SET p = p + {YEAR} WHERE name = 'd'");
     stage.run(&ahead).await;
     let number = |answer: Vec<String>| answer[1].parse::<i64>().unwrap();
     let first = number(stage.answer(&enter(&caller, 1)).await.unwrap());
     let second = number(stage.answer(&enter(&caller, 4)).await.unwrap());
     assert!(second > first, "{second} after {first}");
     let row = stage
-        .one("SELECT p, q FROM lock_recipes.nodes WHERE name = 'd'")
+        .one("SELECT p, q FROM lock_recipes.counts WHERE name = 'd'")
         .await;
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (second, 2));
 }
@@ -213,14 +213,14 @@ async fn what_is_not_simple_is_left_alone() {
     );
     // Whoever has the name already.
     stage
-        .run("UPDATE lock_recipes.nodes SET q = 0 WHERE name = 'd'")
+        .run("UPDATE lock_recipes.counts SET q = 0 WHERE name = 'd'")
         .await;
     let (client, _) = connection(&stage.server).await;
     let refused = client.query_one(&enter(&caller, 1), &[]).await.unwrap_err();
     let exists = tokio_postgres::error::SqlState::UNIQUE_VIOLATION;
     assert_eq!(refused.code(), Some(&exists), "{refused}");
     let q = stage
-        .one("SELECT q FROM lock_recipes.nodes WHERE name = 'd'")
+        .one("SELECT q FROM lock_recipes.counts WHERE name = 'd'")
         .await;
     assert_eq!(q.get::<_, i64>(0), 0);
     assert_eq!(stage.nodes_of(&caller).await, 1);

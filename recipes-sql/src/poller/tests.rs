@@ -24,6 +24,8 @@ struct Scripted {
     found: Mutex<VecDeque<Result<Polled, CallError>>>,
     /// How many looks have begun.
     looks: watch::Sender<usize>,
+    /// The watches that the last look was for.
+    asked: Mutex<Vec<u64>>,
 }
 
 impl Aside for Scripted {
@@ -33,9 +35,10 @@ impl Aside for Scripted {
 
     fn poll<'a>(
         &'a self,
-        _watches: &'a [Rewatch],
+        watches: &'a [Rewatch],
         _wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>> {
+        *self.asked.lock().unwrap() = watches.iter().map(|it| it.number).collect();
         self.looks.send_modify(|count| *count += 1);
         match self.found.lock().unwrap().pop_front() {
             Some(found) => ready(found).boxed(),
@@ -69,6 +72,7 @@ impl Scene {
         let server = Arc::new(Scripted {
             found: Mutex::new(found.into_iter().collect()),
             looks: watch::Sender::new(0),
+            asked: Mutex::default(),
         });
         let (watches, bell) = (Arc::new(Watches::default()), Arc::new(Bell::default()));
         let watch = |path: &str, owner| {
@@ -146,6 +150,23 @@ async fn deletion_that_a_ring_proves_is_told_before_a_look() {
     scene.rings(&scene.ring);
     assert_eq!(told(&mut scene).await, Some(NodeEvent::Deleted));
     assert_eq!(scene.looks(), 1);
+}
+
+/// The server forgets the watches of which a look has told news, and no others.
+#[tokio::test(start_paused = true)]
+async fn watch_of_which_a_ring_has_told_is_in_the_next_look() {
+    let mut scene = Scene::begin([still()]);
+    scene.has_looked(1).await;
+    scene.rings(&scene.ring);
+    assert_eq!(told(&mut scene).await, Some(NodeEvent::Deleted));
+    timeout(Duration::from_secs(60), scene.has_looked(2))
+        .await
+        .unwrap();
+    let asked = scene.server.asked.lock().unwrap();
+    assert!(
+        asked.iter().any(|it| it.to_string() == scene.ring),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,11 @@ pub(super) fn lost(error: impl StdError + Send + Sync + 'static) -> CallError {
 #[error("unexpected answer")]
 struct Unexpected;
 
+/// A list whose length is not what the server says.
+#[derive(Debug, Error)]
+#[error("the server's answer is not whole")]
+pub(super) struct Cut;
+
 /// What `requests` has answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answered {
@@ -49,7 +54,8 @@ pub(super) fn read(words: Vec<Option<&[u8]>>) -> Result<Answered, CallError> {
             answer.push(Value::Bytes(word.to_vec()));
         } else if words.peek() == Some(&None) {
             words.next();
-            answer.push(names(words.next().flatten()));
+            let count = words.next().flatten();
+            answer.push(names(count, words.next().flatten())?);
         } else {
             if !answer.is_empty() {
                 answers.push(Value::List(std::mem::take(&mut answer)));
@@ -64,11 +70,16 @@ pub(super) fn read(words: Vec<Option<&[u8]>>) -> Result<Answered, CallError> {
     Ok(Answered::Done(Value::List(answers)))
 }
 
-/// Names with slashes between them.
-fn names(joined: Option<&[u8]>) -> Value {
+/// So many names, with slashes between them.
+fn names(count: Option<&[u8]>, joined: Option<&[u8]>) -> Result<Value, CallError> {
     let names = joined.map(|joined| joined.split(|it| *it == b'/'));
     let names = names.into_iter().flatten();
-    Value::List(names.map(|name| Value::Bytes(name.to_vec())).collect())
+    let names: Vec<_> = names.map(|name| Value::Bytes(name.to_vec())).collect();
+    // Who takes the rest for all may be granted a lock that another holds.
+    match count.and_then(|it| std::str::from_utf8(it).ok()?.parse::<usize>().ok()) {
+        Some(count) if names.len() == count => Ok(Value::List(names)),
+        _ => Err(lost(Cut)),
+    }
 }
 
 /// What an error says about the call that it answers. The server has undone what the call did, unless the
@@ -156,8 +167,8 @@ mod tests {
     #[test]
     fn answers_are_lists_and_the_step_comes_last() {
         let words = said(&[
-            "30", "NULL", "", "/a/x-1", "5", "NULL", "", "NULL", "NULL", "x-1/x-2", "2", "x-1",
-            "NULL", "NoNode",
+            "30", "NULL", "", "/a/x-1", "5", "NULL", "", "NULL", "NULL", "2", "x-1/x-2", "2",
+            "x-1", "NULL", "NoNode",
         ]);
         let names = Value::List(vec![bytes("x-1"), bytes("x-2")]);
         let answers = vec![
@@ -171,13 +182,26 @@ mod tests {
 
     #[test]
     fn empty_directory_has_no_names() {
-        let words = said(&["30", "NULL", "", "NULL", "NULL", "NULL", "NULL", ""]);
+        let words = said(&["30", "NULL", "", "NULL", "NULL", "0", "NULL", "NULL", ""]);
         let answers = vec![
             Value::List(vec![bytes(""), Value::List(Vec::new())]),
             Value::List(vec![bytes("")]),
             bytes("30"),
         ];
         assert_eq!(read(words).unwrap(), Answered::Done(Value::List(answers)));
+    }
+
+    #[test]
+    fn listing_with_fewer_or_more_names_than_it_says_is_refused() {
+        for (count, names) in [
+            ("3", "x-1/x-2"),
+            ("1", "x-1/x-2"),
+            ("1", "NULL"),
+            ("NULL", "x-1"),
+        ] {
+            let words = said(&["30", "NULL", "", "NULL", "NULL", count, names]);
+            assert!(read(words).is_err(), "{count} of {names}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 -- Beats, news, and what users call.
 
--- Removes containers that have been empty for a while, a few at a time. `own` is the store's clock.
-CREATE OR REPLACE FUNCTION @schema@.reap(own bigint, rest bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Removes containers that have been empty for a while, up to so many. `own` is the store's clock.
+CREATE OR REPLACE FUNCTION @schema@.reap(own bigint, rest bigint, most integer) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   k @schema@.containers;
@@ -9,14 +9,17 @@ DECLARE
   refused text;
 BEGIN
   FOR k IN
-    SELECT * FROM @schema@.containers c WHERE c.due <= own ORDER BY c.due LIMIT 16
+    SELECT * FROM @schema@.containers c WHERE c.due <= own ORDER BY c.due LIMIT most
       FOR UPDATE SKIP LOCKED
   LOOP
     up_dir := @schema@.parent_of(k.dir);
     up_name := @schema@.name_of(k.dir);
-    -- A beat waits for nobody.
-    PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name
-      FOR NO KEY UPDATE SKIP LOCKED;
+    -- It waits for nobody.
+    PERFORM 1 FROM @schema@.counts t WHERE t.dir = up_dir AND t.name = up_name
+      ORDER BY t.p DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    PERFORM 1 FROM @schema@.counts t WHERE t.dir = k.dir AND t.name = k.name
+      ORDER BY t.p DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     PERFORM 1 FROM @schema@.nodes n WHERE n.dir = k.dir AND n.name = k.name FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
@@ -36,7 +39,7 @@ END $$;
 -- Returns the step of the clock, NULL if the session has ended; and how long it is until a session is due.
 CREATE OR REPLACE FUNCTION @schema@.beat(
   known_as text, me bigint, timeout bigint, rest bigint, OUT step bigint, OUT due bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   k @schema@.clock;
@@ -65,16 +68,8 @@ BEGIN
     IF FOUND THEN
       k.own := @schema@.own_now(k.own, k.last, k.step);
       k.last := @schema@.server_now();
-      -- Sessions that were silent for their timeout, unless a request of theirs is being carried out.
-      WITH found AS MATERIALIZED (
-        SELECT s.id FROM @schema@.sessions s WHERE s.deadline <= k.own
-          ORDER BY s.deadline LIMIT 4 FOR UPDATE SKIP LOCKED
-      ), gone AS (
-        DELETE FROM @schema@.sessions s USING found f WHERE s.id = f.id RETURNING s.id
-      )
-      INSERT INTO @schema@.ended SELECT g.id FROM gone g;
-      PERFORM @schema@.purge();
-      PERFORM @schema@.reap(k.own, rest);
+      PERFORM @schema@.end_due(k.own, 4);
+      PERFORM @schema@.reap(k.own, rest, 16);
       SELECT min(s.timeout) / 4, min(s.deadline) INTO k.step, k.due FROM @schema@.sessions s;
       PERFORM 1 FROM @schema@.ended LIMIT 1;
       IF FOUND THEN k.due := 0; END IF;
@@ -89,7 +84,7 @@ END $$;
 -- Closes a session, which deletes its nodes. Returns whether nodes may be left that can be deleted at once;
 -- the client then calls it again.
 CREATE OR REPLACE FUNCTION @schema@.close(known_as text, me bigint, timeout bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM @schema@.settle(timeout);
@@ -111,7 +106,7 @@ END $$;
 CREATE OR REPLACE FUNCTION @schema@.poll(
   me bigint, numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
   wants_ahead boolean, OUT news text[], OUT ahead bigint, OUT still boolean, OUT own_still boolean
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   SELECT
@@ -119,7 +114,8 @@ BEGIN
       CASE WHEN n.c IS DISTINCT FROM w.c THEN 'D' WHEN n.m <> w.m THEN 'C' ELSE '' END ORDER BY w.i),
     min(CASE WHEN wants_ahead AND n.o <> me THEN (
       SELECT count(*) FROM (
-        SELECT FROM @schema@.nodes x WHERE x.dir = n.dir AND x.seq < n.seq LIMIT 50
+        SELECT FROM @schema@.nodes x WHERE x.dir || '' = n.dir AND x.seq < n.seq
+          AND x.seq >= @schema@.low_of(n.dir) LIMIT 50
       ) AS those
     ) END),
     -- Whoever changes it, or locks it, leaves a trace before the commit.

@@ -9,7 +9,7 @@ use tracing::debug;
 use crate::STORE;
 use crate::aside::Beat;
 
-use super::answers::{Answered, Failed, call_error, failed, lost, read};
+use super::answers::{Answered, Cut, Failed, call_error, failed, lost, read};
 use super::line::Call;
 use super::simple::Simple;
 use super::wire::Lines;
@@ -181,7 +181,11 @@ impl Lines {
         let Some(wait) = row.try_get(0).map_err(lost)? else {
             return Ok(ended());
         };
-        let (news, nodes) = (row.try_get(1).map_err(lost)?, row.try_get(2).map_err(lost)?);
+        let news: Vec<String> = row.try_get(1).map_err(lost)?;
+        if news.len() != watched.numbers.len() {
+            return Err(lost(Cut));
+        }
+        let nodes = row.try_get(2).map_err(lost)?;
         Ok(Value::List(vec![
             Value::Number(wait),
             texts(news),

@@ -6,9 +6,10 @@ use thiserror::Error;
 use tokio_postgres::Row;
 
 use super::schema::VERSION;
+use super::variables;
 
 /// The oldest server whose functions are known to do what ours rely on.
-const SERVER_MIN: i32 = 12;
+pub(super) const SERVER_MIN: i32 = 12;
 
 /// Why a session is not opened on a server that answers.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -34,7 +35,17 @@ pub enum PostgresRefusal {
         /// Its encoding.
         found: String,
     },
-    /// Another level of isolation would show the past.
+    /// A variable is set for the user, or the database, with which rows may be missing.
+    #[error("{name} is {found} on the server: set it to {wanted} for this user")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        found: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// Another level of isolation would show the past. A session sets its own, but not behind a pooler.
     #[error(
         "transactions begin with isolation level {found}: set default_transaction_isolation to \
          'read committed' for this user"
@@ -109,31 +120,39 @@ pub enum PostgresRefusal {
 }
 
 /// When the server was started, in microseconds. No two servers are, and none twice.
-const STARTED: &str = "(date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8";
+const STARTED: &str = "(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) \
+     OPERATOR(pg_catalog.*) 1000000)::bigint";
 
-/// Asks what [`Found`] has. [`STARTED`] is in it.
-pub(crate) const QUESTION: &str = "
-    SELECT pg_is_in_recovery(),
-      current_setting('transaction_read_only') = 'on',
-      current_setting('server_version_num')::int4 / 10000,
-      (SELECT pg_encoding_to_char(encoding)::text FROM pg_database
-        WHERE datname = current_database()),
-      current_setting('transaction_isolation'),
-      current_setting('fsync') = 'on',
-      (SELECT system_identifier FROM pg_control_system())::text,
-      CASE WHEN pg_is_in_recovery() THEN ''
-        ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
-      (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8,
-      date_part('epoch', clock_timestamp() - pg_postmaster_start_time())::int8,
-      current_user::text,
-      coalesce(current_setting('lock_recipes.settled', true), '')";
+/// Asks what [`Found`] has. All names are qualified: users may have any path.
+pub(super) fn question() -> String {
+    let required = variables::required();
+    let required = required.map(|(name, _)| format!("pg_catalog.current_setting('{name}')"));
+    let required = required.collect::<Vec<_>>().join(", ");
+    format!(
+        "SELECT pg_catalog.pg_is_in_recovery(),
+           pg_catalog.current_setting('transaction_read_only'),
+           pg_catalog.current_setting('server_version_num'),
+           pg_catalog.current_setting('server_encoding'),
+           pg_catalog.current_setting('transaction_isolation'),
+           pg_catalog.current_setting('fsync'),
+           (SELECT c.system_identifier FROM pg_catalog.pg_control_system() c),
+           CASE WHEN pg_catalog.pg_is_in_recovery() THEN ''
+             ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END,
+           {STARTED},
+           pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()
+             OPERATOR(pg_catalog.-) pg_catalog.pg_postmaster_start_time())::bigint,
+           current_user,
+           pg_catalog.current_setting('lock_recipes.settled', true),
+           ARRAY[{required}]"
+    )
+}
 
 /// What a server has said about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     is_replica: bool,
     is_read_only: bool,
-    version: i32,
+    pub(super) version: i32,
     encoding: String,
     isolation: String,
     flushes: bool,
@@ -144,29 +163,36 @@ pub(crate) struct Found {
     pub(crate) user: String,
     /// The session timeout for which settings were made with the connection. A pooler drops them.
     pub(crate) settled: String,
+    /// What the variables are that have to be something.
+    required: Vec<String>,
 }
 
 impl Found {
     pub(crate) fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        let is_on = |at| row.try_get::<_, String>(at).map(|it| it == "on");
+        let number: String = row.try_get(2)?;
+        let timeline: String = row.try_get(7)?;
         Ok(Self {
             is_replica: row.try_get(0)?,
-            is_read_only: row.try_get(1)?,
-            version: row.try_get(2)?,
+            is_read_only: is_on(1)?,
+            // 150003 is 15.3.
+            version: number.parse::<i32>().unwrap_or_default() / 10_000,
             encoding: row.try_get(3)?,
             isolation: row.try_get(4)?,
-            flushes: row.try_get(5)?,
-            system: row.try_get(6)?,
-            timeline: row.try_get(7)?,
+            flushes: is_on(5)?,
+            system: row.try_get::<_, i64>(6)?.to_string(),
+            timeline: timeline.chars().take(8).collect(),
             started: row.try_get(8)?,
             uptime_s: row.try_get(9)?,
             user: row.try_get(10)?,
-            settled: row.try_get(11)?,
+            settled: row.try_get::<_, Option<String>>(11)?.unwrap_or_default(),
+            required: row.try_get(12)?,
         })
     }
 
     /// The condition that a statement is carried out by this run of the server.
     pub(crate) fn is_still_there(&self) -> String {
-        format!(" WHERE {STARTED} = {}", self.started)
+        format!(" WHERE {STARTED} OPERATOR(pg_catalog.=) {}", self.started)
     }
 
     /// Judges the server.
@@ -191,6 +217,16 @@ impl Found {
             return Err(PostgresRefusal::Isolation {
                 found: self.isolation.clone(),
             });
+        }
+        for ((name, wanted), found) in variables::required().zip(&self.required) {
+            if found != wanted {
+                let found = found.clone();
+                return Err(PostgresRefusal::Variable {
+                    name,
+                    found,
+                    wanted,
+                });
+            }
         }
         // A promotion begins another timeline. A server that does not flush may forget by each start.
         let run = format!("{} {}", self.system, self.timeline);
@@ -228,6 +264,9 @@ mod tests {
             uptime_s: 9,
             user: "app".to_owned(),
             settled: String::new(),
+            required: variables::required()
+                .map(|(_, wanted)| wanted.to_owned())
+                .collect(),
         }
     }
 
@@ -284,6 +323,11 @@ mod tests {
         );
         let encoding = refused(|it| it.encoding = "LATIN1".to_owned());
         assert!(matches!(encoding, PostgresRefusal::Encoding { .. }));
+        let variable = refused(|it| it.required[0] = "on".to_owned());
+        assert!(
+            variable.to_string().contains("zero_damaged_pages is on"),
+            "{variable}"
+        );
         let isolation = refused(|it| it.isolation = "serializable".to_owned());
         assert!(isolation.to_string().contains("serializable"));
     }

@@ -17,21 +17,25 @@
 -- A watch and its node are looked at by one statement, so the data are those that are watched. Who had begun
 -- to delete the node before this is committed rings nobody: see `poll`.
 CREATE OR REPLACE FUNCTION @schema@.watch_ahead(
-  me bigint, dir text, place bigint, first bigint
-) RETURNS text LANGUAGE plpgsql AS $$
+  me bigint, dir text, low bigint, place bigint, first bigint
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   answer text;
 BEGIN
   WITH found AS MATERIALIZED (
-    SELECT x.*, row_number() OVER () + first - 1 AS number,
+    SELECT x.*, row_number() OVER () + first - 1 AS number, coalesce(t.q, 0) AS q, coalesce(t.p, x.c) AS p,
       -- A node that goes with a session has none.
       CASE WHEN x.o <> 0 THEN 0 ELSE (
-        SELECT count(*) FROM @schema@.nodes y WHERE y.dir = @schema@.path_of(x.dir, x.name)
+        SELECT count(*) FROM @schema@.nodes y WHERE y.dir || '' = @schema@.path_of(x.dir, x.name) AND y.seq >= t.low
       ) END AS children
     FROM (
-      SELECT * FROM @schema@.nodes n WHERE n.dir = dir AND n.seq <= place ORDER BY n.seq DESC LIMIT 3
-    ) AS x
+      SELECT * FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq BETWEEN low AND place
+        ORDER BY n.seq DESC LIMIT 3
+    ) AS x LEFT JOIN LATERAL (
+      SELECT t.q, t.p, t.low FROM @schema@.counts t WHERE x.o = 0 AND t.dir = x.dir AND t.name = x.name
+        ORDER BY t.p DESC LIMIT 1
+    ) AS t ON true
     WHERE NOT EXISTS (
       SELECT FROM @schema@.watches w WHERE w.dir = x.dir AND w.name = x.name AND w.session = me
     )
@@ -55,10 +59,10 @@ END $$;
 CREATE OR REPLACE FUNCTION @schema@.enter(
   known_as text, me bigint, timeout bigint, seen bigint, up_dir text, up_name text, dir text, base text,
   data bytea, first bigint
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  begun text; place bigint; names text; ahead bigint;
+  begun text; place bigint; number bigint; low bigint; at tid; names text; ahead bigint;
 BEGIN
   -- As `requests` does: nobody ends the session before this is committed, an answer proves that it lives for
   -- three quarters of its timeout, and until the commit nobody else creates there.
@@ -68,22 +72,33 @@ BEGIN
         AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
       FOR KEY SHARE OF s
   ), up AS (
-    -- Sequences that are not simple are left to `requests`.
-    UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + 1, seen + 1, @schema@.server_now())
-      FROM caller c WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 AND n.q BETWEEN 0 AND 2147483646
-      RETURNING c.step, n.p, n.q - 1 AS place
+    SELECT c.step, t.at, t.q AS place, t.low, greatest(t.p + 1, seen + 1, @schema@.server_now()) AS number
+      FROM caller c, LATERAL (
+        SELECT t.ctid AS at, t.q, t.p, t.low FROM @schema@.counts t
+          -- The session is locked first.
+          WHERE c.step IS NOT NULL AND t.dir = up_dir AND t.name = up_name ORDER BY t.p DESC LIMIT 1 FOR UPDATE
+      ) AS t
+      -- Sequences that are not simple are left to `requests`.
+      WHERE t.q BETWEEN 0 AND 2147483646
   ), node AS (
     INSERT INTO @schema@.nodes
-      SELECT dir, base || lpad(u.place::text, 10, '0'), u.place, u.p, u.p, 0, me, 0, u.p, data FROM up u
+      SELECT dir, base || lpad(u.place::text, 10, '0'), u.place, u.number, u.number, 0, me, data FROM up u
   )
-  SELECT u.step || '/' || u.p || '/' || u.place, u.place INTO begun, place FROM up u;
+  SELECT u.step || '/' || u.number || '/' || u.place, u.place, u.number, u.low, u.at
+    INTO begun, place, number, low, at FROM up u;
   IF place IS NULL THEN RETURN NULL; END IF;
   -- A statement of its own: the one before may have waited for another's commit, and has not seen what that
   -- changed. A listing without a node that is ahead would grant the lock to two.
-  SELECT begun || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
-    INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
+  WITH listed AS MATERIALIZED (
+    SELECT count(*) AS count, string_agg(n.name, '/') AS names, count(*) FILTER (WHERE n.seq <= place) AS ahead,
+        min(n.seq) AS low
+      FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq >= low
+  ), up AS (
+    UPDATE @schema@.counts t SET q = place + 1, p = number, low = l.low FROM listed l WHERE t.ctid = at
+  )
+  SELECT begun || '/' || l.count || '/' || l.names, l.ahead INTO names, ahead FROM listed l;
   IF ahead > 1 THEN
-    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, place, first), '');
+    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, low, place, first), '');
   END IF;
   RETURN names;
 END $$;
@@ -92,7 +107,7 @@ END $$;
 -- but that nothing is created: the answer has neither a number nor a sequence.
 CREATE OR REPLACE FUNCTION @schema@.look(
   known_as text, me bigint, timeout bigint, dir text, own text, first bigint
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   step bigint; place bigint; names text; ahead bigint;
@@ -104,9 +119,9 @@ BEGIN
       AND n.dir = dir AND n.name = own;
   IF place IS NULL THEN RETURN NULL; END IF;
   SELECT step || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
-    INTO names, ahead FROM @schema@.nodes n WHERE n.dir = dir;
+    INTO names, ahead FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq >= @schema@.low_of(dir);
   IF ahead > 1 THEN
-    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, place, first), '');
+    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, @schema@.low_of(dir), place, first), '');
   END IF;
   -- NULL if there is no node any more.
   RETURN names;
@@ -115,7 +130,7 @@ END $$;
 -- Deletes a node that goes with a session: a release. Returns the step of the clock.
 CREATE OR REPLACE FUNCTION @schema@.leave(
   known_as text, me bigint, timeout bigint, dir text, name text
-) RETURNS bigint LANGUAGE plpgsql AS $$
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   step bigint;

@@ -78,10 +78,8 @@ $$;
 -- Settings that hold until the end of the transaction. The client has made them for its connection, and
 -- `lock_recipes.settled` then says for which timeout; behind a pooler it may be another connection.
 --
--- What a call changes must be on disk before it is answered, whatever the server's default is. Nobody
--- waits longer for a lock than an eighth of the session timeout. A plan is made once, and must be good for
--- tables that grow and shrink all the time.
-CREATE OR REPLACE FUNCTION @schema@.settle(timeout bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Nobody waits longer for a lock than an eighth of the session timeout. The others, and why: variables.rs.
+CREATE OR REPLACE FUNCTION @schema@.settle(timeout bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -89,31 +87,35 @@ BEGIN
       MESSAGE = 'the locks of schema @schema@ need the isolation level read committed';
   END IF;
   PERFORM set_config('lock_timeout', greatest(timeout / 8000, 10)::text, true),
-    set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('enable_seqscan', 'off', true),
-    set_config('enable_bitmapscan', 'off', true),
-    set_config('jit', 'off', true);
-  IF current_setting('synchronous_commit') IN ('off', 'local') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
+    @settings@;
 END $$;
 
 -- ---- Nodes.
 
+-- The `low` of a directory.
+CREATE OR REPLACE FUNCTION @schema@.low_of(path text) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT t.low FROM @schema@.counts t
+    WHERE t.dir = @schema@.parent_of(path) AND t.name = @schema@.name_of(path) ORDER BY t.p DESC LIMIT 1
+$$;
+
 -- The stat of a node: created by, changed by, version, owner, count of children, version of the
 -- children, children changed by.
-CREATE OR REPLACE FUNCTION @schema@.stat_of(n @schema@.nodes) RETURNS bytea[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.stat_of(n @schema@.nodes) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  t @schema@.counts;
   children bigint := 0;
 BEGIN
   -- A node that goes with a session has none.
   IF n.o = 0 THEN
-    SELECT count(*) INTO children FROM @schema@.nodes x WHERE x.dir = @schema@.path_of(n.dir, n.name);
+    SELECT * INTO t FROM @schema@.counts x WHERE x.dir = n.dir AND x.name = n.name ORDER BY x.p DESC LIMIT 1;
+    SELECT count(*) INTO children FROM @schema@.nodes x
+      WHERE x.dir || '' = @schema@.path_of(n.dir, n.name) AND x.seq >= t.low;
   END IF;
   RETURN ARRAY[
     @schema@.say(n.c), @schema@.say(n.m), @schema@.say(n.v), @schema@.say(n.o),
-    @schema@.say(children), @schema@.say(@schema@.signed(n.q * 2 - children)), @schema@.say(n.p)
+    @schema@.say(children), @schema@.say(@schema@.signed(coalesce(t.q, 0) * 2 - children)),
+    @schema@.say(coalesce(t.p, n.c))
   ];
 END $$;
 
@@ -123,23 +125,25 @@ END $$;
 CREATE OR REPLACE FUNCTION @schema@.create_named(
   me bigint, INOUT number bigint, gap integer, up_dir text, up_name text, up text, base text, kind text,
   data bytea, rest bigint, OUT refused text
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   given bigint;
+  at tid;
 BEGIN
-  SELECT n.p + gap INTO given FROM @schema@.nodes n
-    WHERE n.dir = up_dir AND n.name = up_name AND n.o = 0 FOR NO KEY UPDATE;
+  SELECT t.p + gap, t.ctid INTO given, at FROM @schema@.counts t
+    WHERE t.dir = up_dir AND t.name = up_name ORDER BY t.p DESC LIMIT 1 FOR UPDATE;
   IF NOT FOUND THEN refused := @schema@.no_parent(up_dir, up_name); RETURN; END IF;
   refused := 'NodeExists';
   -- The root has no name.
   IF base = '' THEN RETURN; END IF;
   number := greatest(given, number);
   INSERT INTO @schema@.nodes VALUES (
-    up, base, 0, number, number, 0, CASE kind WHEN 'E' THEN me ELSE 0 END, 0, number, data
+    up, base, 0, number, number, 0, CASE kind WHEN 'E' THEN me ELSE 0 END, data
   ) ON CONFLICT DO NOTHING;
   IF NOT FOUND THEN RETURN; END IF;
-  UPDATE @schema@.nodes n SET q = n.q + 1, p = number WHERE n.dir = up_dir AND n.name = up_name;
+  UPDATE @schema@.counts t SET q = t.q + 1, p = number, low = least(t.low, 0) WHERE t.ctid = at;
+  IF kind <> 'E' THEN INSERT INTO @schema@.counts VALUES (up, base, 0, number, 0); END IF;
   IF kind = 'C' THEN
     INSERT INTO @schema@.containers
       SELECT up, base, @schema@.own_now(k.own, k.last, k.step) + rest FROM @schema@.clock k
@@ -150,7 +154,7 @@ END $$;
 
 -- Returns '' if there is a node, otherwise 'NoNode'.
 CREATE OR REPLACE FUNCTION @schema@.no_node(at_dir text, at_name text) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM 1 FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name;
@@ -159,7 +163,7 @@ END $$;
 
 -- Why nothing is created there. A directory that is there now was not a moment ago.
 CREATE OR REPLACE FUNCTION @schema@.no_parent(up_dir text, up_name text) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name AND n.o <> 0;
@@ -169,28 +173,34 @@ END $$;
 -- Deletes a node that may have children, if it has none. Returns '', or why it is refused.
 CREATE OR REPLACE FUNCTION @schema@.delete_lasting(
   number bigint, up_dir text, up_name text, at_dir text, at_name text, version bigint
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   node @schema@.nodes;
+  up tid; at tid;
+  low bigint; p bigint;
 BEGIN
   -- It goes with its session, and somebody has locked it, or was about to delete it.
-  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name AND n.o <> 0
-    AND (version IS NULL OR n.v = version);
-  IF FOUND THEN RETURN 'Busy'; END IF;
+  SELECT n.v INTO node.v FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name AND n.o <> 0;
+  IF FOUND THEN RETURN CASE WHEN node.v <> version THEN 'BadVersion' ELSE 'Busy' END; END IF;
   -- First, as a create there does.
-  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = up_dir AND n.name = up_name FOR NO KEY UPDATE;
-  SELECT * INTO node FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name FOR UPDATE;
+  SELECT t.ctid INTO up FROM @schema@.counts t
+    WHERE t.dir = up_dir AND t.name = up_name ORDER BY t.p DESC LIMIT 1 FOR UPDATE;
+  SELECT t.ctid, t.low, t.p INTO at, low, p FROM @schema@.counts t
+    WHERE t.dir = at_dir AND t.name = at_name ORDER BY t.p DESC LIMIT 1 FOR UPDATE;
+  SELECT * INTO node FROM @schema@.nodes n
+    WHERE n.dir = at_dir AND n.name = at_name AND n.o = 0 FOR UPDATE;
   IF NOT FOUND THEN RETURN 'NoNode'; END IF;
   IF node.v <> version THEN RETURN 'BadVersion'; END IF;
   -- Only now, when nobody can create one.
-  PERFORM 1 FROM @schema@.nodes n WHERE n.dir = @schema@.path_of(at_dir, at_name) LIMIT 1;
+  PERFORM 1 FROM @schema@.nodes n
+    WHERE n.dir || '' = @schema@.path_of(at_dir, at_name) AND n.seq >= low LIMIT 1;
   IF FOUND OR at_name = '' THEN RETURN 'NotEmpty'; END IF;
   DELETE FROM @schema@.nodes n WHERE n.dir = at_dir AND n.name = at_name;
+  DELETE FROM @schema@.counts t WHERE t.ctid = at;
   DELETE FROM @schema@.containers k WHERE k.dir = at_dir AND k.name = at_name;
   -- Should it be made anew, its numbers go on from there.
-  UPDATE @schema@.nodes n SET p = greatest(n.p, node.p, number)
-    WHERE n.dir = up_dir AND n.name = up_name;
+  UPDATE @schema@.counts t SET p = greatest(t.p, p, number) WHERE t.ctid = up;
   RETURN '';
 END $$;
 

@@ -4,8 +4,8 @@
 -- if others are ahead, it watches the node itself and the two right ahead of it, which is what it would ask
 -- for next. Returns for each watch that was set its number, the name, the data and the stat.
 CREATE OR REPLACE FUNCTION @schema@.look_ahead(
-  me bigint, since bigint, path text, own text, numbers bigint[]
-) RETURNS bytea[] LANGUAGE plpgsql AS $$
+  me bigint, since bigint, path text, low bigint, own text, numbers bigint[]
+) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   answer bytea[] := '{}';
@@ -15,12 +15,12 @@ DECLARE
 BEGIN
   IF own = '' THEN
     SELECT n.seq INTO sequence FROM @schema@.nodes n
-      WHERE n.dir = path AND n.o = me AND n.c >= since ORDER BY n.c DESC, n.seq DESC LIMIT 1;
+      WHERE n.dir || '' = path AND n.seq >= low AND n.o = me AND n.c >= since ORDER BY n.c DESC, n.seq DESC LIMIT 1;
   ELSE
     SELECT n.seq INTO sequence FROM @schema@.nodes n WHERE n.dir = path AND n.name = own;
   END IF;
   FOR node IN
-    SELECT * FROM @schema@.nodes n WHERE n.dir = path AND n.seq <= sequence
+    SELECT * FROM @schema@.nodes n WHERE n.dir || '' = path AND n.seq BETWEEN low AND sequence
       ORDER BY n.seq DESC LIMIT 3
   LOOP
     names := names || node.name;
@@ -37,7 +37,7 @@ BEGIN
 END $$;
 
 -- Checks of nodes, in one look. Returns '', or why the first is refused, and its index.
-CREATE OR REPLACE FUNCTION @schema@.checks(words text[]) RETURNS bytea[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.checks(words text[]) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   refused text; i bigint;
@@ -53,7 +53,7 @@ END $$;
 -- All of these operations, or none. Returns the number of the transaction and the answer.
 CREATE OR REPLACE FUNCTION @schema@.together(
   me bigint, number bigint, rest bigint, words text[], data bytea[]
-) RETURNS bytea[] LANGUAGE plpgsql AS $$
+) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   answers bytea[];
@@ -98,15 +98,15 @@ END $$;
 -- kind S by itself, which finds out its number. Calls that cross do not wait for each other then.
 --
 -- Returns 'ended'; or 'late', and then nothing was done, and a beat must come first; or the step of the
--- clock, and for each request NULL and the answer. Names are one word with '/' between them, or NULL,
--- after NULL twice. A refused request's answer is the reason, and of an operation also the index.
+-- clock, and for each request NULL and the answer. Names are two words after NULL twice: how many there are,
+-- and they themselves with '/' between them, or NULL. A refused request's answer is the reason, and of an operation also the index.
 --
 -- Without a session's name it is part of another call, and fails at the first refusal; it then returns the
 -- number of the transaction, which is `seen`, instead of the step.
 CREATE OR REPLACE FUNCTION @schema@.requests(
   known_as text, me bigint, timeout bigint, rest bigint, seen bigint, changes boolean,
   up_dirs text[], up_names text[], words text[], data bytea[]
-) RETURNS bytea[] LANGUAGE plpgsql AS $$
+) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   at integer := 1;
@@ -118,7 +118,7 @@ DECLARE
   answer bytea[];
   refused text := '';
   word text; base text; version bigint; sequence bigint; found_names text; count bigint;
-  number bigint := seen; given bigint; since bigint; life bigint;
+  number bigint := seen; given bigint; since bigint; life bigint; low bigint; up tid;
   node @schema@.nodes;
 BEGIN
   IF known_as IS NOT NULL THEN
@@ -142,10 +142,11 @@ BEGIN
     IF changes THEN
       number := greatest(@schema@.server_now(), seen + 1);
       IF up_dirs <> '{}' THEN
-        SELECT greatest(max(locked.p) + 1, number) INTO number FROM (
-          SELECT n.p FROM unnest(up_dirs, up_names) AS w (dir, name), @schema@.nodes n
-            WHERE n.dir = w.dir AND n.name = w.name ORDER BY n.dir, n.name FOR NO KEY UPDATE OF n
-        ) AS locked;
+        SELECT greatest(max(locked.p) + 1, number) INTO number
+          FROM unnest(up_dirs, up_names) AS w (dir, name), LATERAL (
+            SELECT t.p FROM @schema@.counts t WHERE t.dir = w.dir AND t.name = w.name
+              ORDER BY t.p DESC LIMIT 1 FOR UPDATE
+          ) AS locked;
       END IF;
       since := number;
     END IF;
@@ -161,19 +162,20 @@ BEGIN
       IF known_as IS NULL THEN gap := CASE WHEN words[at + 3] = ANY (touched) THEN 0 ELSE 1 END; END IF;
       IF words[at + 5] = 'S' THEN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
-        UPDATE @schema@.nodes n SET q = n.q + 1, p = greatest(n.p + gap, number)
-          WHERE n.dir = words[at + 1] AND n.name = words[at + 2] AND n.o = 0
-          RETURNING @schema@.signed(n.q - 1), n.p INTO sequence, given;
+        SELECT @schema@.signed(t.q), greatest(t.p + gap, number), t.ctid INTO sequence, given, up
+          FROM @schema@.counts t WHERE t.dir = words[at + 1] AND t.name = words[at + 2]
+          ORDER BY t.p DESC LIMIT 1 FOR UPDATE;
         IF FOUND THEN
           base := base || CASE WHEN sequence < 0 THEN to_char(sequence, 'FM000000000')
             ELSE lpad(sequence::text, 10, '0') END;
           INSERT INTO @schema@.nodes VALUES (
-            words[at + 3], base, sequence, given, given, 0, me, 0, given,
+            words[at + 3], base, sequence, given, given, 0, me,
             data[words[at + 6]::integer]
           ) ON CONFLICT DO NOTHING;
-          IF NOT FOUND THEN
-            UPDATE @schema@.nodes n SET q = n.q - 1
-              WHERE n.dir = words[at + 1] AND n.name = words[at + 2];
+          IF FOUND THEN
+            UPDATE @schema@.counts t SET q = t.q + 1, p = given, low = least(t.low, sequence)
+              WHERE t.ctid = up;
+          ELSE
             refused := 'NodeExists';
           END IF;
         ELSE
@@ -224,12 +226,22 @@ BEGIN
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN
-      SELECT string_agg(n.name, '/'), count(*) INTO found_names, count FROM @schema@.nodes n
-        WHERE n.dir = @schema@.path_of(words[at + 1], words[at + 2]);
-      answer := ARRAY['', NULL, NULL, @schema@.say(found_names)];
+      SELECT t.low, t.p INTO low, given FROM @schema@.counts t
+        WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1;
+      SELECT string_agg(n.name, '/'), count(*), min(n.seq) INTO found_names, count, sequence
+        FROM @schema@.nodes n
+        WHERE n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2])
+          AND n.seq >= @schema@.low_of(@schema@.path_of(words[at + 1], words[at + 2]));
+      answer := ARRAY['', NULL, NULL, @schema@.say(count), @schema@.say(found_names)];
+      -- Now and then, unless somebody has created a child since: the listing may not have it.
+      IF changes AND sequence > low + 8 THEN
+        UPDATE @schema@.counts t SET low = sequence WHERE t.ctid = (
+          SELECT x.ctid FROM @schema@.counts x
+            WHERE x.dir = words[at + 1] AND x.name = words[at + 2] AND x.p = given FOR UPDATE SKIP LOCKED);
+      END IF;
       IF count > 1 THEN
         answer := answer || @schema@.look_ahead(me, since,
-          @schema@.path_of(words[at + 1], words[at + 2]), words[at + 3],
+          @schema@.path_of(words[at + 1], words[at + 2]), low, words[at + 3],
           words[at + 4 : at + 6]::bigint[]);
       ELSIF count = 0 THEN
         refused := @schema@.no_node(words[at + 1], words[at + 2]);
@@ -289,9 +301,10 @@ BEGIN
       IF NOT FOUND THEN
         refused := 'NoNode';
       ELSIF word = 'list' THEN
-        SELECT string_agg(n.name, '/') INTO found_names FROM @schema@.nodes n
-          WHERE n.dir = @schema@.path_of(words[at + 1], words[at + 2]);
-        answer := ARRAY['', NULL, NULL, @schema@.say(found_names)];
+        SELECT string_agg(n.name, '/'), count(*) INTO found_names, count FROM @schema@.nodes n
+          WHERE n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2])
+            AND n.seq >= @schema@.low_of(@schema@.path_of(words[at + 1], words[at + 2]));
+        answer := ARRAY['', NULL, NULL, @schema@.say(count), @schema@.say(found_names)];
       ELSIF word = 'stat' THEN
         answer := ''::bytea || @schema@.stat_of(node);
       ELSE
@@ -316,6 +329,10 @@ BEGIN
     -- What is one transaction has one number.
     IF known_as IS NOT NULL THEN number := number + 1; END IF;
   END LOOP;
+  -- As many as are made may be left behind. Last, as it keeps their locks and waits for nobody any more.
+  IF changes AND known_as IS NOT NULL AND 'C' = ANY (words) THEN
+    PERFORM @schema@.reap(@schema@.own_now(k.own, k.last, k.step), rest, 2 * i) FROM @schema@.clock k;
+  END IF;
   RETURN answers;
 END $$;
 

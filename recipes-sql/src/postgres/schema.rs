@@ -10,9 +10,10 @@ use tokio_postgres::types::Type;
 use super::answers::refusal;
 use super::checks::PostgresRefusal;
 use super::line::{Call, Line};
+use super::variables;
 
 /// The version of tables and functions. Another one is another protocol.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 /// The default schema.
 pub(crate) const SCHEMA: &str = "lock_recipes";
 
@@ -48,17 +49,27 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{name}\"")
 }
 
+/// Types, collations and what the validation of functions looks up are the server's own, whatever path the
+/// operator has. It is the same afterwards.
+const PATH: [&str; 2] = [
+    "SELECT pg_catalog.set_config('lock_recipes.path', pg_catalog.current_setting('search_path'), false),\n  \
+     pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);\n",
+    "\nSELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('lock_recipes.path'), false);\n",
+];
+
 /// The statements that create it, as far as it does not exist.
 pub(crate) fn statements(name: &str) -> String {
     let all = format!("{TABLES}\n{FUNCTIONS}");
-    all.replace("@schema@", &quoted(name))
+    let all = all.replace("@settings@", &variables::of_each_call());
+    let [begins, ends] = PATH;
+    format!("{begins}\n{all}{ends}").replace("@schema@", &quoted(name))
 }
 
 /// The same, in one transaction, one session after the other.
 pub(crate) fn creation(name: &str) -> String {
     // Creating what exists meanwhile would fail. The number is arbitrary.
     format!(
-        "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7021893415);\n{}\nCOMMIT;",
+        "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_catalog.pg_advisory_xact_lock(7021893415);\n{}\nCOMMIT;",
         statements(name)
     )
 }
@@ -74,18 +85,22 @@ pub(super) struct Seen {
 pub(super) async fn look(line: &Line, name: &str) -> Result<Option<Seen>, PgError> {
     let quoted = quoted(name);
     let exists = Call::new(
-        "SELECT to_regclass($1 || '.meta') IS NOT NULL".to_owned(),
+        "SELECT pg_catalog.to_regclass($1) IS NOT NULL".to_owned(),
         &[Type::TEXT],
     );
-    if !line.one(&exists, &[&quoted]).await?.try_get::<_, bool>(0)? {
+    let meta = format!("{quoted}.meta");
+    if !line.one(&exists, &[&meta]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
     }
     let text = format!(
-        "SELECT m.version, bool_and(
-           has_table_privilege(t.oid, 'SELECT') AND has_table_privilege(t.oid, 'INSERT')
-           AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'))
-         FROM {quoted}.meta m, pg_class t
-         WHERE t.relnamespace = to_regnamespace($1) AND t.relkind = 'r' AND t.relname <> 'meta'
+        "SELECT m.version, pg_catalog.bool_and(
+           pg_catalog.has_table_privilege(t.oid, 'SELECT')
+           AND pg_catalog.has_table_privilege(t.oid, 'INSERT')
+           AND pg_catalog.has_table_privilege(t.oid, 'UPDATE')
+           AND pg_catalog.has_table_privilege(t.oid, 'DELETE'))
+         FROM {quoted}.meta m, pg_catalog.pg_class t
+         WHERE t.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)
+           AND t.relkind OPERATOR(pg_catalog.=) 'r' AND t.relname OPERATOR(pg_catalog.<>) 'meta'
          GROUP BY m.version"
     );
     let row = line
@@ -119,10 +134,23 @@ mod tests {
         }
     }
 
+    /// Those in SQL are put in the place of their calls.
+    #[test]
+    fn every_function_has_a_path_of_its_own() {
+        let functions = statements("orders");
+        let functions = functions.split("CREATE OR REPLACE FUNCTION ").skip(1);
+        for function in functions.map(|it| it.split("$$").next().unwrap_or_default()) {
+            let has_path = function.contains("SET search_path = pg_catalog, pg_temp");
+            assert!(has_path || function.contains("LANGUAGE sql"), "{function}");
+        }
+    }
+
     #[test]
     fn every_name_in_the_statements_is_of_the_schema() {
         let statements = statements("orders");
         assert!(!statements.contains('@'), "a placeholder is left");
+        let version = format!("\"orders\".meta VALUES (true, {VERSION})");
+        assert!(statements.contains(&version), "another version");
         for (create, after) in [
             ("CREATE TABLE IF NOT EXISTS ", "\"orders\"."),
             ("CREATE UNLOGGED TABLE IF NOT EXISTS ", "\"orders\"."),

@@ -7,6 +7,7 @@
 -- | sessions   | a live session |
 -- | ended      | a session that has ended and may still have nodes |
 -- | nodes      | a node |
+-- | counts     | what a node has counted that goes with no session |
 -- | containers | a node that goes when it has been empty for a while |
 -- | watches    | a session that wants to be rung when a node is deleted or its data change |
 --
@@ -68,13 +69,7 @@ CREATE TABLE IF NOT EXISTS @schema@.ended (
 -- | m      | the transaction that last changed its data |
 -- | v      | how often they were changed |
 -- | o      | the session that it goes with, or 0 |
--- | q      | how many children were created |
--- | p      | the last transaction that created a child, or is at least that of any child that was deleted |
 -- | d      | data |
---
--- A directory is written with each child that is created, so its page needs room. There is no index on
--- `seq`: whoever wants to know who is ahead reads all names anyway, and each index makes an acquire
--- slower.
 CREATE TABLE IF NOT EXISTS @schema@.nodes (
   dir text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
@@ -83,8 +78,6 @@ CREATE TABLE IF NOT EXISTS @schema@.nodes (
   m bigint NOT NULL,
   v integer NOT NULL,
   o bigint NOT NULL,
-  q bigint NOT NULL,
-  p bigint NOT NULL,
   d bytea NOT NULL,
   PRIMARY KEY (dir, name)
 ) WITH (
@@ -94,7 +87,32 @@ CREATE TABLE IF NOT EXISTS @schema@.nodes (
   autovacuum_vacuum_cost_delay = 0
 );
 
+-- For listings, which say `dir || ''`. Otherwise a plan that is made while there are few nodes would look up names
+-- here, or list by the primary key.
+CREATE INDEX IF NOT EXISTS nodes_by_seq ON @schema@.nodes ((dir || ''), seq);
+
 CREATE INDEX IF NOT EXISTS nodes_of_session ON @schema@.nodes (o) WHERE o <> 0;
+
+-- | column | meaning |
+-- |--------|---------|
+-- | q      | how many children were created |
+-- | p      | the last transaction that created a child, or is at least that of any child that was deleted |
+-- | low    | no child has a `seq` below this |
+--
+-- Whoever creates a child locks the row and writes it. What was deleted or changed stays in tables and indexes until
+-- no transaction in the database may want to see it, which can be hours. Rows are looked up by the highest `p`,
+-- and listings begin at `low`: so neither passes all that.
+CREATE TABLE IF NOT EXISTS @schema@.counts (
+  dir text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  q bigint NOT NULL,
+  p bigint NOT NULL,
+  low bigint NOT NULL,
+  PRIMARY KEY (dir, name, p)
+) WITH (
+  fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+  autovacuum_vacuum_cost_delay = 0
+);
 
 -- `due`: the next look at it, by the store's clock.
 CREATE TABLE IF NOT EXISTS @schema@.containers (
@@ -119,6 +137,9 @@ CREATE INDEX IF NOT EXISTS watches_on_node ON @schema@.watches (dir, name);
 
 INSERT INTO @schema@.clock VALUES (true, 0, 0, 0, 0, 0, NULL, 0, 0) ON CONFLICT DO NOTHING;
 
-INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING;
 
-INSERT INTO @schema@.meta VALUES (true, 1) ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.counts SELECT '', '', 0, 0, 0
+  WHERE NOT EXISTS (SELECT FROM @schema@.counts t WHERE t.dir = '' AND t.name = '');
+
+INSERT INTO @schema@.meta VALUES (true, 2) ON CONFLICT DO NOTHING;

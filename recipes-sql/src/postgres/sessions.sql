@@ -7,7 +7,7 @@
 -- long enough.
 CREATE OR REPLACE FUNCTION @schema@.quarantine(
   k @schema@.clock, new_run text, timeout bigint, is_known boolean
-) RETURNS @schema@.clock LANGUAGE plpgsql AS $$
+) RETURNS @schema@.clock LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   k.longest := greatest(k.longest, timeout);
@@ -22,7 +22,7 @@ END $$;
 -- Opens a session over its first connection. Returns its id, and how long nobody may be granted a lock.
 CREATE OR REPLACE FUNCTION @schema@.open(
   secret text, timeout bigint, run text, is_known boolean, OUT id bigint, OUT wait bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   k @schema@.clock;
@@ -31,6 +31,8 @@ BEGIN
   SELECT * INTO k FROM @schema@.clock FOR UPDATE;
   k.own := @schema@.own_now(k.own, k.last, k.step);
   k.last := @schema@.server_now();
+  -- As many as are opened may die.
+  IF k.own >= k.due THEN PERFORM @schema@.end_due(k.own, 2); END IF;
   id := greatest(k.last, k.session + 1);
   INSERT INTO @schema@.sessions
     VALUES (id, id || ':' || timeout || ':' || secret || ':1', timeout, k.own + timeout);
@@ -44,7 +46,7 @@ END $$;
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits
 -- for such a node waits a little longer; nobody is granted a lock too early. It skips nodes that somebody
 -- has locked, as a user's transaction does that was fenced by one. Returns whether it has reached the bound.
-CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.purge() RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   ended bigint;
@@ -77,12 +79,28 @@ BEGIN
 END $$;
 
 -- Ends a session that nobody else can write any more: its row is locked. Returns as `purge` does.
-CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.end_session(me bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   DELETE FROM @schema@.sessions s WHERE s.id = me;
   INSERT INTO @schema@.ended VALUES (me);
   RETURN @schema@.purge();
+END $$;
+
+-- Ends sessions that were silent for their timeout, up to so many, unless a request of theirs is being carried
+-- out; and deletes nodes. `own` is the store's clock, whose row is locked.
+CREATE OR REPLACE FUNCTION @schema@.end_due(own bigint, most integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  WITH found AS MATERIALIZED (
+    SELECT s.id FROM @schema@.sessions s WHERE s.deadline <= own
+      ORDER BY s.deadline LIMIT most FOR UPDATE SKIP LOCKED
+  ), gone AS (
+    DELETE FROM @schema@.sessions s USING found f WHERE s.id = f.id RETURNING s.id
+  )
+  INSERT INTO @schema@.ended SELECT g.id FROM gone g;
+  PERFORM @schema@.purge();
 END $$;
 
 -- Goes on with a session over a new connection, and watches again what it watched. The client calls it
@@ -100,14 +118,14 @@ CREATE OR REPLACE FUNCTION @schema@.resume(
   called text, me bigint, timeout bigint, connection bigint, run text, wants_nodes boolean,
   known bigint[], numbers bigint[], dirs text[], names text[], created bigint[], changed bigint[],
   OUT wait bigint, OUT news text[], OUT nodes text[]
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   k @schema@.clock;
-  deadline bigint;
+  deadline bigint; known_as text;
 BEGIN
   PERFORM @schema@.settle(timeout);
-  SELECT s.deadline INTO deadline FROM @schema@.sessions s
+  SELECT s.deadline, s.name INTO deadline, known_as FROM @schema@.sessions s
     WHERE s.id = me AND s.name IN (SELECT called || ':' || i FROM unnest(known) AS i) FOR UPDATE;
   IF NOT FOUND THEN RETURN; END IF;
   SELECT * INTO k FROM @schema@.clock;
@@ -134,13 +152,13 @@ BEGIN
     ), '{}') INTO news
     FROM unnest(dirs, names, created, changed) WITH ORDINALITY AS w (dir, name, c, m, i)
     LEFT JOIN @schema@.nodes n ON n.dir = w.dir AND n.name = w.name;
+  -- Those of the connection before. Of some the client has not heard, and of others it is told now.
+  IF known_as <> called || ':' || connection THEN
+    DELETE FROM @schema@.watches w WHERE w.session = me;
+  END IF;
   INSERT INTO @schema@.watches
     SELECT w.dir, w.name, me, w.number
-      FROM unnest(dirs, names, numbers, news) AS w (dir, name, number, news)
-      WHERE w.news = '' AND NOT EXISTS (
-        SELECT FROM @schema@.watches h
-          WHERE h.dir = w.dir AND h.name = w.name AND h.session = me AND h.number = w.number
-      );
+      FROM unnest(dirs, names, numbers, news) AS w (dir, name, number, news) WHERE w.news = '';
   nodes := '{}';
   IF wants_nodes THEN
     SELECT coalesce(array_agg(@schema@.path_of(n.dir, n.name)), '{}') INTO nodes

@@ -10,7 +10,7 @@ use tracing::debug;
 use crate::STORE;
 use crate::aside::{Aside, Beat, Polled};
 
-use super::answers::{call_error, lost};
+use super::answers::{Cut, call_error, lost};
 use super::line::Parameter;
 use super::wire::Lines;
 use super::words::{Caller, Watched};
@@ -78,6 +78,9 @@ impl Side {
         let row = self.lines.aside.one(&self.lines.calls.poll, &said).await;
         let row = row.map_err(call_error)?;
         let news: Vec<&str> = row.try_get(0).map_err(lost)?;
+        if news.len() != watches.len() {
+            return Err(lost(Cut));
+        }
         let ahead: Option<i64> = row.try_get(1).map_err(lost)?;
         Ok(Polled {
             news: news.into_iter().map(event).collect(),

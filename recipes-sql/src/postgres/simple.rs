@@ -194,6 +194,8 @@ impl Looked {
         }
         let count: usize = words.next()?.parse().ok()?;
         let names: Vec<_> = words.by_ref().take(count).map(bytes).collect();
+        // Who takes the rest for all may be granted a lock that another holds.
+        (names.len() == count).then_some(())?;
         let mut look = vec![done(), Value::List(names)];
         let mut at = 0;
         for word in words {
@@ -350,6 +352,7 @@ mod tests {
             "",
             "30/5/7",
             "30/5/7/x",
+            "30/5/7/2/x-7",
             "30/5/7/1/x-7/4/x-7/0",
             "30/5/7/1/x-7/4/x-7/0g/1/2/3/4/5/6/7",
         ] {

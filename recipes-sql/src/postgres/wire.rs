@@ -21,10 +21,11 @@ use crate::fence;
 
 use super::answers::refusal;
 use super::calls::Calls;
-use super::checks::{Found, PostgresRefusal, QUESTION};
+use super::checks::{Found, PostgresRefusal, question};
 use super::line::{Call, Line};
 use super::schema;
 use super::side::Side;
+use super::variables;
 
 /// How to connect.
 #[derive(Debug)]
@@ -110,23 +111,18 @@ impl Route {
     /// Connects, and asks the server about itself.
     async fn line(&self, bell: &Arc<Bell>, loss: &LossSender) -> Result<(Line, Found), NodesError> {
         let timeout = self.session_timeout.as_micros();
-        // As the functions make them for each call otherwise: see `settle`.
-        //
-        // A call that has arrived in part keeps what it has locked, and the server waits for the rest of
-        // it. If the client is cut off, the connection must not outlast its session by much.
-        let keepalive = (self.session_timeout.as_secs() / 4).max(1);
         let settings = format!(
-            "-c lock_recipes.settled={timeout} -c lock_timeout={} \
-             -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
-             -c enable_bitmapscan=off -c jit=off -c synchronous_commit=on \
-             -c tcp_keepalives_idle={keepalive} -c tcp_keepalives_interval={keepalive} \
-             -c tcp_keepalives_count=3",
-            (timeout / 8_000).max(10)
+            "-c lock_recipes.settled={timeout} {}",
+            variables::options(self.session_timeout)
         );
         let mut line = Line::open(&self.config, &settings, &self.is_pooled, bell, loss).await?;
-        let found = line.one(&Call::new(QUESTION.to_owned(), &[]), &[]).await;
+        let found = line.one(&Call::new(question(), &[]), &[]).await;
         let found = found.and_then(|row| Found::read(&row)).map_err(refusal)?;
         line.settled(found.settled == timeout.to_string());
+        if line.is_direct() {
+            let later = variables::later(found.version);
+            line.run(&later).await.map_err(refusal)?;
+        }
         Ok((line, found))
     }
 

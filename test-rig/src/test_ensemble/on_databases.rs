@@ -14,7 +14,6 @@ use super::served::{CONTAINER_REST, Served, new_operator};
 use recipes_testing::{MariaDbServer, PostgresServer, ServerError};
 
 const SESSIONS: &str = "SELECT id FROM @sessions";
-const HIGHEST: &str = "SELECT coalesce(max(greatest(c, m, p)), 0) FROM @nodes";
 /// PostgreSQL alone knows of watches.
 const WATCHES: &str = "SELECT count(DISTINCT (dir, name, session)) FROM @watches";
 
@@ -30,7 +29,9 @@ fn number<T: std::str::FromStr>(rows: &[Vec<String>]) -> T {
 }
 
 macro_rules! served {
-    ($server:ident, $builder:ident, $within:ident, $separator:literal, $deadlines:literal) => {
+    (
+        $server:ident, $builder:ident, $within:ident, $separator:literal, $deadlines:literal, $highest:literal
+    ) => {
         impl Place<$server, dyn Nodes> {
             /// What the names of its tables begin with.
             fn tables(&self) -> String {
@@ -103,7 +104,7 @@ macro_rules! served {
             }
 
             fn zxid(&self) -> BoxFuture<'_, i64> {
-                async move { number(&self.asked(HIGHEST).await) }.boxed()
+                async move { number(&self.asked($highest).await) }.boxed()
             }
 
             fn stop(&self) -> BoxFuture<'_, Result<(), ServerError>> {
@@ -122,12 +123,14 @@ served!(
     PostgresBuilder,
     schema,
     ".",
-    "sessions SET deadline = 0 WHERE id"
+    "sessions SET deadline = 0 WHERE id",
+    "SELECT max(number) FROM (SELECT greatest(c, m) FROM @nodes UNION ALL SELECT p FROM @counts) AS of (number)"
 );
 served!(
     MariaDbServer,
     MySqlBuilder,
     prefix,
     "_",
-    "beats SET deadline = 0 WHERE session"
+    "beats SET deadline = 0 WHERE session",
+    "SELECT coalesce(max(greatest(c, m, p)), 0) FROM @nodes"
 );
