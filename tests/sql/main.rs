@@ -16,6 +16,7 @@
 //! | `settings_on_postgres` | does anything that is set there for a user give a lock to two? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
+//! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
 //! | `database` | the service's own connection to the database |
 

@@ -239,11 +239,14 @@ async fn what_a_server_runs_for_each_connection_makes_no_difference() {
     assert!(lock(&second).try_acquire().await.unwrap().is_none());
     let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'other'";
     assert_eq!(server.sql(tables).await.unwrap(), [["0"]]);
-    // Its own transactions may be in any database.
+    // The service's transactions may be in any database, and say it in other letters.
     let fence = guard.fence().unwrap();
     let mut own = Conn::new(Opts::from_url(&url.replace("/locks", "/other")).unwrap())
         .await
         .unwrap();
+    let settings =
+        "SET character_set_connection = ucs2, sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'";
+    own.query_drop(settings).await.unwrap();
     own.query_drop("START TRANSACTION").await.unwrap();
     own.query_drop(fence.sql()).await.unwrap();
     own.query_drop("COMMIT").await.unwrap();

@@ -6,14 +6,18 @@ pub(super) fn statement(database: &str, prefix: &str, held: &[(&str, i64)]) -> S
     let tokens: Vec<_> = held.iter().map(|(_, token)| token.to_string()).collect();
     let database = database.replace('`', "``");
     let (paths, tokens) = (quoted(&paths.join("\n")), tokens.join(","));
-    format!("CALL `{database}`.{prefix}fence({paths}, '{tokens}')")
+    format!(
+        "CALL `{database}`.{prefix}fence({paths}, {})",
+        quoted(&tokens)
+    )
 }
 
 /// A literal that means the same with every setting of a client. Most paths can be read.
 fn quoted(text: &str) -> String {
     let is_plain = |it: char| it.is_ascii_graphic() && !matches!(it, '\'' | '\\');
     match text.chars().all(is_plain) {
-        true => format!("'{text}'"),
+        // Else a connection can be set up to send other bytes.
+        true => format!("_binary'{text}'"),
         false => {
             let digits: String = text.bytes().map(|it| format!("{it:02x}")).collect();
             format!("x'{digits}'")
@@ -29,11 +33,11 @@ mod tests {
     fn statement_names_nodes_and_tokens() {
         assert_eq!(
             statement("shop", "lock_recipes_", &[("/locks/a/n-0000000001", 17)]),
-            "CALL `shop`.lock_recipes_fence('/locks/a/n-0000000001', '17')"
+            "CALL `shop`.lock_recipes_fence(_binary'/locks/a/n-0000000001', _binary'17')"
         );
         assert_eq!(
             statement("a`b", "l_", &[("/a", 1), ("/b", 2)]),
-            "CALL `a``b`.l_fence(x'2f610a2f62', '1,2')"
+            "CALL `a``b`.l_fence(x'2f610a2f62', _binary'1,2')"
         );
         assert_eq!(quoted("/it's"), "x'2f69742773'");
     }

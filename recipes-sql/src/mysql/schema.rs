@@ -136,7 +136,7 @@ mod tests {
         }
         assert_eq!(i64::try_from(NAMES.len()), Ok(PROCEDURES));
         assert_eq!(begins("INSERT IGNORE INTO my_"), 3);
-        assert_eq!(begins("SET SESSION sql_mode"), 1);
+        assert_eq!(begins("SET NAMES binary, SESSION sql_mode"), 1);
         assert_eq!(statements.len(), 21);
         assert!(
             statements

@@ -37,7 +37,8 @@
 --
 -- Times are microseconds, text is bytes. A path of at most 1,500 bytes fits: InnoDB allows 3,072 in a key.
 
-SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
+-- Procedures keep both.
+SET NAMES binary, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 
 -- The version is written last, when all is there.
 CREATE TABLE IF NOT EXISTS @prefix@meta (
