@@ -135,8 +135,9 @@ impl InterProcessSemaphore {
 
     /// Makes a request for so many permits at a time: all or none.
     ///
-    /// If the number of permits is set lower than requested meanwhile, it waits until it is set
-    /// higher again.
+    /// If the number of permits is set lower than requested meanwhile, it leaves the queue, so that
+    /// others get what there is. It joins the queue again, at its end, when the number is set high
+    /// enough.
     ///
     /// # Errors
     /// [`ConfigError::PermitsRequested`] for none, or for more than there are. The request itself ends

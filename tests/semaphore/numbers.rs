@@ -2,12 +2,13 @@
 
 use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 
-use super::{LOCKS, acquired, granted, nothing_is_left, queued, semaphore};
+use super::{LEASES, LOCKS, acquired, granted, nothing_is_left, queued, semaphore};
 
 on_every_ensemble!(
     higher_number_lets_in_who_waits,
     lower_number_counts_from_the_next_grant_on,
     request_for_more_than_there_are_left_waits_for_a_higher_number,
+    request_for_more_than_there_are_left_keeps_nobody_waiting,
     each_process_goes_by_its_own_number,
 );
 
@@ -60,6 +61,35 @@ async fn request_for_more_than_there_are_left_waits_for_a_higher_number(ensemble
     assert!(limit.acquire_many(2).is_err());
     limit.set_permits(2).unwrap();
     drop(granted(waiting).await);
+    nothing_is_left(&ensemble).await;
+}
+
+/// All processes lower the number, as an operator does who has less of something.
+async fn request_for_more_than_there_are_left_keeps_nobody_waiting(ensemble: TestEnsemble) {
+    let (here, there) = (ensemble.session().await, ensemble.session().await);
+    let (ours, theirs) = (semaphore(&here, 4), semaphore(&there, 4));
+    let one = acquired(&ours, 1).await;
+    let four = queued(&ensemble, &theirs, 4).await;
+    let behind = queued(&ensemble, &ours, 1).await;
+    // Its leases are there, so it waits by them.
+    ensemble.await_children(LEASES, 5).await;
+    for limit in [&ours, &theirs] {
+        limit.set_permits(3).unwrap();
+    }
+    let second = granted(behind).await;
+    one.release().await.unwrap();
+    let all = acquired(&ours, 2).await;
+    assert!(!four.is_finished());
+    second.release().await.unwrap();
+    all.release().await.unwrap();
+    // Nothing of it is left, and it queues again when there are enough.
+    nothing_is_left(&ensemble).await;
+    assert!(!four.is_finished());
+    let three = acquired(&ours, 3).await;
+    theirs.set_permits(4).unwrap();
+    ensemble.await_children(LEASES, 7).await;
+    three.release().await.unwrap();
+    drop(granted(four).await);
     nothing_is_left(&ensemble).await;
 }
 

@@ -36,7 +36,7 @@ enum Slot {
     Members,
     /// A place in the queue for room to watch.
     Room,
-    /// A higher number of permits.
+    /// A number of permits that changes what is waited for.
     Permits,
     List(usize),
     Stat(usize),
@@ -175,7 +175,9 @@ impl<'a> InFlight<'a> {
             Action::HeedPermits(known) => {
                 self.permits = Some(known);
                 if let Some(permits) = Target::permits(self.targets) {
-                    self.start(Slot::Permits, requests::permits(permits.clone(), known));
+                    let leases = self.targets.iter().filter(|it| it.permits.is_some());
+                    let news = requests::permits(permits.clone(), leases.count(), known);
+                    self.start(Slot::Permits, news);
                 }
             }
             Action::Withdraw(nodes) => {

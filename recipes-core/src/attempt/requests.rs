@@ -332,10 +332,15 @@ pub(crate) async fn unwatched(
     gone.map_err(on(lock, Step::Watch, &path))
 }
 
-/// Waits until the semaphore has more permits than are known. A lower number lets nobody in: the last
-/// look before a grant sees it.
-pub(crate) async fn permits(mut permits: Permits, known: usize) -> Result<Event, Refused> {
-    let now = permits.wait_for(|now| *now > known).await;
+/// Waits until the semaphore has more permits than are known, or fewer than are wanted. Another lower
+/// number lets nobody in: the last look before a grant sees it.
+pub(crate) async fn permits(
+    mut permits: Permits,
+    wanted: usize,
+    known: usize,
+) -> Result<Event, Refused> {
+    let is_news = |now: &usize| *now > known || (*now < wanted && wanted <= known);
+    let now = permits.wait_for(is_news).await;
     let now = now.map(|now| *now);
     match now {
         Ok(now) => Ok(Event::Permits(now)),

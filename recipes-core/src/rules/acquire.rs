@@ -18,7 +18,8 @@
 //! | `Reading` | exists | a read of it, for its number | `Admitted`, `Out` |
 //!
 //! A member returns to `Out` when its node was deleted, when the node was withdrawn because an
-//! earlier member must wait, or when its session ended. A reader next to its own writer is admitted
+//! earlier member must wait, or when its session ended. All do when a semaphore has fewer permits
+//! than are wanted, until it has enough. A reader next to its own writer is admitted
 //! without a listing.
 //!
 //! A grant rests on what is known of all members at one time. A member whose own node is watched
@@ -175,6 +176,7 @@ impl AcquireMachine {
         let any_queues = self.members.iter().any(|it| it.place == Place::Tail);
         let mut actions = self.heed_permits();
         match self.patience {
+            _ if self.wants_too_many() => actions.extend(self.stand_aside()),
             Patience::Try if any_queues => actions.push(Action::Probe),
             Patience::Try | Patience::Wait => actions.extend(self.enter_from(0)),
         }
@@ -328,6 +330,9 @@ impl AcquireMachine {
         };
         if self.members.iter().any(|member| unanswered(&member.stage)) {
             return Vec::new();
+        }
+        if self.wants_too_many() {
+            return self.stand_aside();
         }
         let mut held = Vec::new();
         for (index, member) in self.members.iter().enumerate() {

@@ -20,6 +20,8 @@ pub(crate) enum Awaited {
     Listing(usize),
     /// The deletion of another contender's node.
     Contender(Ahead),
+    /// A semaphore with as many permits as are wanted.
+    Permits,
 }
 
 /// The nearest contender ahead of a member.
@@ -54,6 +56,10 @@ impl Progress {
                 // Until the listing arrives, the contender of the last one counts.
                 self.ahead = ahead.filter(|it| it.member == member);
                 self.asked = Some(now);
+            }
+            Awaited::Permits => {
+                self.was_busy = true;
+                self.asked = None;
             }
             Awaited::Answers => self.asked = Some(now),
         }

@@ -137,8 +137,8 @@ pub(crate) enum Action {
     WatchOwn(usize),
     /// Watch exactly these nodes for a member: set the missing watches, drop all others.
     Watch(usize, Vec<String>),
-    /// Decide by this number of permits: report a higher one at once, and a lower one at the latest
-    /// before the grant.
+    /// Decide by this number of permits: report a higher one at once, and one that is lower than what
+    /// is wanted. Report any other at the latest before the grant.
     HeedPermits(usize),
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{AcquireMachine, Action, Member, Stage};
+use super::{AcquireMachine, Action, Member, Patience, Stage};
 use crate::names::node_name::LockKind;
 
 impl AcquireMachine {
@@ -33,10 +33,33 @@ impl AcquireMachine {
             .collect()
     }
 
+    /// Whether it wants more permits than there are, so that no release lets it in.
+    pub(super) fn wants_too_many(&self) -> bool {
+        let leases = self.members.iter().filter(|it| it.kind == LockKind::Permit);
+        leases.count() > self.permits
+    }
+
+    /// Whether it has left the queue until there are as many permits as it wants.
+    pub(super) fn stands_aside(&self) -> bool {
+        let is_out = |it: &Member| it.stage == Stage::Out;
+        self.patience == Patience::Wait && self.members.iter().all(is_out)
+    }
+
+    /// Leaves the queue: whoever is behind would wait in vain, too.
+    pub(super) fn stand_aside(&mut self) -> Vec<Action> {
+        let mut actions = self.withdraw_from(0);
+        actions.extend((self.patience == Patience::Try).then_some(Action::Busy));
+        actions
+    }
+
     /// What was decided by the earlier number is decided again.
     pub(super) fn permits_changed(&mut self, permits: usize) -> Vec<Action> {
         self.permits = permits;
         let mut actions = self.heed_permits();
+        if self.wants_too_many() || self.stands_aside() {
+            actions.extend(self.settle());
+            return actions;
+        }
         let mut unlisted = Vec::new();
         for (index, member) in self.members.iter_mut().enumerate() {
             // A listing that is in flight is decided by the new number anyway.

@@ -20,7 +20,11 @@ impl AcquireMachine {
             Stage::Listing { .. } => Some(Awaited::Listing(member)),
             _ => None,
         });
-        awaited.next().unwrap_or(Awaited::Answers)
+        match awaited.next() {
+            Some(awaited) => awaited,
+            None if self.wants_too_many() && self.stands_aside() => Awaited::Permits,
+            None => Awaited::Answers,
+        }
     }
 
     /// The names of our nodes where this member waits.

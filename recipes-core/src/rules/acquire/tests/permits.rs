@@ -160,8 +160,8 @@ fn a_higher_number_lets_in_at_once() {
 fn a_lower_number_counts_for_the_leases_that_have_room_already() {
     let mut acquire = awaits(&[7, 8], 3, &[5, 6]);
     assert_eq!(
-        acquire.step(Event::Permits(1)),
-        [Action::HeedPermits(1), Action::List(1)]
+        acquire.step(Event::Permits(2)),
+        [Action::HeedPermits(2), Action::List(1)]
     );
     let children = lease_names(&[5, 6, 7, 8]);
     assert_eq!(
@@ -169,11 +169,77 @@ fn a_lower_number_counts_for_the_leases_that_have_room_already() {
         watches(2, &[5, 6])
     );
     assert_eq!(acquire.step(gone(5)), watches(2, &[6]));
-    // The second lease has no room until the number rises.
-    assert_eq!(acquire.step(gone(6)), watches(2, &[]));
-    acquire.step(Event::Permits(2));
-    let actions = acquire.step(Event::Listed(1, lease_names(&[7, 8])));
-    assert_eq!(actions, [granted(&[7, 8])]);
+    assert_eq!(acquire.step(gone(6)), [granted(&[7, 8])]);
+}
+
+/// The withdrawal of the mutex and of two leases.
+fn withdrawn() -> Action {
+    Action::Withdraw(vec![(0, name(1)), (1, lease_name(7)), (2, lease_name(8))])
+}
+
+#[test]
+fn who_wants_more_than_there_are_leaves_the_queue_until_there_are_enough() {
+    let mut acquire = awaits(&[7, 8], 3, &[5, 6]);
+    assert_eq!(
+        acquire.step(Event::Permits(1)),
+        [Action::HeedPermits(1), withdrawn()]
+    );
+    assert_eq!(acquire.awaited(), Awaited::Permits);
+    // Nothing that is still under way brings it back.
+    for late in [
+        gone(5),
+        Event::OwnGone(1),
+        Event::Listed(1, lease_names(&[5, 6])),
+        Event::Reconnected,
+        Event::Permits(0),
+    ] {
+        let actions = acquire.step(late);
+        assert!(
+            actions
+                .iter()
+                .all(|it| matches!(it, Action::HeedPermits(_)))
+        );
+    }
+    assert_eq!(
+        acquire.step(Event::Permits(2)),
+        [Action::HeedPermits(2), Action::Enter(vec![0, 1, 2])]
+    );
+    let entries = vec![entry(1, &[1]), lease(9, &[9, 10]), lease(10, &[9, 10])];
+    assert_eq!(acquire.step(Event::Entered(entries)), [granted(&[9, 10])]);
+}
+
+#[test]
+fn who_wants_more_than_there_are_leaves_the_queue_once_its_nodes_are_known() {
+    let mut acquire = begun(2, 2);
+    assert_eq!(acquire.step(Event::Permits(1)), [Action::HeedPermits(1)]);
+    let entries = vec![entry(1, &[1]), lease(7, &[7, 8]), lease(8, &[7, 8])];
+    assert_eq!(acquire.step(Event::Entered(entries)), [withdrawn()]);
+    // Also in a session that begins when there are too few.
+    assert_eq!(
+        acquire.step(Event::SessionStarted(SESSION + 1)),
+        [Action::HeedPermits(1)]
+    );
+}
+
+#[test]
+fn who_was_granted_more_than_there_are_left_takes_them_back() {
+    let mut acquire = begun(2, 2);
+    let entries = vec![entry(1, &[1]), lease(7, &[7, 8]), lease(8, &[7, 8])];
+    assert_eq!(acquire.step(Event::Entered(entries)), [granted(&[7, 8])]);
+    // The last look before the grant finds it.
+    assert_eq!(
+        acquire.step(Event::Permits(1)),
+        [Action::HeedPermits(1), withdrawn()]
+    );
+}
+
+#[test]
+fn a_try_for_more_than_there_are_is_busy() {
+    let mut acquire = attempt(2, 1, Patience::Try);
+    assert_eq!(
+        acquire.step(Event::SessionStarted(SESSION)),
+        [Action::HeedPermits(1), Action::Busy]
+    );
 }
 
 #[test]
