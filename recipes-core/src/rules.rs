@@ -7,7 +7,7 @@
 //! | `delay` | why an acquire ran out of time |
 //! | `evidence` | until when a lease is valid, and which heartbeat comes next |
 //! | `local_order` | whose turn it is among the waiters of this process |
-//! | `mixed` | whether a directory has nodes of another recipe |
+//! | `mixed` | whether a directory has nodes of another recipe, and who of the two is refused |
 //! | `vacancy` | whether a new node is the only one of its directory |
 
 pub(crate) mod acquire;

@@ -11,7 +11,9 @@ use crate::candidate::Candidate;
 use crate::leadership::Leadership;
 use crate::observer::LeaderObserver;
 
-/// Which nodes an election has. All candidates of one path need the same layout.
+/// Which nodes an election has. All candidates of one path need the same layout: whoever comes with
+/// the other one is refused with
+/// [`AcquireError::RecipeDiffers`](recipes_core::AcquireError::RecipeDiffers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ElectionLayout {

@@ -16,7 +16,8 @@ use crate::permit::SemaphorePermit;
 /// the same owner holds. For a mutex without Curator's on the path, prefer
 /// `InterProcessMutex`, which costs fewer requests.
 ///
-/// It shares nothing with an `InterProcessMutex` of the same path.
+/// An `InterProcessMutex` of the same path refuses it, and is refused:
+/// [`AcquireError::RecipeDiffers`](recipes_core::AcquireError::RecipeDiffers).
 ///
 /// # Guarantees
 /// As those of [`InterProcessSemaphore`](crate::InterProcessSemaphore) with one permit. The fencing

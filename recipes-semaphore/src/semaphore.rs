@@ -34,7 +34,13 @@ use crate::permit::SemaphorePermit;
 /// It is not in the store: each process brings its own, and may [set](Self::set_permits) another
 /// one. A grant goes by the number of the process that is granted. So a lower number takes effect
 /// with the next grant in each process that knows it. Let all processes have the same, from one
-/// configuration.
+/// configuration. While they do not, as during a roll-out, a contender with the lower number at the
+/// head of the queue keeps those behind it waiting, although theirs would let them in.
+///
+/// Any other recipe on the path is refused, and refuses the semaphore:
+/// [`AcquireError::RecipeDiffers`](recipes_core::AcquireError::RecipeDiffers). An
+/// [`InterProcessSemaphoreMutex`](crate::InterProcessSemaphoreMutex) is no other recipe, but a
+/// semaphore with one permit.
 ///
 /// # Examples
 /// ```

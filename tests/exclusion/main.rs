@@ -5,7 +5,7 @@
 //! | `contention` | do contenders take turns, in the order of their nodes, with rising tokens? |
 //! | `read_write` | do readers share, and do writers exclude? |
 //! | `read_write_contention` | the same with many readers and writers at once |
-//! | `mixed_recipes` | who learns that a mutex and a read/write lock use one path? |
+//! | `mixed_recipes` | do two recipes on one path exclude or refuse each other? |
 //! | `multi_lock` | does a set acquire all its locks or none? |
 //! | `multi_lock_contention` | do many sets finish without a deadlock? |
 //! | `reentrancy` | who may re-enter a lock, and who must not? |
@@ -20,6 +20,8 @@
 )]
 
 mod contention;
+#[path = "../support/each_recipe.rs"]
+mod each_recipe;
 mod factory;
 #[path = "../support/log.rs"]
 mod log;

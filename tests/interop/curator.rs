@@ -3,6 +3,7 @@
 mod election;
 mod inspect;
 mod keys;
+mod mixed;
 mod multi_lock;
 mod mutex;
 mod read_write;

@@ -22,6 +22,8 @@
 )]
 mod again;
 mod curator;
+#[path = "../support/each_recipe.rs"]
+mod each_recipe;
 mod foreign;
 mod go;
 mod one_queue;

@@ -275,6 +275,24 @@ impl<'a> InFlight<'a> {
                     _ => return Ok(Outcome::Stale),
                 }
             }
+            Failure::OtherRecipe {
+                member,
+                node,
+                found,
+            } => AcquireError::RecipeDiffers {
+                node: format!("{}/{node}", self.path(member)),
+                path: self.path(member),
+                found,
+            },
+            Failure::BesideOthers {
+                member,
+                node,
+                found,
+            } => AcquireError::RecipeDiffers {
+                path: self.path(member),
+                node,
+                found,
+            },
         };
         Err(error)
     }

@@ -13,8 +13,9 @@ use crate::error::Step;
 use crate::lock::lock_path::LockPath;
 use crate::lock::revocation;
 use crate::lock::target::{Permits, Target};
-use crate::names::node_name;
+use crate::names::node_name::{self, LockKind};
 use crate::rules::acquire::{Entry, Event, Found, Node};
+use crate::rules::mixed;
 use crate::session::epoch::Epoch;
 use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
@@ -174,15 +175,48 @@ fn entries(
 
 /// Creates the directories of these locks, and missing parents.
 pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Result<Event, Refused> {
-    for target in targets {
+    let is_of_leases = |it: &&&Target| it.kind == LockKind::Permit;
+    let (leases, others): (Vec<_>, Vec<_>) = targets.iter().partition(is_of_leases);
+    for target in leases {
+        let is_new = make_directory(nodes, target).await?;
+        // Before the directory of the mutex exists, without which nobody gets a permit.
+        let Some((node, found)) = beside_a_semaphore(nodes, target).await? else {
+            continue;
+        };
+        if is_new {
+            // It would refuse the others. Where it cannot be deleted, their error names it.
+            drop(nodes.delete(&target.lock.path).await);
+        }
+        return Ok(Event::BesideOthers(node, found));
+    }
+    for target in others {
         make_directory(nodes, target).await?;
     }
     Ok(Event::ParentsMade)
 }
 
+/// A contender's node on the path of the semaphore of which this is a lease, if there is one.
+async fn beside_a_semaphore(
+    nodes: &dyn Nodes,
+    lease: &Target,
+) -> Result<Option<(String, LockKind)>, Refused> {
+    let Some((path, mixed::LEASES)) = lease.lock.path.rsplit_once('/') else {
+        return Ok(None);
+    };
+    match persist(|| nodes.list(path)).await {
+        Ok(children) => {
+            let found = mixed::node_beside_a_semaphore(&children);
+            Ok(found.map(|(name, kind)| (format!("{path}/{name}"), kind)))
+        }
+        // Parents that exist need not be readable.
+        Err(NodesError::NoNode | NodesError::NoAuth) => Ok(None),
+        Err(error) => Err(on(&lease.lock, Step::List, path)(error)),
+    }
+}
+
 /// Goes up from the directory until one can be created, then down again. So parents that exist need
-/// not be readable.
-async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), Refused> {
+/// not be readable. Returns whether the directory is new.
+async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<bool, Refused> {
     let refused = |directory: &str, source| {
         let parent = match directory.rsplit_once('/') {
             Some((parent, _)) if !parent.is_empty() => parent,
@@ -194,6 +228,7 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), Refuse
     let mut mode = options.parent_mode.node_mode();
     let path: &str = &target.lock.path;
     let mut missing = vec![path];
+    let mut is_new = false;
     while let Some(directory) = missing.last().copied() {
         let node = NewNode {
             path: directory.to_owned(),
@@ -201,7 +236,14 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), Refuse
             mode,
         };
         match persist(|| nodes.create(&node)).await {
-            Ok(_) | Err(NodesError::NodeExists) => drop(missing.pop()),
+            Ok(_) => {
+                is_new = true;
+                missing.pop();
+            }
+            Err(NodesError::NodeExists) => {
+                is_new = false;
+                missing.pop();
+            }
             Err(NodesError::Unsupported) if mode == NodeMode::Container => {
                 mode = NodeMode::Persistent;
             }
@@ -212,14 +254,17 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<(), Refuse
             },
             // A session that may not create here may still use an existing directory.
             Err(NodesError::NoAuth) => match exists(nodes, directory).await {
-                Ok(true) => drop(missing.pop()),
+                Ok(true) => {
+                    is_new = false;
+                    missing.pop();
+                }
                 Ok(false) => return Err(refused(directory, NodesError::NoAuth)),
                 Err(error) => return Err(refused(directory, error)),
             },
             Err(error) => return Err(refused(directory, error)),
         }
     }
-    Ok(())
+    Ok(is_new)
 }
 
 async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {

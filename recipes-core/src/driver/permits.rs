@@ -12,16 +12,12 @@ use crate::error::ConfigError;
 use crate::lock::session::Session;
 use crate::names::node_name::LockKind;
 use crate::names::path;
+use crate::rules::mixed::{LEASES, MUTEX};
 use crate::session::options::LockOptions;
 
 /// The most permits that a semaphore can have. The contender whose turn it is watches every lease,
 /// and all leases of one acquire are made in one transaction.
 const PERMITS_MAX: usize = 10_000;
-
-/// Where Curator has the mutex of a semaphore, below its path.
-const MUTEX: &str = "/locks";
-/// Where Curator has its leases.
-const LEASES: &str = "/leases";
 
 /// A semaphore, the core of its recipe.
 ///
@@ -51,7 +47,7 @@ impl SemaphoreInternals {
         Self::check(permits)?;
         path::validate(path)?;
         let (permits, changes) = watch::channel(permits);
-        let (mutex, leases) = (format!("{path}{MUTEX}"), format!("{path}{LEASES}"));
+        let (mutex, leases) = (format!("{path}/{MUTEX}"), format!("{path}/{LEASES}"));
         let mutex = LockInternals::new(session, &mutex, LockKind::Mutex, options)?;
         let lease = LockInternals::new(session, &leases, LockKind::Permit, options)?;
         Ok(Self {
@@ -129,6 +125,6 @@ impl SemaphoreInternals {
 
     /// The guard of the permits, without the mutex.
     pub fn permit(guard: LockGuard) -> LockGuard {
-        guard.without_first(|mutex| mutex.strip_suffix(MUTEX).unwrap_or(mutex))
+        guard.without_first(|mutex| mutex.rsplit_once('/').map_or(mutex, |(path, _)| path))
     }
 }

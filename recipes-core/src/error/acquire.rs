@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::clock::human;
 use crate::error::{LostError, ReleaseError, TimeoutReason};
+use crate::names::node_name::LockKind;
 use crate::store::nodes::NodesError;
 
 /// The step of an operation that the store refused.
@@ -112,6 +113,25 @@ pub enum AcquireError {
         /// Path of the lock.
         path: String,
     },
+    /// The path is used by another recipe. Its contenders and this lock would not keep each other out:
+    /// both would hold at the same time. Use another path, or the same recipe everywhere.
+    ///
+    /// A node that a crash has left goes with its session. A semaphore is known by the directory
+    /// `leases`, also while nobody uses it. The store removes an empty one by and by, and keeps it if
+    /// parents are [persistent](crate::ParentMode::Persistent): then delete it.
+    #[error(
+        "lock {path:?} not acquired: {node:?} is of {}, and the two would not keep each other out; \
+         use another path, or delete what is left over",
+        recipe(*found)
+    )]
+    RecipeDiffers {
+        /// Path of the lock; of a semaphore, that of its leases.
+        path: String,
+        /// Full path of a node of the other recipe, or of its directory.
+        node: String,
+        /// What that node contends for.
+        found: LockKind,
+    },
     /// The ACLs of the store do not allow this session the step.
     #[error("not authorized to {step} of {path:?}: {} on {node:?} is missing", step.permission())]
     NotAuthorized {
@@ -212,6 +232,16 @@ impl AcquireError {
             },
             source => Self::Refused { path, step, source },
         }
+    }
+}
+
+/// The recipe of a kind of nodes.
+fn recipe(kind: LockKind) -> &'static str {
+    match kind {
+        LockKind::Mutex => "a mutex",
+        LockKind::Read | LockKind::Write => "a read/write lock",
+        LockKind::Permit => "a semaphore",
+        LockKind::Latch => "a leader latch",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::error::ConfigError;
 use crate::lock::directory::Vacancy;
@@ -12,7 +12,6 @@ use crate::log::LOCK;
 use crate::names::node_name::LockKind;
 use crate::names::owner::{OwnerChain, OwnerLabel};
 use crate::names::path;
-use crate::rules::mixed::node_of_another_recipe;
 use crate::session::options::LockOptions;
 use crate::sync::Mutex;
 
@@ -88,22 +87,6 @@ impl LockPath {
         let data = self.options.data.as_ref().unwrap_or(&options.data);
         data.bytes(kind, owner, self.options.purpose.as_deref())
             .into()
-    }
-
-    /// Warns if the directory has nodes of another recipe: the two locks are held at the same time.
-    /// Once in the session, because the same listing comes with every acquire.
-    pub(crate) fn look_for_another_recipe(&self, kind: LockKind, children: &[String]) {
-        let Some((node, found)) = node_of_another_recipe(kind, children) else {
-            return;
-        };
-        if self.session.paths().note_mixed(&self.path) {
-            let (kind, found) = (kind.as_str(), found.as_str());
-            warn!(
-                target: LOCK, lock = %self.path, kind, found, ?node,
-                "the lock directory has nodes of another recipe; a mutex and a read/write lock on \
-                 one path do not exclude each other: use different paths"
-            );
-        }
     }
 
     /// The full path of a node of this lock.

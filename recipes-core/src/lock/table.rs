@@ -1,6 +1,6 @@
 //! What this process does with each lock path: who acquires it, and who holds it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,11 +15,6 @@ use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;
 use crate::names::node_name::LockKind;
 use crate::names::owner::Owner;
-use crate::sync::{Mutex, lock};
-
-/// How many directories with nodes of two recipes are warned about. After so many the reader of the
-/// log knows, and the list must not grow without a bound.
-const MIXED_MAX: usize = 1000;
 
 /// One entry of the table: an owner that acquires or holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,8 +132,6 @@ pub(crate) enum Present {
 pub(crate) struct PathTable {
     paths: DashMap<Arc<str>, PathState>,
     next_claim: AtomicU64,
-    /// Directories with nodes of two recipes, which were warned about.
-    mixed: Mutex<BTreeSet<Arc<str>>>,
 }
 
 impl PathTable {
@@ -178,12 +171,6 @@ impl PathTable {
             state.root = Arc::downgrade(&root);
             root
         }))
-    }
-
-    /// Notes that a directory has nodes of two recipes; `true` for the first time.
-    pub(crate) fn note_mixed(&self, path: &Arc<str>) -> bool {
-        let mut mixed = lock(&self.mixed);
-        mixed.len() < MIXED_MAX && mixed.insert(Arc::clone(path))
     }
 
     /// Removes a path without entries and handles.

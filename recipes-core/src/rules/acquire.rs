@@ -144,6 +144,7 @@ impl AcquireMachine {
             Event::Entered(entries) => self.entered(entries),
             Event::NoParent => self.no_parent(),
             Event::ParentsMade => self.enter(),
+            Event::BesideOthers(node, found) => self.beside_others(node, found),
             Event::WriterGone(member) => vec![Action::Fail(Failure::WriterGone { member })],
             Event::EnterUnknown => self.search(),
             Event::Searched(found) => self.searched(found),
@@ -184,8 +185,12 @@ impl AcquireMachine {
     }
 
     fn probed(&mut self, listings: &[Vec<String>]) -> Vec<Action> {
-        let members = self.members.iter().zip(listings).enumerate();
-        let mut queues = members.filter(|(_, (it, _))| it.place == Place::Tail);
+        let members = || self.members.iter().zip(listings).enumerate();
+        let refusals = members().map(|(member, (_, children))| self.mixed(member, children, None));
+        if let Some(Err(failure)) = refusals.into_iter().find(Result::is_err) {
+            return vec![Action::Fail(failure)];
+        }
+        let mut queues = members().filter(|(_, (it, _))| it.place == Place::Tail);
         self.busy = queues.find_map(|(member, (it, children))| {
             let group = self.group(member);
             // The listing of the leases came with the first of them.

@@ -199,7 +199,6 @@ impl InFlight<'_> {
 
     /// Records which nodes exist now, so that `cleanup_guard` can delete them.
     fn note(&mut self, event: &Event) {
-        self.look_for_other_recipes(event);
         let Event::Entered(entries) = event else {
             return;
         };
@@ -207,28 +206,6 @@ impl InFlight<'_> {
         for (member, entry) in self.entering.iter().zip(entries) {
             self.cleanup_guard
                 .set(*member, Made::Node(entry.node.name.clone()));
-        }
-    }
-
-    /// Checks every listing for nodes of another recipe.
-    fn look_for_other_recipes(&self, event: &Event) {
-        let look = |member: usize, children: &[String]| {
-            if let Some(target) = self.targets.get(member) {
-                target.lock.look_for_another_recipe(target.kind, children);
-            }
-        };
-        match event {
-            Event::Probed(listings) => {
-                let listings = listings.iter().enumerate();
-                listings.for_each(|(member, children)| look(member, children));
-            }
-            Event::Entered(entries) => {
-                for (member, entry) in self.entering.iter().zip(entries) {
-                    look(*member, entry.children.as_deref().unwrap_or_default());
-                }
-            }
-            Event::Listed(member, children) => look(*member, children),
-            _ => {}
         }
     }
 

@@ -26,7 +26,10 @@ impl AcquireMachine {
             let children = if is_lease { &of_leases } else { &children };
             // A listing of the previous connection proves nothing any more.
             match children.as_ref().filter(|_| self.is_fresh(member)) {
-                Some(children) => actions.extend(self.apply_listing(member, children)),
+                Some(children) => match self.apply_listing(member, children) {
+                    Ok(then) => actions.extend(then),
+                    Err(failure) => return vec![Action::Fail(failure)],
+                },
                 None => unlisted.push(member),
             }
         }
@@ -68,6 +71,19 @@ impl AcquireMachine {
             // A late answer: nothing is being created any more.
             None => Vec::new(),
         }
+    }
+
+    pub(super) fn beside_others(&self, node: String, found: LockKind) -> Vec<Action> {
+        let lease = self
+            .members
+            .iter()
+            .position(|it| it.kind == LockKind::Permit);
+        let failure = lease.map(|member| Failure::BesideOthers {
+            member,
+            node,
+            found,
+        });
+        failure.map(Action::Fail).into_iter().collect()
     }
 
     pub(super) fn search(&mut self) -> Vec<Action> {

@@ -1,5 +1,7 @@
 //! The events and the actions of the state machine.
 
+use crate::names::node_name::LockKind;
+
 /// What to do when the lock is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Patience {
@@ -82,6 +84,9 @@ pub(crate) enum Event {
     EnterUnknown,
     /// Answer to [`Action::MakeParents`].
     ParentsMade,
+    /// Answer to [`Action::MakeParents`]: the path of the semaphore has this node, given as a path, of
+    /// another recipe.
+    BesideOthers(String, LockKind),
     /// Answer to [`Action::Search`]: for each member, in the order requested, all nodes that our
     /// creates made.
     Searched(Vec<Vec<Found>>),
@@ -151,7 +156,7 @@ pub(crate) enum Action {
 }
 
 /// Why waiting longer cannot succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
     /// The directory's counter has passed 2^31 - 1; the order of nodes means nothing any more.
     SequenceExhausted { member: usize, sequence: i32 },
@@ -159,4 +164,16 @@ pub(crate) enum Failure {
     ParentsVanish { member: usize },
     /// The writer that a member goes next to is not held any more.
     WriterGone { member: usize },
+    /// This child of a member's directory is of another recipe.
+    OtherRecipe {
+        member: usize,
+        node: String,
+        found: LockKind,
+    },
+    /// This node, given as a path, is beside the directories of a semaphore.
+    BesideOthers {
+        member: usize,
+        node: String,
+        found: LockKind,
+    },
 }

@@ -4,6 +4,7 @@ use super::*;
 
 mod creates;
 mod first_gone;
+mod mixed;
 mod permits;
 mod reconnects;
 mod sets;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{AcquireMachine, Action, Member, Stage};
+use super::{AcquireMachine, Action, Failure, Member, Stage};
 use crate::names::node_name;
 use crate::names::node_name::LockKind;
 use crate::rules::admission::{self, Blockers, Place, Verdict};
 use crate::rules::delay::{Ahead, Awaited};
+use crate::rules::mixed::{self, Mixed};
 
 impl AcquireMachine {
     /// What it waits for, for the error of an attempt that runs out of time.
@@ -50,14 +51,45 @@ impl AcquireMachine {
         }
         let mut actions = Vec::new();
         for member in listing {
-            actions.extend(self.apply_listing(member, children));
+            match self.apply_listing(member, children) {
+                Ok(then) => actions.extend(then),
+                Err(failure) => return vec![Action::Fail(failure)],
+            }
         }
         actions.extend(self.settle());
         actions
     }
 
+    /// The node of another recipe, made after ours, that a listing of a member's directory shows. An
+    /// earlier one is a failure.
+    pub(super) fn mixed<'a>(
+        &self,
+        member: usize,
+        children: &'a [String],
+        own: Option<&str>,
+    ) -> Result<Option<&'a str>, Failure> {
+        let queueing = self
+            .members
+            .get(member)
+            .filter(|it| it.place == Place::Tail);
+        let found = queueing.and_then(|it| mixed::other_recipe(it.kind, children, own));
+        match found {
+            None => Ok(None),
+            Some(Mixed::Later(node)) => Ok(Some(node)),
+            Some(Mixed::Earlier(node, found)) => Err(Failure::OtherRecipe {
+                member,
+                node: node.to_owned(),
+                found,
+            }),
+        }
+    }
+
     /// Applies the admission rule to a listing of one member's directory.
-    pub(super) fn apply_listing(&mut self, member: usize, children: &[String]) -> Vec<Action> {
+    pub(super) fn apply_listing(
+        &mut self,
+        member: usize,
+        children: &[String],
+    ) -> Result<Vec<Action>, Failure> {
         let Some(Member {
             kind,
             place,
@@ -65,12 +97,13 @@ impl AcquireMachine {
             ..
         }) = self.members.get(member)
         else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let (node, gone) = (node.clone(), gone.clone());
+        let is_decided_by_another = self.is_decided_by_another(member);
         let verdict = match place {
             Place::Beside { .. } if children.contains(&node.name) => Verdict::Granted,
-            _ if self.is_decided_by_another(member) => match children.contains(&node.name) {
+            _ if is_decided_by_another => match children.contains(&node.name) {
                 true => Verdict::Granted,
                 false => Verdict::Absent,
             },
@@ -79,11 +112,19 @@ impl AcquireMachine {
             }
             _ => admission::admit(*kind, children, &node.name),
         };
+        let later = match is_decided_by_another {
+            true => None,
+            false => self.mixed(member, children, Some(&node.name))?,
+        };
+        let verdict = match later {
+            None => verdict,
+            Some(later) => beside(verdict, later),
+        };
         let room = self.room(member);
         let is_sure = self.is_sure(member);
         let stage = match verdict {
             Verdict::Granted => Stage::Admitted(node),
-            Verdict::Absent => return self.rejoin(member),
+            Verdict::Absent => return Ok(self.rejoin(member)),
             Verdict::WaitFor(Blockers {
                 nearest_first,
                 deletions_grant,
@@ -96,12 +137,12 @@ impl AcquireMachine {
                 None if deletions_grant && is_sure => Stage::Admitted(node),
                 None => {
                     self.set(member, Stage::Listing { node, gone });
-                    return self.list(vec![member]);
+                    return Ok(self.list(vec![member]));
                 }
             },
         };
         self.set(member, stage);
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// A node ahead was deleted. `was_first`: nothing was ahead of that one.
@@ -245,6 +286,20 @@ enum Heard {
     Enough,
     /// A listing must show what is ahead.
     TooLittle,
+}
+
+/// A verdict beside a node of another recipe that came later. Who made that one may not look at others
+/// and hold the lock. So nothing is granted before a listing shows that the node is gone.
+fn beside<'a>(verdict: Verdict<'a>, later: &'a str) -> Verdict<'a> {
+    let nearest_first = match verdict {
+        Verdict::Absent => return Verdict::Absent,
+        Verdict::Granted => vec![later],
+        Verdict::WaitFor(ahead) => ahead.nearest_first,
+    };
+    Verdict::WaitFor(Blockers {
+        nearest_first,
+        deletions_grant: false,
+    })
 }
 
 /// What a listing shows ahead, without the nodes whose deletion was reported. `None` if there is

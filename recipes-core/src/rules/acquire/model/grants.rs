@@ -52,7 +52,7 @@ impl World {
     pub(super) fn ended(&mut self, index: usize, end: Option<Action>) {
         let Some(end) = end else { return };
         match end {
-            Action::Fail(failure) if !self.needs_to(index, failure) => {
+            Action::Fail(failure) if !self.needs_to(index, &failure) => {
                 self.broken = Some("fails without need");
             }
             Action::Busy => {
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// Whether an attempt has a reason to fail.
-    fn needs_to(&self, index: usize, failure: Failure) -> bool {
+    fn needs_to(&self, index: usize, failure: &Failure) -> bool {
         let it = &self.contenders[index];
         match failure {
             Failure::WriterGone { .. } => {
@@ -82,11 +82,13 @@ impl World {
                 it.is_beside && writer.is_none()
             }
             Failure::SequenceExhausted { member, sequence } => {
-                let mut made = it.entered[member].iter();
-                made.any(|it| it.sequence == sequence && !it.mark().is_in_order())
+                let mut made = it.entered[*member].iter();
+                made.any(|it| it.sequence == *sequence && !it.mark().is_in_order())
             }
             // Nothing here reaps that many times.
-            Failure::ParentsVanish { .. } => false,
+            Failure::ParentsVanish { .. }
+            | Failure::OtherRecipe { .. }
+            | Failure::BesideOthers { .. } => false,
         }
     }
 
