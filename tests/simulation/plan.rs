@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use recipes_testing::{Faults, MemoryEnsemble};
 
-/// Paths of mutexes and of read/write locks. They are few, so that contenders meet.
+/// Paths of mutexes and of read/write locks. They are few, so that contenders meet. In worlds that
+/// [mix recipes](Plan::mixes), every other session has it the other way round.
 pub(crate) const MUTEXES: [&str; 2] = ["/locks/m0", "/locks/m1"];
 pub(crate) const READ_WRITES: [&str; 2] = ["/locks/r0", "/locks/r1"];
 
@@ -105,6 +106,8 @@ pub(crate) struct Plan {
     /// Whether lock objects are kept, with their knowledge of the directories, and are sometimes
     /// acquired many times in a row.
     pub(crate) has_sprees: bool,
+    /// Whether sessions use the same paths as different recipes.
+    pub(crate) mixes: bool,
     pub(crate) store: Store,
     /// Whether the store forgets its last writes, and whether its clock is set.
     pub(crate) forgets: bool,
@@ -188,6 +191,7 @@ impl Plan {
             asks_always: random.bool(),
             local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
             has_sprees: random.bool(),
+            mixes: fastrand::Rng::with_seed(seed ^ 0x6d69_7865).u8(..6) == 0,
             store: Store::Ensemble,
             forgets: false,
             sets_clock: false,
@@ -211,6 +215,12 @@ impl Plan {
         self.paths.truncate(rare.usize(1..=2));
         self.faults.delay_max = Duration::from_millis(pick(rare, &[0, 0, 5]));
         self.faults.request_delay_max = Duration::ZERO;
+    }
+
+    /// Whether a session uses a path as a read/write lock.
+    pub(crate) fn reads_and_writes(&self, path: &str, session: usize) -> bool {
+        let is_the_other = self.mixes && session % 2 == 1;
+        READ_WRITES.contains(&path) != is_the_other
     }
 
     /// Whether directories are always reaped before a node is created in them.

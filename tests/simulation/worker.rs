@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_recipes::{
-    AcquireError, FencingToken, LockGuard, NodesError, Owner, ReleaseError, ReleaseOutcome,
-    Session, SessionHealth, Step, WriteGuard,
+    AcquireError, FencingToken, LockGuard, LockKind, NodesError, Owner, ReleaseError,
+    ReleaseOutcome, Session, SessionHealth, Step, WriteGuard,
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::plan::{READ_WRITES, below, pick};
+use crate::plan::{below, pick};
 use crate::world::World;
 
 mod request;
@@ -85,9 +85,10 @@ impl Worker {
             sleep(below(&mut self.random, Duration::from_millis(200))).await;
         }
         let sessions = self.world.sessions();
-        let session = pick(&mut self.random, &sessions);
+        let index = self.random.usize(..sessions.len());
+        let session = sessions[index].clone();
         drop(sessions);
-        let want = self.want();
+        let want = self.want(index);
         let party = self.party(&want);
         if self.world.plan.has_sprees && self.random.u8(..4) == 0 {
             return Box::pin(self.spree(&session, &want)).await;
@@ -115,22 +116,29 @@ impl Worker {
         }
     }
 
-    fn want(&mut self) -> Want {
-        let paths = &self.world.plan.paths;
+    /// What is wanted through the session of this index.
+    fn want(&mut self, session: usize) -> Want {
+        let plan = &self.world.plan;
+        let kind = |path, writes| match (plan.reads_and_writes(path, session), writes) {
+            (false, _) => LockKind::Mutex,
+            (true, false) => LockKind::Read,
+            (true, true) => LockKind::Write,
+        };
+        let paths = &plan.paths;
         if paths.len() > 1 && self.random.u8(..3) == 0 {
             let count = self.random.usize(2..=paths.len());
             let set = self.random.choose_multiple(paths.iter().copied(), count);
             return Want::Set(
                 set.into_iter()
-                    .map(|path| (path, self.random.bool()))
+                    .map(|path| (path, kind(path, self.random.bool())))
                     .collect(),
             );
         }
         let path = pick(&mut self.random, paths);
-        match (READ_WRITES.contains(&path), self.random.bool()) {
-            (false, _) => Want::Mutex(path),
-            (true, false) => Want::Read(path),
-            (true, true) => Want::Write(path),
+        match kind(path, self.random.bool()) {
+            LockKind::Read => Want::Read(path),
+            LockKind::Write => Want::Write(path),
+            _ => Want::Mutex(path),
         }
     }
 
@@ -208,6 +216,7 @@ impl Worker {
                         source: NodesError::NoNode,
                         ..
                     } => self.world.plan.reaps_always(),
+                    AcquireError::RecipeDiffers { .. } => self.world.plan.mixes,
                     AcquireError::WouldDeadlock { .. } => {
                         is_owned && matches!(want, Want::Write(_))
                     }

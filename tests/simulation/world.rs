@@ -73,13 +73,13 @@ impl World {
     /// Replaces a session by a new one. Returns the old one.
     pub(crate) fn replace(&self, index: usize) -> Session {
         let fresh = self.ensemble.session();
-        self.keep_locks(&fresh);
+        self.keep_locks(index, &fresh);
         std::mem::replace(&mut lock(&self.sessions)[index], fresh)
     }
 
-    fn keep_locks(&self, session: &Session) {
+    fn keep_locks(&self, index: usize, session: &Session) {
         let paths = self.plan.paths.iter().filter(|_| self.plan.has_sprees);
-        let locks = paths.map(|path| worker::lock_of(session, path, &self.plan));
+        let locks = paths.map(|path| worker::lock_of(session, index, path, &self.plan));
         lock(&self.kept).extend(locks);
     }
 
@@ -270,7 +270,8 @@ async fn live(plan: Plan, judge: Arc<Mutex<Judge>>) {
         plan,
     });
     let sessions = world.sessions();
-    sessions.iter().for_each(|it| world.keep_locks(it));
+    let indexed = sessions.iter().enumerate();
+    indexed.for_each(|(index, it)| world.keep_locks(index, it));
     let troubles = tokio::spawn(trouble::make(Arc::clone(&world)));
     let workers: Vec<_> = (0..world.plan.workers)
         .map(|number| tokio::spawn(worker::work(Arc::clone(&world), number)))

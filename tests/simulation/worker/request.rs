@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use futures::future::poll_fn;
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockOptions,
-    Member, MultiLock, Owner, Session, WriteGuard,
+    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind,
+    LockOptions, Member, MultiLock, Owner, Session, WriteGuard,
 };
 use tokio::time::timeout;
 
 use super::Held;
-use crate::plan::{Plan, READ_WRITES};
+use crate::plan::Plan;
 
 #[derive(Clone, Debug)]
 pub(super) enum Want {
     Mutex(&'static str),
     Read(&'static str),
     Write(&'static str),
-    Set(Vec<(&'static str, bool)>),
+    Set(Vec<(&'static str, LockKind)>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,12 @@ pub(super) fn options(plan: &Plan) -> LockOptions {
 /// A random lock of a path.
 pub(crate) fn lock_of(
     session: &Session,
+    index: usize,
     path: &'static str,
     plan: &Plan,
 ) -> Box<dyn DistributedLock> {
     let options = options(plan);
-    match READ_WRITES.contains(&path) {
+    match plan.reads_and_writes(path, index) {
         true => {
             let lock = InterProcessReadWriteLock::with_options(session, path, &options);
             Box::new(lock.unwrap().read_lock())
@@ -94,14 +95,11 @@ pub(super) async fn ask(
             return Ok(writer.map(Held::Write));
         }
         Want::Set(members) => {
-            let members =
-                members.iter().map(
-                    |(path, writes)| match (READ_WRITES.contains(path), writes) {
-                        (false, _) => Member::mutex(*path),
-                        (true, false) => Member::read(*path),
-                        (true, true) => Member::write(*path),
-                    },
-                );
+            let members = members.iter().map(|(path, kind)| match kind {
+                LockKind::Read => Member::read(*path),
+                LockKind::Write => Member::write(*path),
+                _ => Member::mutex(*path),
+            });
             let members = members.map(|member| member.options(options.clone()));
             Box::new(MultiLock::new(session, members).unwrap())
         }
