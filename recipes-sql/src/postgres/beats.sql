@@ -51,20 +51,20 @@ BEGIN
   -- First, as whoever has locked the clock must not wait for a session.
   UPDATE @schema@.sessions s
     SET deadline = greatest(s.deadline, @schema@.own_now(c.own, c.last, c.step) + timeout)
-    FROM @schema@.clock c WHERE s.id = me AND s.name = known_as
+    FROM @schema@.clock_row() c WHERE s.id = me AND s.name = known_as
       AND s.deadline > @schema@.own_now(c.own, c.last, c.step);
   IF NOT FOUND THEN
     PERFORM 1 FROM @schema@.sessions s WHERE s.id = me AND s.name = known_as FOR UPDATE SKIP LOCKED;
     IF FOUND THEN PERFORM @schema@.end_session(me); END IF;
     RETURN;
   END IF;
-  SELECT * INTO k FROM @schema@.clock;
+  SELECT * INTO k FROM @schema@.clock_row();
   now := @schema@.server_now();
   -- All sessions beat, so the row would be written very often. It must be in time for the gap rule.
   IF now < k.last OR now > k.last + k.step / 8
     OR @schema@.own_now(k.own, k.last, k.step) >= k.due
   THEN
-    SELECT * INTO k FROM @schema@.clock FOR UPDATE SKIP LOCKED;
+    SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
       k.own := @schema@.own_now(k.own, k.last, k.step);
       k.last := @schema@.server_now();
@@ -74,11 +74,12 @@ BEGIN
       PERFORM 1 FROM @schema@.ended LIMIT 1;
       IF FOUND THEN k.due := 0; END IF;
       UPDATE @schema@.clock c
-        SET last = k.last, own = k.own, step = k.step, due = k.due;
+        SET last = k.last, own = k.own, step = k.step, due = k.due
+        WHERE c.own = (SELECT max(x.own) FROM @schema@.clock x);
     END IF;
   END IF;
   SELECT c.step, greatest(0, c.due - @schema@.own_now(c.own, c.last, c.step)) INTO step, due
-    FROM @schema@.clock c;
+    FROM @schema@.clock_row() c;
 END $$;
 
 -- Closes a session, which deletes its nodes. Returns whether nodes may be left that can be deleted at once;

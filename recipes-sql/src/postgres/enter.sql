@@ -67,7 +67,7 @@ BEGIN
   -- As `requests` does: nobody ends the session before this is committed, an answer proves that it lives for
   -- three quarters of its timeout, and until the commit nobody else creates there.
   WITH caller AS (
-    SELECT k.step FROM @schema@.sessions s, @schema@.clock k
+    SELECT k.step FROM @schema@.sessions s, @schema@.clock_row() k
       WHERE s.id = me AND s.name = known_as
         AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
       FOR KEY SHARE OF s
@@ -113,7 +113,7 @@ DECLARE
   step bigint; place bigint; names text; ahead bigint;
 BEGIN
   SELECT k.step, n.seq INTO step, place
-    FROM @schema@.sessions s, @schema@.clock k, @schema@.nodes n
+    FROM @schema@.sessions s, @schema@.clock_row() k, @schema@.nodes n
     WHERE s.id = me AND s.name = known_as
       AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
       AND n.dir = dir AND n.name = own;
@@ -138,7 +138,7 @@ BEGIN
   -- It waits for nobody but who resumes or ends the session. A node that was changed since the statement began
   -- is not found by its place, and left to `requests`.
   WITH caller AS (
-    SELECT k.step FROM @schema@.sessions s, @schema@.clock k
+    SELECT k.step FROM @schema@.sessions s, @schema@.clock_row() k
       WHERE s.id = me AND s.name = known_as
         AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
       FOR KEY SHARE OF s

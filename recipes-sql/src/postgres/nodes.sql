@@ -64,7 +64,12 @@ CREATE OR REPLACE FUNCTION @schema@.server_now() RETURNS bigint LANGUAGE sql VOL
   SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 $$;
 
--- The store's clock, from the row in `clock`.
+-- The row in `clock`.
+CREATE OR REPLACE FUNCTION @schema@.clock_row() RETURNS SETOF @schema@.clock LANGUAGE sql STABLE AS $$
+  SELECT k.* FROM @schema@.clock k ORDER BY k.own DESC LIMIT 1
+$$;
+
+-- The store's clock, from that row.
 --
 -- The gap rule: a server that stood still, was restarted, or whose clock was set forward must not expire
 -- sessions that had no chance to be heard. Sessions in use send more often than that.
@@ -146,7 +151,7 @@ BEGIN
   IF kind <> 'E' THEN INSERT INTO @schema@.counts VALUES (up, base, 0, number, 0); END IF;
   IF kind = 'C' THEN
     INSERT INTO @schema@.containers
-      SELECT up, base, @schema@.own_now(k.own, k.last, k.step) + rest FROM @schema@.clock k
+      SELECT up, base, @schema@.own_now(k.own, k.last, k.step) + rest FROM @schema@.clock_row() k
       ON CONFLICT DO NOTHING;
   END IF;
   refused := '';

@@ -129,12 +129,12 @@ BEGIN
     IF changes THEN
       SELECT s.deadline - @schema@.own_now(k.own, k.last, k.step), ARRAY[@schema@.say(k.step)]
         INTO life, answers
-        FROM @schema@.sessions s, @schema@.clock k WHERE s.id = me AND s.name = known_as
+        FROM @schema@.sessions s, @schema@.clock_row() k WHERE s.id = me AND s.name = known_as
         FOR KEY SHARE OF s;
     ELSE
       SELECT s.deadline - @schema@.own_now(k.own, k.last, k.step), ARRAY[@schema@.say(k.step)]
         INTO life, answers
-        FROM @schema@.sessions s, @schema@.clock k WHERE s.id = me AND s.name = known_as;
+        FROM @schema@.sessions s, @schema@.clock_row() k WHERE s.id = me AND s.name = known_as;
     END IF;
     IF NOT FOUND THEN RETURN ARRAY['ended'::bytea]; END IF;
     -- So an answer proves that the session lives for that long.
@@ -331,7 +331,7 @@ BEGIN
   END LOOP;
   -- As many as are made may be left behind. Last, as it keeps their locks and waits for nobody any more.
   IF changes AND known_as IS NOT NULL AND 'C' = ANY (words) THEN
-    PERFORM @schema@.reap(@schema@.own_now(k.own, k.last, k.step), rest, 2 * i) FROM @schema@.clock k;
+    PERFORM @schema@.reap(@schema@.own_now(k.own, k.last, k.step), rest, 2 * i) FROM @schema@.clock_row() k;
   END IF;
   RETURN answers;
 END $$;

@@ -35,10 +35,12 @@ CREATE TABLE IF NOT EXISTS @schema@.meta (
 -- | run        | the run of the server that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
 -- | quarantine | the end of the quarantine after a new run, by the store's clock |
+--
+-- It is looked up by the highest `own`: see `counts`.
 CREATE TABLE IF NOT EXISTS @schema@.clock (
-  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  one boolean DEFAULT true CHECK (one),
   last bigint NOT NULL,
-  own bigint NOT NULL,
+  own bigint PRIMARY KEY,
   step bigint NOT NULL,
   due bigint NOT NULL,
   session bigint NOT NULL,
@@ -135,7 +137,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS @schema@.watches (
 
 CREATE INDEX IF NOT EXISTS watches_on_node ON @schema@.watches (dir, name);
 
-INSERT INTO @schema@.clock VALUES (true, 0, 0, 0, 0, 0, NULL, 0, 0) ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.clock SELECT true, 0, 0, 0, 0, 0, NULL, 0, 0
+  WHERE NOT EXISTS (SELECT FROM @schema@.clock) ON CONFLICT DO NOTHING;
 
 INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING;
 

@@ -28,7 +28,7 @@ DECLARE
   k @schema@.clock;
 BEGIN
   PERFORM @schema@.settle(timeout);
-  SELECT * INTO k FROM @schema@.clock FOR UPDATE;
+  SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE;
   k.own := @schema@.own_now(k.own, k.last, k.step);
   k.last := @schema@.server_now();
   -- As many as are opened may die.
@@ -39,7 +39,8 @@ BEGIN
   k := @schema@.quarantine(k, run, timeout, is_known);
   UPDATE @schema@.clock c SET last = k.last, own = k.own, session = open.id, run = k.run,
     longest = k.longest, quarantine = k.quarantine, due = least(c.due, k.own + timeout),
-    step = (SELECT min(s.timeout) / 4 FROM @schema@.sessions s);
+    step = (SELECT min(s.timeout) / 4 FROM @schema@.sessions s)
+    WHERE c.own = (SELECT max(x.own) FROM @schema@.clock x);
   wait := greatest(0, k.quarantine - k.own);
 END $$;
 
@@ -128,20 +129,20 @@ BEGIN
   SELECT s.deadline, s.name INTO deadline, known_as FROM @schema@.sessions s
     WHERE s.id = me AND s.name IN (SELECT called || ':' || i FROM unnest(known) AS i) FOR UPDATE;
   IF NOT FOUND THEN RETURN; END IF;
-  SELECT * INTO k FROM @schema@.clock;
+  SELECT * INTO k FROM @schema@.clock_row();
   IF deadline <= @schema@.own_now(k.own, k.last, k.step) THEN
     PERFORM @schema@.end_session(me);
     RETURN;
   END IF;
   IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
-    SELECT * INTO k FROM @schema@.clock FOR UPDATE;
+    SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE;
   END IF;
   k.own := @schema@.own_now(k.own, k.last, k.step);
   IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
     k.last := @schema@.server_now();
     k := @schema@.quarantine(k, run, timeout, true);
     UPDATE @schema@.clock c SET last = k.last, own = k.own, run = k.run, longest = k.longest,
-      quarantine = k.quarantine;
+      quarantine = k.quarantine WHERE c.own = (SELECT max(x.own) FROM @schema@.clock x);
   END IF;
   wait := greatest(0, k.quarantine - k.own);
   UPDATE @schema@.sessions s

@@ -167,7 +167,7 @@ const RULES: &[(&[&str], Rule)] = &[
         Harmless("a commit takes longer, and is answered when it is on disk"),
     ),
     (
-        &["event_triggers"],
+        &["event_triggers", "createrole_self_grant"],
         Harmless("for statements that define something"),
     ),
     (
