@@ -2,10 +2,11 @@
 
 use futures::poll;
 use lock_recipes::{
-    InspectError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions, Owner,
+    Acls, InspectError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions, Owner,
     Recipe, Session, Standing, inspect,
 };
 use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
+use zookeeper_client::CreateMode;
 
 use crate::{enqueue, told};
 
@@ -20,7 +21,6 @@ on_every_ensemble!(
     nodes_that_owners_share_name_none,
     readers_and_writers_are_shown_as_they_wait,
     strangers_and_nodes_of_others_are_shown_where_they_stand,
-    both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it,
     queue_that_moves_on_while_it_is_read_is_never_an_error,
 );
 
@@ -199,14 +199,16 @@ async fn strangers_and_nodes_of_others_are_shown_where_they_stand(ensemble: Test
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it(
-    ensemble: TestEnsemble,
-) {
-    let (one, other) = (ensemble.session().await, ensemble.session().await);
+/// One of them is of a client that does not look at others, which only ZooKeeper has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_recipes_in_a_directory_are_unknown_and_stand_as_each_takes_it_on_a_real_server() {
+    let ensemble = test_rig::shared::on_a_real_server().await;
+    let one = ensemble.session().await;
     let held = mutex(&one).acquire().await.unwrap();
-    let lock = InterProcessReadWriteLock::new(&other, PATH).unwrap();
-    // They do not exclude each other, and the inspection shows that.
-    let written = lock.write().await.unwrap();
+    let written = format!("{PATH}/_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000007");
+    let other = ensemble.client_of_place().await;
+    let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    other.create(&written, b"", &ephemeral).await.unwrap();
     let seen = inspect(&one, PATH).await.unwrap();
     assert_eq!(seen.recipe, Recipe::Unknown);
     assert!(
@@ -216,7 +218,7 @@ async fn both_recipes_in_one_directory_are_unknown_and_stand_as_each_takes_it(
         "{seen:?}"
     );
     held.release().await.unwrap();
-    written.release().await.unwrap();
+    ensemble.delete(&written).await;
 }
 
 /// Nodes may leave between the list and the reads.

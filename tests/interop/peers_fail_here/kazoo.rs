@@ -1,6 +1,6 @@
 //! What kazoo 2.11.0 does not share by itself.
 
-use lock_recipes::InterProcessReadWriteLock;
+use lock_recipes::{AcquireError, InterProcessReadWriteLock};
 use test_rig::{CuratorPeer, ForeignPeer, Naming, TestEnsemble};
 
 use super::{OURS, PATIENCE, THEIRS, mutex, server, soon};
@@ -94,7 +94,7 @@ async fn curator_passes_kazoos_own_names_where_we_wait_for_them() {
     kazoo.release("t", "m").await.unwrap();
 }
 
-/// Neither side takes the other's readers and writers for such.
+/// Neither side takes the other's readers and writers for such. Ours refuses what it knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kazoos_own_readers_and_writers_share_no_lock_with_ours() {
     let (ensemble, kazoo) = set_up().await;
@@ -107,9 +107,14 @@ async fn kazoos_own_readers_and_writers_share_no_lock_with_ours() {
     assert!(kazoo.acquire("t", "w", None).await.unwrap());
     writer.verify().await.unwrap(); // two writers
     writer.release().await.unwrap();
-    // Not a try, which a uuid that sorts ahead of the numbers could refuse.
-    let writer = soon(lock.write()).await.unwrap();
+    // Its writer has the name of its mutex, so ours is refused if it comes later.
+    let refused = soon(lock.write()).await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::RecipeDiffers { .. }),
+        "{refused}"
+    );
     kazoo.release("t", "w").await.unwrap();
+    let writer = soon(lock.write()).await.unwrap();
     assert!(kazoo.acquire("t", "r", None).await.unwrap());
     writer.verify().await.unwrap(); // a writer and a reader
     writer.release().await.unwrap();
