@@ -238,10 +238,6 @@ pub(crate) struct RunArguments {
         hide_env_values = true
     )]
     pub(crate) acl: String,
-    /// Run although a directory has nodes of another recipe. A mutex, a read/write lock and a leader
-    /// latch do not keep each other out
-    #[arg(long)]
-    pub(crate) allow_other_recipe: bool,
     /// Lock directories; several are held together or not at all
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -288,8 +284,9 @@ pub(crate) struct ServeArguments {
 
 // Help is wrapped to the terminal, so paragraphs have no line breaks of their own.
 
-const DEADLOCKS_HELP: &str = "Exit codes: 0 whether there is a deadlock or not, --json tells by \
-`cycles`; otherwise as of all commands.";
+const DEADLOCKS_HELP: &str = "Exit codes: 0 no deadlock; 80 a deadlock; 81 possible deadlocks only, \
+as some of their contenders are known by their sessions and not by their owners; otherwise as of all \
+commands.";
 
 #[cfg(target_os = "linux")]
 const RUN_HELP: &str = "\

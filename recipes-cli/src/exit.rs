@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use recipes_core::{
-    AcquireError, ConfigError, ConnectError, InspectError, NodesError, RevokeError,
+    AcquireError, ConfigError, ConnectError, InspectError, LockKind, NodesError, RevokeError,
 };
 
 use crate::output::messages;
@@ -30,6 +30,10 @@ pub(crate) mod code {
     pub(crate) const LOST: u8 = 76;
     /// The store does not permit it.
     pub(crate) const NO_PERMISSION: u8 = 77;
+    /// `deadlocks` has found one.
+    pub(crate) const DEADLOCK: u8 = 80;
+    /// `deadlocks` has found what may be one, and nothing that certainly is.
+    pub(crate) const POSSIBLE_DEADLOCK: u8 = 81;
     /// A signal ended it: the code is this plus its number, as in shells.
     #[cfg(target_os = "linux")]
     pub(crate) const SIGNAL: u8 = 128;
@@ -137,10 +141,20 @@ impl From<AcquireError> for Failure {
                 code::NO_CONNECTION
             }
             AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
+            AcquireError::RecipeDiffers { .. } => code::USAGE,
             AcquireError::Refused { source, .. } => code_of(source),
             _ => code::INTERNAL,
         };
-        Self::of(code, &error)
+        let advice = match &error {
+            AcquireError::RecipeDiffers { found, .. } => match found {
+                LockKind::Mutex => "; or use --mode mutex or leader",
+                LockKind::Read | LockKind::Write => "; or use --mode read or write",
+                LockKind::Permit => "; or use --mode semaphore:N",
+                LockKind::Latch => "; or use --mode leader-latch",
+            },
+            _ => "",
+        };
+        Self::of(code, &error).with(advice)
     }
 }
 

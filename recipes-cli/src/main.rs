@@ -134,7 +134,7 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
             in_session(on, async |it| show::inspect(it, &path, json).await).await
         }
         Task::Deadlocks(asked) => {
-            in_session(on, async |it| show::deadlocks(it, &asked, json).await).await
+            return in_session(on, async |it| show::deadlocks(it, &asked, json).await).await;
         }
         Task::Revoke { path } => {
             in_session(on, async |it| revoke::revoke(it, &path, json).await).await
@@ -150,10 +150,10 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Opens a session for a task, and closes it whatever the result.
-async fn in_session(
+async fn in_session<T>(
     store: &StoreArguments,
-    task: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    task: impl AsyncFnOnce(&Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let session = session::connect(store).await?;
     let outcome = task(&session).await;
     session.close().await;

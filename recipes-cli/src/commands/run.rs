@@ -47,7 +47,6 @@
 //! | `acquire` | connecting and waiting for the locks, within the time limit |
 //! | `lock` | what a run holds: locks, a permit or the leadership |
 //! | `whom` | for whom a run waits |
-//! | `other_recipe` | directories that have nodes of another recipe |
 //! | `nesting` | runs inside runs: the owner that is passed on |
 //! | `supervisor_handle` | the supervisor, seen from the keeper |
 //! | `wire` | what the processes share: names, the messages on the socket |
@@ -70,7 +69,6 @@ mod front;
 mod keeper;
 mod lock;
 mod nesting;
-mod other_recipe;
 mod process_table;
 mod process_tree;
 mod schedule;

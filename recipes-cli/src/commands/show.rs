@@ -1,12 +1,13 @@
 //! `ls`, `inspect` and `deadlocks`: they change nothing.
 
+use std::process::ExitCode;
 use std::time::SystemTime;
 
-use recipes_core::{Session, WaitForGraph};
+use recipes_core::{Basis, Session, WaitForGraph};
 
 use crate::args::DeadlocksArguments;
 use crate::commands::strangers;
-use crate::exit::{Failure, warn};
+use crate::exit::{Failure, code, warn};
 use crate::output::json::{DeadlocksView, ListView, LockView, UnreadableView};
 use crate::output::print::{print, write};
 use crate::output::table;
@@ -32,17 +33,23 @@ pub(crate) async fn deadlocks(
     session: &Session,
     arguments: &DeadlocksArguments,
     as_json: bool,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let scan = recipes_core::internal::scan_with_strangers(session, &arguments.root).await?;
     let graph = WaitForGraph::of(&scan.locks);
     let cycles = graph.cycles();
     let view = DeadlocksView::new(&graph, &cycles, &scan);
     warn_of(&view.unreadable);
-    if arguments.dot {
-        return write(&graph.to_dot());
+    match arguments.dot {
+        true => write(&graph.to_dot())?,
+        false => print(as_json, &view, || {
+            table::deadlocks(&graph, &cycles, &scan.locks)
+        })?,
     }
-    print(as_json, &view, || {
-        table::deadlocks(&graph, &cycles, &scan.locks)
+    let surest = cycles.iter().map(|it| table::basis(it)).min();
+    Ok(match surest {
+        None => ExitCode::SUCCESS,
+        Some(Basis::Owner) => ExitCode::from(code::DEADLOCK),
+        Some(Basis::Session) => ExitCode::from(code::POSSIBLE_DEADLOCK),
     })
 }
 

@@ -76,7 +76,8 @@ pub(crate) struct UnreadableView {
 /// The output of `deadlocks`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DeadlocksView {
-    /// Cycles, each from its first lock by path, and then from holder to holder.
+    /// Cycles, each from its first lock by path, and then from holder to holder. One that has an edge
+    /// with the basis `session` is only possible.
     pub(crate) cycles: Vec<Vec<EdgeView>>,
     /// All waits.
     pub(crate) waits: Vec<EdgeView>,
@@ -93,6 +94,8 @@ pub(crate) struct EdgeView {
     pub(crate) holding_node: String,
     /// `owner` if the records name both ends, else `session`.
     pub(crate) basis: &'static str,
+    /// Whether the one that is waited for holds, and does not wait itself.
+    pub(crate) held: bool,
 }
 
 /// A contender. Without an owner, only its session is known.
@@ -217,6 +220,7 @@ impl From<&Edge> for EdgeView {
             waiting_node: edge.waiting_node.clone(),
             holding_node: edge.holding_node.clone(),
             basis: edge.basis.as_str(),
+            held: edge.is_held,
         }
     }
 }

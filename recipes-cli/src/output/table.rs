@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use recipes_core::{Contender, Edge, Inspection, LockKind, Standing, WaitForGraph};
+use recipes_core::{Basis, Contender, Edge, Inspection, LockKind, Standing, WaitForGraph};
 
 use crate::exit::one_line;
 use crate::output::json::session;
@@ -105,6 +105,12 @@ pub(crate) fn who(contender: &Contender) -> String {
     cut(one_line(&text))
 }
 
+/// What is known of all parties of a cycle.
+pub(crate) fn basis(cycle: &[Edge]) -> Basis {
+    let edges = cycle.iter().map(|it| it.basis);
+    edges.max().unwrap_or(Basis::Session)
+}
+
 /// The deadlocks, or a line that there is none.
 pub(crate) fn deadlocks(
     graph: &WaitForGraph,
@@ -124,11 +130,15 @@ pub(crate) fn deadlocks(
     let mut text = String::new();
     for (number, cycle) in cycles.iter().enumerate() {
         let of = cycles.len();
-        let _ = writeln!(text, "deadlock {} of {of}:", number + 1);
+        let what = match basis(cycle) {
+            Basis::Owner => "deadlock",
+            Basis::Session => "possible deadlock",
+        };
+        let _ = writeln!(text, "{what} {} of {of}:", number + 1);
         for edge in cycle {
             let basis = match edge.basis {
-                recipes_core::Basis::Owner => "",
-                recipes_core::Basis::Session => " (as far as sessions tell)",
+                Basis::Owner => "",
+                Basis::Session => " (as far as sessions tell)",
             };
             let _ = writeln!(text, "  {}{basis}", one_line(&edge.to_string()));
             let _ = writeln!(text, "    waits {}", node(&edge.waiting_node));

@@ -51,18 +51,31 @@ async fn queued(
     waiting
 }
 
+/// What `deadlocks` exits with if there is one, and if there may be one.
+const DEADLOCK: i32 = 80;
+const POSSIBLE_DEADLOCK: i32 = 81;
+
 /// The output of a command that must succeed.
 async fn printed(ensemble: &TestEnsemble, arguments: &[&str]) -> String {
+    ended(ensemble, arguments, 0).await
+}
+
+/// The output of a command that ends with this code.
+async fn ended(ensemble: &TestEnsemble, arguments: &[&str], code: i32) -> String {
     let connect = server(ensemble).connect_string();
     let ran = output(lockctl(&connect, arguments)).await;
     let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {said}");
+    assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {said}");
     String::from_utf8(ran.stdout).unwrap()
 }
 
 async fn json(ensemble: &TestEnsemble, arguments: &[&str]) -> Value {
+    json_ended(ensemble, arguments, 0).await
+}
+
+async fn json_ended(ensemble: &TestEnsemble, arguments: &[&str], code: i32) -> Value {
     let all = [&["--json"], arguments].concat();
-    serde_json::from_str(&printed(ensemble, &all).await).unwrap()
+    serde_json::from_str(&ended(ensemble, &all, code).await).unwrap()
 }
 
 fn node_of(guard: &LockGuard) -> String {

@@ -124,7 +124,9 @@ async fn deadlock_is_found(ensemble: TestEnsemble) {
     ];
     ensemble.await_children("/dead/a", 2).await;
     ensemble.await_children("/dead/b", 2).await;
-    let found = json(&url, &["deadlocks"]).await;
+    let ran = output(lockctl(&url, &["--json", "deadlocks"])).await;
+    assert_eq!(ran.status.code(), Some(80), "{ran:?}");
+    let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(found["cycles"].as_array().unwrap().len(), 1, "{found}");
 }
 

@@ -1,9 +1,10 @@
 //! Cycles of a wait-for graph.
 //!
 //! A walk goes from node to node with two kinds of steps. One kind stays inside a lock: from a node
-//! that waits to a node that it waits for. The other kind changes the lock: from a node that is
-//! waited for to a node of the same party that waits elsewhere. The queues of locks have no cycles
-//! themselves, so every cycle has a step of the second kind.
+//! that waits to a node that it waits for. The other kind changes the lock: from a node that holds to
+//! a node of the same party that waits elsewhere. A node that waits itself is no such node: whatever
+//! else its party waits for, this wait ends by itself. The queues of locks have no cycles themselves,
+//! so every cycle has a step of the second kind.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
@@ -63,6 +64,7 @@ struct Node<'a> {
     party: &'a Party,
     /// The edges to the nodes that it waits for.
     ahead: Vec<usize>,
+    /// It holds, and others wait for it.
     is_waited_for: bool,
 }
 
@@ -178,7 +180,7 @@ impl<'a> Graph<'a> {
                 node.ahead.push(number);
             }
             if let Some(node) = at(&edge.holding_node).and_then(|it| nodes.get_mut(it)) {
-                node.is_waited_for = true;
+                node.is_waited_for |= edge.is_held;
             }
         }
         let waiting = waiting(&nodes);
@@ -253,9 +255,9 @@ impl<'a> Graph<'a> {
                 Some((to, came))
             });
             let mut next: Vec<_> = ahead.collect();
-            // After an edge, this node's party is waited for, so the walk may go on where that
-            // party waits.
-            if matches!(here.via, Via::Edge(_)) {
+            // After an edge to what is held, this node's party is waited for, so the walk may go on where
+            // that party waits.
+            if self.is_held(here.via) {
                 let is_outside = here.is_outside || self.leads_outside(&here, at)?;
                 let is_named = |other: &Node<'_>| match (node.owner(), other.owner()) {
                     (Some(one), Some(other)) => here.is_named && encloses(one, other),
@@ -288,6 +290,14 @@ impl<'a> Graph<'a> {
             }
         }
         None
+    }
+
+    /// Whether a walk came to a node that holds, from one that waits for it.
+    fn is_held(&self, via: Via) -> bool {
+        match via {
+            Via::Edge(edge) => self.edges.get(edge).is_some_and(|it| it.is_held),
+            Via::Start | Via::SameParty(_) => false,
+        }
     }
 
     fn differ(&self, one: usize, other: usize) -> Option<bool> {
@@ -342,6 +352,7 @@ impl<'a> Graph<'a> {
                     last.holder = edge.holder.clone();
                     last.holding_node.clone_from(&edge.holding_node);
                     last.basis = Basis::of(&last.waiter, &last.holder);
+                    last.is_held = edge.is_held;
                 }
                 _ => edges.push(edge.clone()),
             }

@@ -3,16 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use crate::inspect::{Contender, Inspection, Standing, cycles};
+use crate::inspect::{Contender, Inspection, Recipe, Standing, cycles};
+use crate::names::node_name::LockKind;
 use crate::names::owner::enclosing;
 use crate::names::printable::one_line;
 use crate::names::session_id::SessionId;
+use crate::rules::mixed::{LEASES, MUTEX};
 
 /// Which contender waits for which, over all locks of an inspection or a [`Scan`](super::Scan).
 ///
-/// A cycle is a deadlock: none of its parties continues before another gives up. Some cycles are
-/// false, and some deadlocks are not found, because the graph does not know everything:
+/// A cycle leads from waits to what is held, and is a deadlock: none of its parties continues before
+/// another gives up. Some cycles are false, and some deadlocks are not found, because the graph does
+/// not know everything. A cycle with an edge of [`Basis::Session`] is only possible.
 ///
+/// - **Candidates** of a `LeaderLatch` wait in the background, as long as another one leads, and keep
+///   nothing from going on. So their waits are no edges. Those of a `LeaderSelector` have the nodes of
+///   a mutex, and are known by their sessions only.
+/// - **Permits**: who waits for permits of a semaphore is shown to be waited for by those behind it,
+///   and holds nothing. Whose permits it waits for is not known.
 /// - **Sessions** stand for parties whose nodes show no more: those of Curator, nodes with an
 ///   identity that the user set, nodes that several owners use in turn, and nodes whose record was
 ///   replaced by a revocation request. The threads of a process share a session, so two threads
@@ -54,6 +62,9 @@ pub struct Edge {
     pub holding_node: String,
     /// How the two parties are known.
     pub basis: Basis,
+    /// Whether the party that is waited for may be kept from letting go by another wait of its own. A
+    /// contender that waits in the same queue is not, as its place comes to an end with that wait.
+    pub is_held: bool,
 }
 
 /// What the parties of an edge are known by.
@@ -144,8 +155,18 @@ impl WaitForGraph {
     pub fn of(locks: &[Inspection]) -> Self {
         let mut locks: Vec<_> = locks.iter().collect();
         locks.sort_by_key(|lock| &lock.path);
+        let semaphores = locks.iter().filter(|it| it.recipe == Recipe::Semaphore);
+        let semaphores: BTreeSet<_> = semaphores
+            .filter_map(|it| it.path.strip_suffix(LEASES))
+            .collect();
+        // Who has the mutex of a semaphore waits for permits by it.
+        let is_wait = |lock: &Inspection| {
+            let path = lock.path.strip_suffix(MUTEX);
+            path.is_some_and(|path| semaphores.contains(path))
+        };
+        let edges = locks.iter().flat_map(|it| edges_of(it, is_wait(it)));
         Self {
-            edges: locks.into_iter().flat_map(edges_of).collect(),
+            edges: edges.collect(),
         }
     }
 
@@ -232,26 +253,33 @@ fn nestings(edges: &[Edge]) -> Vec<(&Party, &Party)> {
     nestings
 }
 
-fn edges_of(lock: &Inspection) -> Vec<Edge> {
+/// The edges of one lock. `is_wait`: who holds it waits for something else by that.
+fn edges_of(lock: &Inspection, is_wait: bool) -> Vec<Edge> {
     // All contenders without a session would look like one party, and close cycles.
     let described = lock
         .contenders
         .iter()
         .filter(|it| it.participant.is_described);
     let parties: BTreeMap<_, _> = described
-        .map(|it| (it.participant.path.as_str(), Party::of(it)))
+        .map(|it| {
+            let is_held = it.standing == Standing::Holds && !is_wait;
+            (it.participant.path.as_str(), (Party::of(it), is_held))
+        })
         .collect();
     let mut edges = Vec::new();
     for contender in &lock.contenders {
         let Standing::WaitsFor(ahead) = &contender.standing else {
             continue;
         };
+        if contender.mode == Some(LockKind::Latch) {
+            continue;
+        }
         let waiting_node = &contender.participant.path;
-        let Some(waiter) = parties.get(waiting_node.as_str()) else {
+        let Some((waiter, _)) = parties.get(waiting_node.as_str()) else {
             continue;
         };
         for holding_node in ahead {
-            let Some(holder) = parties.get(holding_node.as_str()) else {
+            let Some((holder, is_held)) = parties.get(holding_node.as_str()) else {
                 continue;
             };
             edges.push(Edge {
@@ -261,6 +289,7 @@ fn edges_of(lock: &Inspection) -> Vec<Edge> {
                 waiting_node: waiting_node.clone(),
                 holding_node: holding_node.clone(),
                 basis: Basis::of(waiter, holder),
+                is_held: *is_held,
             });
         }
     }

@@ -160,6 +160,50 @@ fn sessions_whose_threads_may_wait_for_each_other_are_told_of() {
     );
 }
 
+/// All wait for the third session, which lets them in one after the other.
+#[test]
+fn wait_of_a_waiter_elsewhere_keeps_nobody_behind_it_waiting() {
+    for owners in [[None, None], [Some("x"), Some("y")]] {
+        let [one, other] = [(1, owners[0]), (2, owners[1])];
+        let locks = [
+            mutex("/a", &[(3, None), one, other]),
+            mutex("/b", &[(3, None), other, one]),
+        ];
+        assert_eq!(WaitForGraph::of(&locks).edges.len(), 4);
+        assert_eq!(cycles(&locks), [[""; 0]; 0]);
+    }
+}
+
+#[test]
+fn wait_of_a_candidate_is_no_edge() {
+    let latch = lock(
+        "/a",
+        &[
+            ("_c_a-latch-0000000000", 1, None),
+            ("_c_b-latch-0000000001", 2, None),
+        ],
+    );
+    let locks = [latch, mutex("/b", &[(2, None), (1, None)])];
+    assert_eq!(WaitForGraph::of(&locks).edges.len(), 1);
+    assert_eq!(cycles(&locks), [[""; 0]; 0]);
+}
+
+/// Who has the semaphore's mutex waits for permits.
+#[test]
+fn who_waits_for_permits_holds_nothing() {
+    let leases = lock("/s/leases", &[("_c_a-lease-0000000000", 1, None)]);
+    let queue = mutex("/s/locks", &[(1, None), (2, None)]);
+    let other = mutex("/t", &[(2, None), (1, None)]);
+    let locks = [leases, queue, other];
+    let graph = WaitForGraph::of(&locks);
+    let held: Vec<_> = graph.edges.iter().map(|it| it.is_held).collect();
+    assert_eq!(held, [false, true]);
+    assert_eq!(cycles(&locks), [[""; 0]; 0]);
+    // Without leases beside it, it is a mutex like any other.
+    let [_, queue, other] = locks;
+    assert_eq!(cycles(&[queue, other]).len(), 1);
+}
+
 #[test]
 fn task_that_waits_for_itself_is_a_cycle_of_one() {
     let locks = [mutex(

@@ -11,7 +11,7 @@ use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
 use crate::session::{self, NodeOptions};
 
-use super::{Lock, Wanted, other_recipe, whom};
+use super::{Lock, Wanted, whom};
 
 /// A store that is up answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -80,30 +80,17 @@ pub(super) async fn acquire(
 ) -> Result<LockGuard, Failure> {
     let limit = wanted.limit;
     let acquire = lock.acquire().owner(wanted.nesting.owner());
-    let acquired = async {
-        let looked = other_recipe::refuse_before(session, wanted);
-        match limit.of_waiting(Instant::now()) {
-            // If the store is silent, the acquire says so.
-            Some(left) => timeout(left.max(ANSWER_MAX), looked)
-                .await
-                .unwrap_or(Ok(()))?,
-            None => looked.await?,
-        }
-        Ok::<_, Failure>(match limit.of_waiting(Instant::now()) {
-            Some(timeout) => acquire.timeout(timeout).await,
-            None => acquire.await,
-        })
+    let acquired = match limit.of_waiting(Instant::now()) {
+        Some(timeout) => acquire.timeout(timeout),
+        None => acquire,
     };
     let news = async {
         join(first_outage(session), whom::report(session, wanted)).await;
     };
-    let acquired = beside(news, acquired).await?;
+    let acquired = beside(news, acquired).await;
     let is_transient = matches!(&acquired, Err(error) if error.is_transient());
     match acquired {
-        Ok(guard) => {
-            other_recipe::refuse_after(session, &guard, wanted).await?;
-            Ok(guard)
-        }
+        Ok(guard) => Ok(guard),
         Err(AcquireError::TimedOut {
             path,
             waited,

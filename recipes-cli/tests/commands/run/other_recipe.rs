@@ -7,11 +7,11 @@ use super::family::Family;
 use super::{LONG, PATH, server, start};
 use crate::lockctl::{output, said};
 
-fn refusal(recipe: &str, modes: &str) -> String {
+/// `node` is of the other recipe.
+fn refusal(node: &str, recipe: &str, modes: &str) -> String {
     format!(
-        "lockctl: \"{PATH}\" has nodes of a {recipe} lock, which this run and its --mode would not \
-         keep out, so the command is not started: use --mode {modes}, or another path; \
-         --allow-other-recipe goes on all the same\n"
+        "lockctl: lock \"{PATH}\" not acquired: \"{node}\" is of {recipe}, and the two would not keep \
+         each other out; use another path, or delete what is left over; or use --mode {modes}\n"
     )
 }
 
@@ -23,38 +23,41 @@ async fn run_is_refused_next_to_nodes_of_another_recipe() {
     for (member, modes, recipe, instead) in [
         (
             Member::read(PATH),
-            &["mutex"][..],
-            "read/write",
+            &["mutex", "leader", "leader-latch", "semaphore:2"][..],
+            "a read/write lock",
             "read or write",
         ),
         (
             Member::write(PATH),
             &["mutex"],
-            "read/write",
+            "a read/write lock",
             "read or write",
         ),
-        (Member::mutex(PATH), &["read", "write"], "mutex", "mutex"),
+        (
+            Member::mutex(PATH),
+            &["read", "write", "leader-latch", "semaphore:1"],
+            "a mutex",
+            "mutex or leader",
+        ),
     ] {
         let held = MultiLock::new(&session, [member]).unwrap();
         let held = held.acquire().await.unwrap();
+        let node = held.members()[0].node_path.clone();
         for mode in modes {
             let family = Family::new();
             let arguments = [LONG, "--timeout", "0s", "--mode", mode, PATH];
             let ran = output(family.run(&connect, &arguments, "echo ran > ran")).await;
             assert_eq!(ran.status.code(), Some(64), "{ran:?}");
-            assert_eq!(said(&ran), refusal(recipe, instead));
+            let told = said(&ran).replace(&format!("{PATH}/leases"), PATH);
+            assert_eq!(told, refusal(&node, recipe, instead));
             assert_eq!(family.read("ran"), "");
-            let asked = [&arguments[..], &["--allow-other-recipe"]].concat();
-            let ran = output(family.run(&connect, &asked, "echo ran > ran")).await;
-            assert_eq!(ran.status.code(), Some(0), "{ran:?}");
-            assert_eq!(family.read("ran"), "ran\n");
         }
         held.release().await.unwrap();
         ensemble.await_children(PATH, 0).await;
     }
 }
 
-/// Held at the proxy: it has looked, but its node is not made yet.
+/// Held at the proxy: its node is not made yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_of_another_recipe_that_comes_meanwhile_keeps_the_command_from_its_start() {
     let ensemble = start().await;
@@ -72,7 +75,11 @@ async fn node_of_another_recipe_that_comes_meanwhile_keeps_the_command_from_its_
     gate.release();
     let ran = running.await.unwrap();
     assert_eq!(ran.status.code(), Some(64), "{ran:?}");
-    assert_eq!(said(&ran), refusal("read/write", "read or write"));
+    let node = held.members()[0].node_path.clone();
+    assert_eq!(
+        said(&ran),
+        refusal(&node, "a read/write lock", "read or write")
+    );
     assert_eq!(family.read("ran"), "");
     // It has left nothing behind.
     ensemble.await_children(PATH, 1).await;

@@ -176,6 +176,25 @@ async fn deadlock_is_drawn_and_marked_until_it_is_resolved() {
     browser.close().await;
 }
 
+/// Nodes as Curator's, by which threads of a session are not told apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlock_that_rests_on_sessions_is_called_possible() {
+    let ensemble = start().await;
+    let of = |name: &str| ZooKeeper::builder().identity(name);
+    let one = ensemble.session_with(of("one")).await;
+    let two = ensemble.session_with(of("two")).await;
+    let locks = ["/locks/a", "/locks/b"];
+    let _held = deadlock(&ensemble, [&one, &two], locks).await;
+    let (_served, mut browser) = serve(&ensemble).await;
+    let waits = |who, at| format!("{who} waits at {at} (as far as sessions tell)");
+    let (first, second) = (waits("two", locks[0]), waits("one", locks[1]));
+    let told = format!("Possible deadlock 1 of 1: {first}, {second}");
+    browser.shows(&text("deadlocks"), json!(told)).await;
+    let title = json!("possible deadlock · lockctl");
+    browser.has("document.title", title).await;
+    browser.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn longer_deadlocks_are_drawn_beside_each_other() {
     let ensemble = start().await;

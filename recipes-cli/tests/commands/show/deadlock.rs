@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use recipes_leader::{LeaderElection, LeaderLatch};
+use recipes_semaphore::InterProcessSemaphore;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use test_rig::{CuratorPeer, PeerError, TestEnsemble};
@@ -9,7 +11,7 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{json, printed, server, start};
+use super::{POSSIBLE_DEADLOCK, ended, json, json_ended, printed, server, start};
 use crate::lockctl::{PATIENCE, lockctl};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -112,7 +114,7 @@ async fn assert_named(ensemble: &TestEnsemble, deadlock: &Deadlock, session: i64
     let theirs = json!({"owner": null, "session": session});
     assert!(first["owner"].is_string() && first != second, "{first}");
 
-    let found = json(ensemble, &["deadlocks"]).await;
+    let found = json_ended(ensemble, &["deadlocks"], POSSIBLE_DEADLOCK).await;
     let [cycle] = &found["cycles"].as_array().unwrap()[..] else {
         panic!("{found}")
     };
@@ -128,8 +130,8 @@ async fn assert_named(ensemble: &TestEnsemble, deadlock: &Deadlock, session: i64
         edges.map(|(lock, waiter, holder, basis)| json!([lock, waiter, holder, basis]))
     );
 
-    let text = printed(ensemble, &["deadlocks", "/dead"]).await;
-    assert!(text.starts_with("deadlock 1 of 1:\n"), "{text}");
+    let text = ended(ensemble, &["deadlocks", "/dead"], POSSIBLE_DEADLOCK).await;
+    assert!(text.starts_with("possible deadlock 1 of 1:\n"), "{text}");
     let owner = |it: &Value| format!("owner {}", it["owner"].as_str().unwrap());
     let names = [format!("session {session}"), owner(&first), owner(&second)];
     for (waiter, (lock, _, _, basis)) in edges.iter().enumerate() {
@@ -148,7 +150,7 @@ async fn assert_named(ensemble: &TestEnsemble, deadlock: &Deadlock, session: i64
         assert_eq!(text.matches(&who).count(), 2, "{text}");
     }
 
-    let dot = printed(ensemble, &["deadlocks", "--dot"]).await;
+    let dot = ended(ensemble, &["deadlocks", "--dot"], POSSIBLE_DEADLOCK).await;
     let count = |what: &str| dot.matches(what).count();
     assert_eq!(
         (count(" -> "), count("color=red"), count("style=dashed")),
@@ -182,4 +184,38 @@ async fn deadlock_of_three_processes_is_named_until_one_of_them_lets_go() {
         assert_eq!(told, "no deadlock; 0 waits seen\n", "{way:?}");
     }
     curator.exit().await.unwrap();
+}
+
+/// Each leads one election and is a candidate of the other, and both wait for permits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_and_who_waits_for_permits_are_no_deadlock() {
+    let ensemble = start().await;
+    let (one, other) = (ensemble.session().await, ensemble.session().await);
+    let latch = LeaderLatch::start(&one, "/healthy/latch", "one").unwrap();
+    latch.wait_until_leader().await.unwrap();
+    let election = |session, id| LeaderElection::new(session, "/healthy/election", id).unwrap();
+    let term = election(&other, "two").campaign().await.unwrap();
+    let semaphore = |session| InterProcessSemaphore::new(session, "/healthy/limit", 1).unwrap();
+    let held = semaphore(&one).acquire().await.unwrap();
+    let candidate = LeaderLatch::start(&other, "/healthy/latch", "two").unwrap();
+    ensemble.await_children("/healthy/latch", 2).await;
+    let campaign = tokio::spawn(election(&one, "one").campaign());
+    ensemble.await_children("/healthy/election", 2).await;
+    let mut waiting = Vec::new();
+    for (count, session) in [(1, &one), (2, &other), (3, &one), (4, &other)] {
+        waiting.push(tokio::spawn(semaphore(session).acquire()));
+        ensemble.await_children("/healthy/limit/locks", count).await;
+    }
+    for _ in 0..5 {
+        let told = printed(&ensemble, &["deadlocks", "/healthy"]).await;
+        // One in the election, and those behind the first of the semaphore.
+        assert_eq!(told, "no deadlock; 4 waits seen\n");
+    }
+    waiting.iter().for_each(JoinHandle::abort);
+    campaign.abort();
+    for stopped in [candidate, latch] {
+        stopped.stop().await.unwrap();
+    }
+    term.resign().await.unwrap();
+    held.release().await.unwrap();
 }

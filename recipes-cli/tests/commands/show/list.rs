@@ -7,7 +7,9 @@ use recipes_multilock::Member;
 use recipes_zookeeper::ZooKeeper;
 use serde_json::{Value, json};
 
-use super::{held, json, lock, node_of, printed, queued, server, start};
+use super::{
+    DEADLOCK, ended, held, json, json_ended, lock, node_of, printed, queued, server, start,
+};
 use crate::lockctl::{lockctl, output, said};
 
 fn contenders(lock: &Value) -> Vec<(&str, &str, &str)> {
@@ -117,7 +119,7 @@ async fn deadlock_is_found_and_named() {
     tokio::spawn(async move { a.acquire().owner(&other).await.map(drop) });
     ensemble.await_children("/locks/a", 2).await;
     ensemble.await_children("/locks/b", 2).await;
-    let found = json(&ensemble, &["deadlocks"]).await;
+    let found = json_ended(&ensemble, &["deadlocks"], DEADLOCK).await;
     assert_eq!(found["cycles"].as_array().unwrap().len(), 1, "{found}");
     let cycle = found["cycles"][0].as_array().unwrap();
     let locks: Vec<_> = cycle
@@ -132,12 +134,13 @@ async fn deadlock_is_found_and_named() {
     assert_eq!(waiters, [Some(ids[1].as_str()), Some(&ids[0])]);
     assert!(cycle.iter().all(|it| it["basis"] == "owner"), "{found}");
     assert_eq!(found["waits"].as_array().unwrap().len(), 2);
-    let text = printed(&ensemble, &["deadlocks"]).await;
+    let text = ended(&ensemble, &["deadlocks"], DEADLOCK).await;
+    assert!(text.starts_with("deadlock 1 of 1:\n"), "{text}");
     assert!(
         text.contains("/locks/a") && text.contains("/locks/b"),
         "{text}"
     );
-    let dot = printed(&ensemble, &["deadlocks", "--dot"]).await;
+    let dot = ended(&ensemble, &["deadlocks", "--dot"], DEADLOCK).await;
     assert!(dot.starts_with("digraph") && dot.contains("red"), "{dot}");
     // Only one of the two locks is below it.
     let part = printed(&ensemble, &["deadlocks", "/locks/a"]).await;

@@ -5,7 +5,7 @@ use recipes_multilock::Member;
 use recipes_zookeeper::ZooKeeper;
 use serde_json::json;
 
-use super::{held, json, printed, queued, server, start};
+use super::{DEADLOCK, ended, held, json, json_ended, printed, queued, server, start};
 use crate::lockctl::{lockctl, output};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,22 +61,22 @@ async fn terminal_is_given_no_orders() {
         let order = printed.chars().find(|c| *c != '\n' && !is_text(*c));
         assert_eq!(order, None, "{what:?}: {printed:?}");
     };
-    for arguments in [
-        &["ls"][..],
-        &["inspect", a],
-        &["inspect", c],
-        &["deadlocks"],
-        &["deadlocks", "--dot"],
-        &["--json", "ls"],
-        &["--json", "deadlocks"],
+    for (arguments, code) in [
+        (&["ls"][..], 0),
+        (&["inspect", a], 0),
+        (&["inspect", c], 0),
+        (&["deadlocks"], DEADLOCK),
+        (&["deadlocks", "--dot"], DEADLOCK),
+        (&["--json", "ls"], 0),
+        (&["--json", "deadlocks"], DEADLOCK),
     ] {
-        assert_text(arguments, &printed(&ensemble, arguments).await);
+        assert_text(arguments, &ended(&ensemble, arguments, code).await);
     }
     assert_eq!(
         json(&ensemble, &["inspect", c]).await["contenders"][0]["data"],
         json!("10.0.0.7\u{9b}2J\u{1b}[2J\u{2066}")
     );
-    let cycles = &json(&ensemble, &["deadlocks"]).await["cycles"];
+    let cycles = &json_ended(&ensemble, &["deadlocks"], DEADLOCK).await["cycles"];
     assert_eq!(cycles.as_array().unwrap().len(), 1, "{cycles}");
     // It is not confirmed.
     let ran = output(lockctl(&server(&ensemble).connect_string(), &["break", a])).await;
