@@ -237,6 +237,42 @@ impl TestEnsemble {
         }
     }
 
+    /// Halts the ensemble: connections stay, and no request is answered.
+    ///
+    /// # Panics
+    /// If it cannot be halted, or is shared with other tests.
+    pub fn pause(&self) {
+        let paused = match self {
+            Self::Memory(ensemble) => {
+                ensemble.pause();
+                return;
+            }
+            Self::Real(server) => server.own_server().pause(),
+            Self::Redis(server) => server.own_server().pause(),
+            Self::Postgres(server) => server.own_server().pause(),
+            Self::MariaDb(server) => server.own_server().pause(),
+        };
+        must("halt the server", paused);
+    }
+
+    /// Lets a halted ensemble go on.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn resume(&self) {
+        let resumed = match self {
+            Self::Memory(ensemble) => {
+                ensemble.resume();
+                return;
+            }
+            Self::Real(server) => server.own_server().resume(),
+            Self::Redis(server) => server.own_server().resume(),
+            Self::Postgres(server) => server.own_server().resume(),
+            Self::MariaDb(server) => server.own_server().resume(),
+        };
+        must("let the server go on", resumed);
+    }
+
     /// Starts the ensemble again.
     ///
     /// # Panics

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{EndReason, Session, SessionOptions, Store};
+use tokio::time::Instant;
 
 use super::acl::AuthId;
 use super::builder::MemoryBuilder;
@@ -231,6 +232,20 @@ impl MemoryEnsemble {
     pub fn restart(&self) {
         self.shared.with(|state| state.restart());
         self.shared.running.send_replace(true);
+    }
+
+    /// Lets the ensemble stand still: connections stay, and no request is answered. What is asked
+    /// meanwhile takes effect when it [goes on](Self::resume), in the order of the calls.
+    pub fn pause(&self) {
+        self.shared.with(|state| state.paused = true);
+    }
+
+    /// Lets a paused ensemble go on.
+    pub fn resume(&self) {
+        self.shared.with(|state| {
+            state.paused = false;
+            state.let_arrive(Instant::now());
+        });
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) last_session: i64,
     pub(crate) zxid: i64,
     pub(crate) stopped: bool,
+    /// The servers stand still.
+    pub(crate) paused: bool,
     pub(crate) session_timeout: Option<Duration>,
     pub(crate) containers: bool,
     pub(crate) stats_in_transactions: bool,
@@ -96,6 +98,7 @@ impl State {
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,
+            paused: false,
             session_timeout: options.session_timeout,
             containers: options.containers,
             stats_in_transactions: options.stats_in_transactions,

@@ -100,8 +100,11 @@ impl State {
         }
     }
 
-    /// Lets everything arrive that is due by now.
+    /// Lets everything arrive that is due by now, unless the servers stand still.
     pub(crate) fn let_arrive(&mut self, now: Instant) {
+        if self.paused {
+            return;
+        }
         // The loop ends: what is sent meanwhile is due later, or carried out immediately.
         while let Some((session, parcel)) = self.arrivals.take_due(now) {
             match parcel {
@@ -152,7 +155,7 @@ impl State {
         let delay = self.faults.request_delay(&mut self.random);
         let (now, record) = (Instant::now(), self.sessions.get_mut(&session)?);
         let ahead = record.last_arrival.filter(|due| *due > now);
-        if delay.is_zero() && ahead.is_none() {
+        if delay.is_zero() && ahead.is_none() && !self.paused {
             return None;
         }
         let due = ahead.max(now.checked_add(delay)).unwrap_or(now);
