@@ -17,6 +17,7 @@
 //! | `witness` | notes what each answer proves |
 //! | `silence` | since when the store does not answer |
 //! | `leftovers` | what an attempt may have made |
+//! | `create_in_flight` | a create without an answer, which another attempt may adopt |
 //! | `tenant` | what an epoch can lose: a lease, for those above |
 //! | `cleanup` | deletes nodes in the background |
 //! | `under_way` | waits for futures of which there may be none |
@@ -25,6 +26,7 @@ pub(crate) mod check_schedule;
 pub(crate) mod cleanup;
 pub(crate) mod connections;
 pub(crate) mod core;
+pub(crate) mod create_in_flight;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
 pub(crate) mod health;

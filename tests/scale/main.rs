@@ -2,6 +2,7 @@
 //!
 //! | file | question it answers |
 //! |---|---|
+//! | `impatient` | what becomes of acquires that are given up before the store answers? |
 //! | `few_watches` | what becomes of waiters for which there is no room to watch? |
 //! | `many_watches` | does a session keep more locks than its client can watch again? |
 //! | `long_listing` | does a queue work whose listing Java clients cannot read? |
@@ -14,6 +15,7 @@
 )]
 
 mod few_watches;
+mod impatient;
 #[path = "../support/log.rs"]
 mod log;
 mod long_listing;

@@ -16,7 +16,7 @@ pub(crate) struct CleanupGuard<'a> {
     cleanup: &'a Cleanup,
     epoch: &'a Epoch,
     targets: &'a [Target],
-    leftovers: Arc<Leftovers>,
+    pub(crate) leftovers: Arc<Leftovers>,
 }
 
 impl<'a> CleanupGuard<'a> {

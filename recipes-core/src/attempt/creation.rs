@@ -1,8 +1,12 @@
 //! The request that creates the nodes of an attempt, all or none.
 
+use std::sync::Arc;
+
 use futures::{FutureExt, TryFutureExt};
 
 use crate::attempt::ask::Ask;
+use crate::lock::target::Target;
+use crate::session::create_in_flight::Answer;
 use crate::session::epoch::Epoch;
 use crate::store::nodes::{
     Created, MultiError, NodeOp, NodeOpDone, NodeStat, Nodes, NodesError, Reply,
@@ -12,6 +16,8 @@ use crate::store::nodes::{
 pub(crate) struct Creation {
     /// Each with its member.
     operations: Vec<(usize, NodeOp)>,
+    /// The directories that are listed with it, each for the node with this index.
+    listed: Vec<(usize, Arc<str>)>,
 }
 
 impl Creation {
@@ -27,7 +33,8 @@ impl Creation {
             operations.extend(required.map(|required| (*member, required)));
             operations.push((*member, NodeOp::Create(node)));
         }
-        Self { operations }
+        let listed = listed(asks);
+        Self { operations, listed }
     }
 
     /// The operation with this index, and its member.
@@ -35,8 +42,35 @@ impl Creation {
         self.operations.get(index)
     }
 
-    /// Sends the request when called, so it leaves in one flush with what follows.
-    pub(crate) fn send<'a>(
+    /// The data of the new nodes.
+    pub(crate) fn data(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        let operations = self.operations.iter();
+        operations.filter_map(|(_, operation)| match operation {
+            NodeOp::Create(node) => Some(&node.data),
+            _ => None,
+        })
+    }
+
+    /// Creates the nodes and lists directories, both when it is polled first.
+    pub(crate) async fn send(self: Arc<Self>, epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>) -> Answer {
+        let created = self.create(&epoch, &*nodes);
+        let directories: Vec<&str> = self.listed.iter().map(|(_, it)| &**it).collect();
+        let listed = nodes.list_entered(&directories);
+        // A failed listing is requested again once the node is known.
+        let listed = listed.await.unwrap_or_default();
+        let mut listings: Vec<_> = self.data().map(|_| None).collect();
+        for ((node, _), listing) in self.listed.iter().zip(listed) {
+            if let Some(it) = listings.get_mut(*node) {
+                *it = Some(listing);
+            }
+        }
+        Answer {
+            created: created.await,
+            listings,
+        }
+    }
+
+    fn create<'a>(
         &'a self,
         epoch: &'a Epoch,
         nodes: &'a dyn Nodes,
@@ -56,6 +90,27 @@ impl Creation {
             operations => send_together(operations, epoch, nodes),
         }
     }
+}
+
+/// Whether two members that follow each other go to one directory: leases of a semaphore.
+pub(crate) fn share_directory(one: &Target, next: &Target) -> bool {
+    Arc::ptr_eq(&one.lock, &next.lock)
+}
+
+/// Those with whose create a directory is listed: one for each directory, unless its only new node
+/// is expected to be alone.
+fn listed(asks: &[Ask<'_>]) -> Vec<(usize, Arc<str>)> {
+    let together = asks.chunk_by(|one, next| share_directory(one.target, next.target));
+    let (mut listed, mut index) = (Vec::new(), 0);
+    for together in together {
+        if let [first, others @ ..] = together {
+            if !others.is_empty() || first.needs_listing() {
+                listed.push((index, Arc::clone(&first.target.lock.path)));
+            }
+        }
+        index += together.len();
+    }
+    listed
 }
 
 /// Servers before 3.7.2 and 3.8.2 do not return the number of the transaction that created the

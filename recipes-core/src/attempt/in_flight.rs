@@ -8,6 +8,7 @@ use futures::{FutureExt, TryFutureExt};
 use tokio::sync::oneshot;
 
 use crate::attempt::cleanup_guard::CleanupGuard;
+use crate::attempt::entering::Entering;
 use crate::attempt::requests::{self, OwnNode, Refused};
 use crate::error::{AcquireError, LostReason, Step};
 use crate::lock::lease::{Basis, Lease, MadeNode};
@@ -62,7 +63,7 @@ enum Done {
 /// and the one ahead of it are both gone, we have lost our place and must not take the lock.
 pub(crate) struct InFlight<'a> {
     pub(crate) epoch: &'a Arc<Epoch>,
-    nodes: &'a dyn Nodes,
+    nodes: &'a Arc<dyn Nodes>,
     pub(crate) targets: &'a [Target],
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
@@ -93,7 +94,7 @@ impl<'a> InFlight<'a> {
     pub(crate) fn new(
         session: &'a Session,
         epoch: &'a Arc<Epoch>,
-        nodes: &'a dyn Nodes,
+        nodes: &'a Arc<dyn Nodes>,
         targets: &'a [Target],
         leftovers: Arc<Leftovers>,
     ) -> Self {
@@ -122,7 +123,7 @@ impl<'a> InFlight<'a> {
 
     /// Sends the requests of an action.
     pub(crate) fn carry_out(&mut self, action: Action) {
-        let nodes = self.nodes;
+        let nodes = &**self.nodes;
         match action {
             Action::Probe => self.start(Slot::Members, requests::probe(nodes, self.targets)),
             Action::Enter(members) => self.enter(members),
@@ -220,25 +221,27 @@ impl<'a> InFlight<'a> {
 
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
-        let highest = self.epoch.highest_number();
+        let (core, mut is_first) = (self.session.core(), true);
         for member in &members {
-            let store = &self.session.core().store;
             // Nobody deletes it, because it is gone. A store that forgets may have it again.
             if let Some((target, name)) = self.cleanup_guard.node(*member) {
                 self.nodes.gone(&target.lock.node_path(&name));
             }
-            self.cleanup_guard.uuid(*member, || store.new_uuid());
+            is_first &= self.cleanup_guard.ask(*member).is_none();
+            self.cleanup_guard.uuid(*member, || core.store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
-            if let Some(floor) = self.floors.get_mut(*member) {
-                *floor = highest;
+        }
+        let (epoch, nodes) = ((self.epoch, self.connection), self.nodes);
+        let leftovers = (&core.cleanup, &self.cleanup_guard.leftovers);
+        let entering = Entering::new(epoch, nodes, leftovers, (asks, is_first));
+        for (member, floor) in members.iter().zip(&entering.floors) {
+            if let Some(known) = self.floors.get_mut(*member) {
+                *known = *floor;
             }
         }
         self.entering = members;
-        let (epoch, nodes) = (self.epoch, self.nodes);
-        self.start(Slot::Members, async move {
-            requests::enter(epoch, nodes, &asks).await
-        });
+        self.start(Slot::Members, entering.entered());
     }
 
     /// Drops the requests and watches for a node that a member no longer has.

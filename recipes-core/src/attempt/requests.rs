@@ -1,6 +1,5 @@
 //! The requests of an attempt, each ending in an event for the state machine.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,21 +7,18 @@ use futures::future::{self, join_all};
 use uuid::Uuid;
 
 use crate::attempt::ask::Ask;
-use crate::attempt::creation::Creation;
+use crate::attempt::creation::share_directory;
 use crate::error::Step;
 use crate::lock::lock_path::LockPath;
 use crate::lock::revocation;
 use crate::lock::target::{Permits, Target};
 use crate::names::node_name::{self, LockKind};
-use crate::rules::acquire::{Entry, Event, Found, Node};
+use crate::rules::acquire::{Event, Found};
 use crate::rules::mixed;
-use crate::session::epoch::Epoch;
 use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
-use crate::store::nodes::{
-    Created, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp, Nodes, NodesError, commit,
-};
-use crate::store::retry::{Backoff, persist};
+use crate::store::nodes::{NewNode, NodeEvent, NodeMode, Nodes, NodesError, commit};
+use crate::store::retry::persist;
 
 /// A request that the store refuses, or that ended with the session.
 #[derive(Debug)]
@@ -35,7 +31,7 @@ pub(crate) struct Refused {
 }
 
 /// Attributes an error to a step in the directory of a lock.
-fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
+pub(crate) fn at(lock: &LockPath, step: Step) -> impl Fn(NodesError) -> Refused {
     on(lock, step, &lock.path)
 }
 
@@ -47,11 +43,6 @@ fn on(lock: &LockPath, step: Step, node: &str) -> impl Fn(NodesError) -> Refused
         node: node.to_owned(),
         source,
     }
-}
-
-/// Whether two members that follow each other go to one directory: leases of a semaphore.
-fn share_directory(one: &Target, next: &Target) -> bool {
-    Arc::ptr_eq(&one.lock, &next.lock)
 }
 
 /// Lists every directory once; one that does not exist is empty.
@@ -87,90 +78,6 @@ pub(crate) async fn list_again(
         Err(NodesError::NoNode) => Ok(Vec::new()),
         listing => listing.map_err(at(lock, Step::List)),
     }
-}
-
-/// Those with whose create a directory is listed: one for each directory, unless its only new node
-/// is expected to be alone.
-fn listing<'a, 'b>(asks: &'b [Ask<'a>]) -> Vec<&'b Ask<'a>> {
-    let together = asks.chunk_by(|one, next| share_directory(one.target, next.target));
-    let listing = together.filter_map(|together| match together {
-        [alone] if !alone.needs_listing() => None,
-        together => together.first(),
-    });
-    listing.collect()
-}
-
-/// Creates the nodes, all or none. In the same flush, lists the directories of those that need it.
-pub(crate) async fn enter(
-    epoch: &Epoch,
-    nodes: &dyn Nodes,
-    asks: &[Ask<'_>],
-) -> Result<Event, Refused> {
-    let Some(first) = asks.first() else {
-        return Ok(Event::Entered(Vec::new()));
-    };
-    let creation = Creation::new(asks);
-    let mut backoff = Backoff::default();
-    loop {
-        let together = nodes.together();
-        let created = creation.send(epoch, nodes);
-        let unknown = listing(asks);
-        let directories: Vec<&str> = unknown.iter().map(|ask| &*ask.target.lock.path).collect();
-        let listings = nodes.list_entered(&directories);
-        let watches: Vec<_> = asks.iter().filter_map(|ask| ask.watch(nodes)).collect();
-        drop(together);
-        join_all(watches).await;
-        // A failed listing is requested again once the node is known.
-        let listings = listings.await.unwrap_or_default();
-        let MultiError { index, source } = match created.await {
-            Ok(created) => {
-                let members = unknown.iter().map(|ask| ask.member);
-                let listed = members.zip(listings).collect();
-                return Ok(Event::Entered(entries(asks, created, listed)));
-            }
-            Err(error) => error,
-        };
-        let operation = index.and_then(|index| creation.operation(index));
-        match (source, operation) {
-            (NodesError::NoNode, Some((member, NodeOp::Check { .. }))) => {
-                return Ok(Event::WriterGone(*member));
-            }
-            (NodesError::NoNode, _) => return Ok(Event::NoParent),
-            (NodesError::Unknown(_), _) => return Ok(Event::EnterUnknown),
-            (NodesError::Throttled, _) => backoff.wait().await,
-            (source, operation) => {
-                let member = operation.map(|(member, _)| *member);
-                let ask = asks
-                    .iter()
-                    .find(|ask| member.is_none_or(|it| it == ask.member));
-                return Err(at(&ask.unwrap_or(first).target.lock, Step::Create)(source));
-            }
-        }
-    }
-}
-
-fn entries(
-    asks: &[Ask<'_>],
-    created: Vec<Created>,
-    mut listed: BTreeMap<usize, Listing>,
-) -> Vec<Entry> {
-    let mut before: Option<&Target> = None;
-    let pairs = asks.iter().zip(created);
-    let entries = pairs.map(|(ask, Created { path, czxid })| {
-        let name = node_name::last_part(&path).to_owned();
-        let is_listed_before = before.is_some_and(|it| share_directory(it, ask.target));
-        before = Some(ask.target);
-        let children = match listed.remove(&ask.member) {
-            Some(listing) => listing.ok(),
-            None if is_listed_before => None,
-            None => ask.claim_as_first(&name).then(|| vec![name.clone()]),
-        };
-        Entry {
-            node: Node { name, czxid },
-            children,
-        }
-    });
-    entries.collect()
 }
 
 /// Creates the directories of these locks, and missing parents.

@@ -44,7 +44,7 @@ pub(crate) async fn acquire(
         let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
         let leftovers = Arc::new(Leftovers::new(directories));
         let _in_use = epoch.contend(&leftovers);
-        let mut flight = InFlight::new(session, &epoch, &*nodes, targets, leftovers);
+        let mut flight = InFlight::new(session, &epoch, &nodes, targets, leftovers);
         let served = tokio::select! {
             biased;
             _ = epoch.ended() => continue,

@@ -29,6 +29,10 @@ use crate::names::owner::Owner;
 /// A request that was polled and is then changed starts over when it is polled again: it gives up
 /// its place in the queue, and its timeout counts from that poll.
 ///
+/// A place that was requested from the store, and given up before the store answered, goes to the
+/// next request of the session for the same lock. So requests that wait for less time than the
+/// store needs do not pile up in it, and get on.
+///
 /// # Errors
 /// [`AcquireError`], if waiting on cannot succeed. No node of the request stays in a queue, and
 /// nothing of a set stays held.
@@ -42,7 +46,8 @@ use crate::names::owner::Owner;
 ///
 /// # Cancel safety
 /// Dropping the request gives up the place in the queue and releases what it has acquired of a set.
-/// The nodes are deleted in the background. A request that was never polled has none.
+/// The nodes are deleted in the background, unless another request takes their place. A request
+/// that was never polled has none.
 ///
 /// # Panics
 /// When it is polled after it has returned.

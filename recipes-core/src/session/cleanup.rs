@@ -12,7 +12,7 @@
 //!
 //! | way | when |
 //! |---|---|
-//! | its own request, sent at once | its guard or its attempt is dropped; it is the only awaited release |
+//! | its own request, sent at once | its guard or its attempt is dropped; it is the only awaited release; the answer to an abandoned create (`abandoned`) names it |
 //! | a shared transaction (`batch`) | its set is released, or another awaited release has no answer yet |
 //! | pursued, after a search where it is not known by name or its session is over (`sweep`) | an earlier request has no answer, or none could be sent |
 //!
@@ -29,17 +29,20 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::log::CLEANUP;
+use crate::session::create_in_flight::{CreateInFlight, Purpose};
 use crate::session::epoch::Epoch;
 use crate::session::phase::Phase;
 use crate::store::nodes::{NodeOp, Nodes, NodesError, Reply};
 use crate::store::retry::Backoff;
 use crate::telemetry::PendingCleanup;
 
+mod abandoned;
 mod batch;
 mod deletion;
 mod pending;
 mod sweep;
 
+use abandoned::{Abandoned, Parked};
 use batch::Batch;
 pub(crate) use deletion::Deletion;
 pub(crate) use pending::Remaining;
@@ -83,8 +86,19 @@ impl Deleted {
 pub(crate) enum Doomed {
     /// These nodes, in one transaction where possible.
     Nodes(Vec<String>),
-    /// The nodes that creates of unknown outcome with this uuid may have made.
-    MadeWith { directory: String, uuid: Uuid },
+    /// The nodes that creates of unknown outcome with these uuids may have made in these
+    /// directories.
+    MadeWith(Vec<(String, Uuid)>),
+}
+
+impl Doomed {
+    /// The paths of the nodes, or of their directories if their names are not known.
+    fn places(&self) -> Vec<&String> {
+        match self {
+            Self::Nodes(paths) => paths.iter().collect(),
+            Self::MadeWith(creates) => creates.iter().map(|(directory, _)| directory).collect(),
+        }
+    }
 }
 
 struct Job {
@@ -102,7 +116,7 @@ impl Job {
     fn paths(&self) -> &[String] {
         match &*self.target {
             Doomed::Nodes(paths) => paths,
-            Doomed::MadeWith { .. } => &[],
+            Doomed::MadeWith(_) => &[],
         }
     }
 
@@ -136,6 +150,8 @@ enum Tried {
     Nothing,
     /// A delete of its one node is in flight.
     Sent(Reply<'static, ()>),
+    /// The create of its nodes is in flight.
+    Creating(Arc<Parked>),
     /// A request of ours may have been carried out.
     Perhaps,
 }
@@ -146,6 +162,7 @@ pub(crate) struct Cleanup {
     /// Those that come together can share a transaction.
     jobs: mpsc::UnboundedSender<Vec<Job>>,
     pending: Pending,
+    abandoned: Abandoned,
     /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
@@ -162,10 +179,12 @@ impl Cleanup {
     /// Starts the queue of a session on the current runtime. It ends with the last handle.
     pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        tokio::spawn(work(queue, phase));
+        let abandoned = Abandoned::default();
+        tokio::spawn(work(queue, phase, abandoned.clone()));
         Self {
             jobs,
             pending: Pending::default(),
+            abandoned,
             alone: Arc::new(Semaphore::new(1)),
         }
     }
@@ -175,6 +194,22 @@ impl Cleanup {
         let (job, outcome) = self.job(target, epoch.number, Tried::Perhaps);
         self.push(vec![job]);
         outcome
+    }
+
+    /// Hands over a create that is in flight. Once it is answered, its nodes are deleted, unless
+    /// another contender has adopted it.
+    pub(crate) fn abandon(&self, create: CreateInFlight, epoch: &Epoch) {
+        let creates = create.nodes.iter();
+        let creates = creates.map(|it| (it.purpose.directory.to_string(), it.uuid));
+        let doomed = Doomed::MadeWith(creates.collect());
+        let parked = self.abandoned.park(epoch.number, create);
+        let (job, _) = self.job(doomed, epoch.number, Tried::Creating(parked));
+        self.push(vec![job]);
+    }
+
+    /// Takes an abandoned create of this epoch whose nodes are for these purposes.
+    pub(crate) fn adopt(&self, purposes: &[Purpose], epoch: &Epoch) -> Option<CreateInFlight> {
+        self.abandoned.adopt(epoch.number, purposes)
     }
 
     /// The deletion of a node, not sent yet.
@@ -217,7 +252,11 @@ impl Cleanup {
     }
 }
 
-async fn work(mut queue: mpsc::UnboundedReceiver<Vec<Job>>, phase: watch::Receiver<Phase>) {
+async fn work(
+    mut queue: mpsc::UnboundedReceiver<Vec<Job>>,
+    phase: watch::Receiver<Phase>,
+    abandoned: Abandoned,
+) {
     let (mut arrived, mut waiting, mut strays) = (Vec::new(), VecDeque::new(), Vec::new());
     let (mut batches, mut running) = (FuturesUnordered::new(), FuturesUnordered::new());
     let mut sweeping = FuturesUnordered::new();
@@ -233,7 +272,7 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Vec<Job>>, phase: watch::Receiv
         for job in arrived.drain(..).flatten() {
             match job.tried {
                 Tried::Nothing => waiting.push_back(job),
-                Tried::Sent(_) | Tried::Perhaps => running.push(pursue(job, phase.clone())),
+                _ => running.push(pursue(job, phase.clone(), &abandoned)),
             }
         }
         while let Some(batch) = Batch::take(&mut waiting, batches.len() >= BATCHES_MAX) {
@@ -251,17 +290,33 @@ async fn work(mut queue: mpsc::UnboundedReceiver<Vec<Job>>, phase: watch::Receiv
 
 /// Deletes nodes that are known by name, while their session lives. Returns the job if its nodes
 /// must be searched for.
-async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> {
+async fn pursue(
+    mut job: Job,
+    mut phase: watch::Receiver<Phase>,
+    abandoned: &Abandoned,
+) -> Option<Job> {
     job.gauge.get_or_insert_with(PendingCleanup::new);
-    if let Tried::Sent(reply) = std::mem::replace(&mut job.tried, Tried::Perhaps) {
-        match Deleted::definitely(reply.await) {
+    match std::mem::replace(&mut job.tried, Tried::Perhaps) {
+        Tried::Sent(reply) => match Deleted::definitely(reply.await) {
             Ok(deleted) => {
                 job.answer(deleted);
                 return None;
             }
             Err(NodesError::SessionEnded) => job.gone_with_session(),
             Err(_) => {}
-        }
+        },
+        Tried::Creating(parked) => match created(job.made_in, &parked, &mut phase, abandoned).await
+        {
+            AbandonedMade::Nodes(paths) => job.target = Arc::new(Doomed::Nodes(paths)),
+            AbandonedMade::Nothing => {
+                job.answer(Deleted::BySomebody);
+                return None;
+            }
+            // Its node is not to be deleted.
+            AbandonedMade::Adopted => return None,
+            AbandonedMade::Perhaps => {}
+        },
+        Tried::Nothing | Tried::Perhaps => {}
     }
     let mut backoff = Backoff::default();
     loop {
@@ -290,6 +345,39 @@ async fn pursue(mut job: Job, mut phase: watch::Receiver<Phase>) -> Option<Job> 
             }
         }
         backoff.wait().await;
+    }
+}
+
+/// What has become of an abandoned create.
+enum AbandonedMade {
+    Nodes(Vec<String>),
+    Nothing,
+    Adopted,
+    /// Its outcome is unknown, or its session is over.
+    Perhaps,
+}
+
+/// Waits for the answer to an abandoned create, while its session lives.
+async fn created(
+    made_in: u64,
+    parked: &Arc<Parked>,
+    phase: &mut watch::Receiver<Phase>,
+    abandoned: &Abandoned,
+) -> AbandonedMade {
+    let epoch = current_epoch(phase).await;
+    let answer = match epoch.filter(|epoch| epoch.number == made_in) {
+        Some(epoch) => while_serving(phase, &epoch, abandoned.answer(parked)).await,
+        None => None,
+    };
+    let Some(answer) = answer else {
+        abandoned.forget(parked);
+        return AbandonedMade::Perhaps;
+    };
+    match answer.map(|answer| answer.created) {
+        None => AbandonedMade::Adopted,
+        Some(Ok(created)) => AbandonedMade::Nodes(created.into_iter().map(|it| it.path).collect()),
+        Some(Err(error)) if error.source.is_unanswered() => AbandonedMade::Perhaps,
+        Some(Err(_)) => AbandonedMade::Nothing,
     }
 }
 

@@ -28,10 +28,11 @@ macro_rules! flight {
         let directories = targets.iter().map(|it| Arc::clone(&it.lock.path));
         let leftovers = Arc::new(Leftovers::new(directories));
         let mut $flight =
-            InFlight::new(&$stage.session, &$stage.epoch, &*nodes, &targets, leftovers);
+            InFlight::new(&$stage.session, &$stage.epoch, &nodes, &targets, leftovers);
     };
 }
 
+mod adopting;
 mod room;
 
 fn granted(czxid: i64) -> Vec<GrantedNode> {

@@ -38,7 +38,7 @@ impl InFlight<'_> {
                 Ok(Event::OwnGone(member))
             });
         }
-        let nodes = self.nodes;
+        let nodes = &**self.nodes;
         let watched = async move {
             let watched = requests::own_watch(nodes, &target.lock, &name).await?;
             Ok(match watched {
@@ -77,7 +77,7 @@ impl InFlight<'_> {
                 // More are ahead than there are permits, if the number was lowered or another
                 // process has a higher one.
                 let is_watched = has_room && index < self.ahead_max && name.len() <= NAME_BYTES_MAX;
-                let (nodes, epoch) = (self.nodes, self.epoch);
+                let (nodes, epoch) = (&**self.nodes, self.epoch);
                 let gone = async move {
                     if !is_watched {
                         requests::unwatched(&epoch.lookout, &target.lock, &name).await?;

@@ -54,10 +54,7 @@ impl Pending {
     pub(super) fn remaining(&self, made_in: u64) -> Option<Remaining> {
         let jobs = self.0.borrow();
         let of_epoch = jobs.values().filter(|(epoch, _)| *epoch == made_in);
-        let paths = of_epoch.flat_map(|(_, target)| match &**target {
-            Doomed::Nodes(paths) => paths.as_slice(),
-            Doomed::MadeWith { directory, .. } => std::slice::from_ref(directory),
-        });
+        let paths = of_epoch.flat_map(|(_, target)| target.places());
         let first = paths.clone().next()?.clone();
         let nodes = paths.count();
         Some(Remaining { nodes, first })

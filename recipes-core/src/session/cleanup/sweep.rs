@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::join_all;
 use tokio::sync::watch;
 use tracing::debug;
 
@@ -50,7 +51,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
     // A create of this session may be in flight, or the server may lag behind it, so commit first.
     // Creates of ended sessions go with their session.
     let is_open =
-        |job: &Job| matches!(*job.target, Doomed::MadeWith { .. }) && job.made_in == epoch.number;
+        |job: &Job| matches!(*job.target, Doomed::MadeWith(_)) && job.made_in == epoch.number;
     let any_open = jobs.iter().any(is_open);
     let first = directories.first().filter(|_| any_open);
     let mut committed = first.map(|first| commit(&*nodes, first));
@@ -82,8 +83,10 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
         match (error, &*job.target) {
             (Some(_), _) => {}
             (None, Doomed::Nodes(paths)) => paths.iter().for_each(|path| nodes.gone(path)),
-            (None, Doomed::MadeWith { directory, uuid }) => {
-                nodes.gone(&format!("{directory}/{}", node_name::protection(*uuid)));
+            (None, Doomed::MadeWith(creates)) => {
+                for (directory, uuid) in creates {
+                    nodes.gone(&format!("{directory}/{}", node_name::protection(*uuid)));
+                }
             }
         }
         job.answer(match error {
@@ -98,7 +101,7 @@ async fn look(epoch: &Epoch, jobs: &mut Vec<Job>) -> Result<(), NodesError> {
 fn directories_of(job: &Job) -> Vec<String> {
     match &*job.target {
         Doomed::Nodes(paths) => paths.iter().map(|path| split(path).0.to_owned()).collect(),
-        Doomed::MadeWith { directory, .. } => vec![directory.clone()],
+        Doomed::MadeWith(creates) => creates.iter().map(|(it, _)| it.clone()).collect(),
     }
 }
 
@@ -120,11 +123,15 @@ fn nodes_of(
         Some(Err(error)) => Err(error.clone()),
     };
     let found = || match &*job.target {
-        Doomed::MadeWith { directory, uuid } => {
-            let protection = node_name::protection(*uuid);
-            let ours = children(directory)?.iter();
-            let ours = ours.filter(|name| name.starts_with(&protection));
-            Ok(ours.map(|name| format!("{directory}/{name}")).collect())
+        Doomed::MadeWith(creates) => {
+            let mut found = Vec::new();
+            for (directory, uuid) in creates {
+                let protection = node_name::protection(*uuid);
+                let ours = children(directory)?.iter();
+                let ours = ours.filter(|name| name.starts_with(&protection));
+                found.extend(ours.map(|name| format!("{directory}/{name}")));
+            }
+            Ok(found)
         }
         Doomed::Nodes(paths) => {
             let mut ours = Vec::new();
@@ -147,27 +154,35 @@ fn nodes_of(
     }
 }
 
-/// Deletes nodes, in as few transactions as possible. Returns those that may not be deleted.
+/// Deletes nodes, in as few transactions as possible, which are in flight together. Returns those
+/// that may not be deleted.
 async fn delete_each(
     nodes: &dyn Nodes,
     paths: BTreeSet<String>,
 ) -> Result<BTreeMap<String, NodesError>, NodesError> {
     let paths: Vec<String> = paths.into_iter().collect();
+    let deleted = paths.chunks(TOGETHER_MAX).map(|it| delete_some(nodes, it));
     let mut refused = BTreeMap::new();
-    for some in paths.chunks(TOGETHER_MAX) {
-        match delete_all(nodes, some).await {
-            Ok(()) => {}
-            Err(error) if error.is_lasting() => {
-                for path in some {
-                    match nodes.delete(path).await {
-                        Ok(()) | Err(NodesError::NoNode) => {}
-                        Err(error) if error.is_lasting() => {
-                            refused.insert(path.clone(), error);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
+    for of_some in join_all(deleted).await {
+        refused.extend(of_some?);
+    }
+    Ok(refused)
+}
+
+/// Deletes nodes in one transaction. Returns those that may not be deleted.
+async fn delete_some(
+    nodes: &dyn Nodes,
+    paths: &[String],
+) -> Result<Vec<(String, NodesError)>, NodesError> {
+    match delete_all(nodes, paths).await {
+        Err(error) if error.is_lasting() => {}
+        answer => return answer.map(|()| Vec::new()),
+    }
+    let mut refused = Vec::new();
+    for path in paths {
+        match nodes.delete(path).await {
+            Ok(()) | Err(NodesError::NoNode) => {}
+            Err(error) if error.is_lasting() => refused.push((path.clone(), error)),
             Err(error) => return Err(error),
         }
     }

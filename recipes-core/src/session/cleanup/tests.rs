@@ -114,10 +114,7 @@ async fn node_goes_with_its_session_while_it_is_deleted() {
 async fn node_of_an_unknown_create_is_looked_for_behind_a_commit() {
     let stage = Stage::new().await;
     let uuid = Uuid::from_u128(1);
-    let made = || Doomed::MadeWith {
-        directory: "/a".to_owned(),
-        uuid,
-    };
+    let made = || Doomed::MadeWith(vec![("/a".to_owned(), uuid)]);
     let mut outcome = cleanup(&stage).delete(made(), &stage.epoch);
     let protection = node_name::protection(uuid);
     let ours = format!("{protection}lock-0000000001");
@@ -231,10 +228,7 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     let (stage, next) = Stage::with_next().await;
     let uuid = Uuid::from_u128(1);
     expire(&stage).await;
-    let made = Doomed::MadeWith {
-        directory: "/a".to_owned(),
-        uuid,
-    };
+    let made = Doomed::MadeWith(vec![("/a".to_owned(), uuid)]);
     let outcome = cleanup(&stage).delete(made, &stage.epoch);
     settle().await;
     // It goes with its session, whatever is in flight, so there is no commit.
@@ -250,6 +244,74 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     assert_eq!(path, format!("/a/{ours}"));
     deleted.send(Ok(())).unwrap();
     assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+/// Its node would stay in the queue for as long as the next session lives, if a store that was down
+/// still has it.
+#[tokio::test(start_paused = true)]
+async fn search_that_outlives_its_session_goes_on_in_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    let uuid = Uuid::from_u128(1);
+    let made = Doomed::MadeWith(vec![("/a".to_owned(), uuid)]);
+    let outcome = cleanup(&stage).delete(made, &stage.epoch);
+    settle().await;
+    assert_eq!(stage.log().await, ["multi of 1", "list /a"]);
+    expire(&stage).await;
+    settle().await;
+    let Some(Asked::List(_, listed)) = next.asked() else {
+        panic!("no list");
+    };
+    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
+    listed.send(Ok(vec![ours.clone()])).unwrap();
+    settle().await;
+    let Some(Asked::Delete(path, deleted)) = next.asked() else {
+        panic!("no delete");
+    };
+    assert_eq!(path, format!("/a/{ours}"));
+    deleted.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
+}
+
+/// An outage can leave thousands. A search that deletes some, waits, and deletes some more is behind
+/// what is made meanwhile.
+#[tokio::test(start_paused = true)]
+async fn deletes_of_a_search_are_in_flight_together() {
+    let stage = Stage::new().await;
+    let uuids: Vec<_> = (0..100).map(Uuid::from_u128).collect();
+    for uuid in &uuids {
+        let made = Doomed::MadeWith(vec![("/a".to_owned(), *uuid)]);
+        drop(cleanup(&stage).delete(made, &stage.epoch));
+    }
+    // The first search began with the first of them.
+    while cleanup(&stage).remaining(&stage.epoch).is_some() {
+        settle().await;
+        let (mut deletes, mut answers) = (0, Vec::new());
+        while let Some(asked) = stage.nodes.asked() {
+            match asked {
+                Asked::List(_, listed) => {
+                    let names = uuids.iter().map(|it| {
+                        let protection = node_name::protection(*it);
+                        format!("{protection}lock-0000000001")
+                    });
+                    listed.send(Ok(names.collect())).unwrap();
+                }
+                Asked::Multi(operations, answer) => {
+                    let is_delete = |it: &NodeOp| matches!(it, NodeOp::Delete { .. });
+                    deletes += operations.iter().filter(|it| is_delete(it)).count();
+                    answers.push(answer);
+                }
+                Asked::Delete(_, answer) => {
+                    deletes += 1;
+                    answer.send(Ok(())).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!([0, 1, 99, 100].contains(&deletes), "{deletes}");
+        for answer in answers {
+            answer.send(Ok(Vec::new())).unwrap();
+        }
+    }
 }
 
 /// Answers every request until there is none. All directories list these nodes.
@@ -286,7 +348,7 @@ async fn every_node_of_unknown_creates_is_found_in_every_directory() {
     let outcomes: Vec<_> = directories
         .iter()
         .cloned()
-        .map(|directory| cleanup(&stage).delete(Doomed::MadeWith { directory, uuid }, &stage.epoch))
+        .map(|it| cleanup(&stage).delete(Doomed::MadeWith(vec![(it, uuid)]), &stage.epoch))
         .collect();
     // Two nodes: a create was sent again that had been carried out.
     let names = [1, 2].map(|it| format!("{}lock-000000000{it}", node_name::protection(uuid)));

@@ -127,7 +127,7 @@ impl Stage {
 }
 
 impl World {
-    /// As the sending half of `requests::enter`.
+    /// As the sending half of `Entering::entered`.
     pub(super) fn enter(&mut self, contender: usize) {
         self.left.ours -= 1;
         let lists = !self.ask(Vacancy::is_expected);
@@ -144,7 +144,7 @@ impl World {
         requests.extend(watches.then_some(Request::Watch(contender)));
     }
 
-    /// The end of `requests::enter`, or of a release.
+    /// The end of `Entering::entered`, or of a release.
     pub(super) fn take_answer(&mut self, contender: usize) {
         match self.ours[contender] {
             Stage::Entering(entering) => {
