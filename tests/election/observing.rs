@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use lock_recipes::{Candidate, LeaderElection, LeaderObserver, QueryError};
+use lock_recipes::{Candidate, InterProcessMutex, LeaderElection, LeaderObserver, QueryError};
 use test_rig::{
     MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
 };
@@ -261,4 +261,27 @@ async fn observer_without_room_for_a_watch_sees_the_end_of_a_term() {
     assert_eq!(next(&mut observer).await.unwrap().id, "host");
     term.resign().await.unwrap();
     assert_eq!(next(&mut observer).await, None);
+}
+
+/// There are more of them than a session can watch for.
+#[tokio::test(start_paused = true)]
+async fn observers_leave_room_for_those_who_wait_in_memory() {
+    let second = Duration::from_secs(1);
+    let memory = MemoryEnsemble::builder().without_session_timeout().build();
+    let (observing, leading) = (memory.session(), memory.session());
+    let _term = election(&leading, "host").campaign().await.unwrap();
+    let mut observers: Vec<_> = (0..1_000)
+        .map(|_| election(&observing, "observer").observe())
+        .collect();
+    for observer in &mut observers {
+        assert_eq!(next(observer).await.unwrap().id, "host");
+    }
+    let lock = |session| InterProcessMutex::new(session, "/locks/orders").unwrap();
+    let held = lock(&leading).acquire().await.unwrap();
+    let waiting = tokio::spawn(lock(&observing).acquire());
+    tokio::time::sleep(10 * second).await;
+    let released = Instant::now();
+    drop(held);
+    drop(waiting.await.unwrap().unwrap());
+    assert!(released.elapsed() < second / 10, "{:?}", released.elapsed());
 }

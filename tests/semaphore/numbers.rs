@@ -1,8 +1,13 @@
 //! What happens if the number of permits changes, or if processes disagree about it.
 
+use std::time::Duration;
+
 use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
+use tokio::time::{Instant, sleep};
 
 use super::{LEASES, LOCKS, acquired, granted, nothing_is_left, queued, semaphore};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 on_every_ensemble!(
     higher_number_lets_in_who_waits,
@@ -27,6 +32,26 @@ async fn higher_number_lets_in_who_waits(ensemble: TestEnsemble) {
     assert!([&first, &second, &third].iter().all(|it| it.is_valid()));
     drop((first, second, third));
     nothing_is_left(&ensemble).await;
+}
+
+/// Of any holder, not only of those that it watched with the number before.
+#[tokio::test(start_paused = true)]
+async fn higher_number_is_watched_for_at_once_in_memory() {
+    let ensemble = TestEnsemble::in_memory();
+    let (here, there) = (ensemble.session().await, ensemble.session().await);
+    let (ours, theirs) = (semaphore(&here, 1), semaphore(&there, 8));
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(acquired(&theirs, 1).await);
+    }
+    let waiting = queued(&ensemble, &ours, 1).await;
+    sleep(SECOND).await;
+    ours.set_permits(8).unwrap();
+    sleep(10 * SECOND).await;
+    let released = Instant::now();
+    drop(held.remove(0));
+    drop(granted(waiting).await);
+    assert!(released.elapsed() < SECOND / 10, "{:?}", released.elapsed());
 }
 
 async fn lower_number_counts_from_the_next_grant_on(ensemble: TestEnsemble) {

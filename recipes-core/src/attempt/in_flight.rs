@@ -175,6 +175,7 @@ impl<'a> InFlight<'a> {
             Action::Watch(member, names) => self.watch(member, names),
             Action::HeedPermits(known) => {
                 self.permits = Some(known);
+                self.make_room(known);
                 if let Some(permits) = Target::permits(self.targets) {
                     let leases = self.targets.iter().filter(|it| it.permits.is_some());
                     let news = requests::permits(permits.clone(), leases.count(), known);

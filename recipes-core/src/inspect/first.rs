@@ -251,7 +251,7 @@ async fn look(
             return Ok((None, Watched::new(epoch, link, sleep(pause).boxed(), None)));
         };
         let path = lock.target.lock.node_path(&name);
-        let room = epoch.lookout.room([path.len()]);
+        let room = epoch.lookout.room_to_observe(&path);
         let (read, changed) = match room {
             Some(_) => match retry::persist(|| nodes.watch(&path)).await? {
                 Some((data, stat, watch)) => (Some((data, stat)), changed(watch)),

@@ -48,6 +48,7 @@ type Seen = Result<(), NodesError>;
 /// The attempts that wait without a watch, and the room for those that watch.
 pub(crate) struct Lookout {
     budget: WatchBudget,
+    of_observers: WatchBudget,
     awaited: Mutex<Awaited>,
     came: Notify,
 }
@@ -62,6 +63,7 @@ impl Lookout {
     pub(crate) fn new(traits: &Traits) -> Self {
         Self {
             budget: WatchBudget::of_waiters(traits),
+            of_observers: WatchBudget::of_observers(traits),
             awaited: Mutex::default(),
             came: Notify::new(),
         }
@@ -70,6 +72,11 @@ impl Lookout {
     /// Room for watches whose paths have these bytes together. `None` if less is left.
     pub(crate) fn room(&self, paths: impl IntoIterator<Item = usize>) -> Option<WatchPermit> {
         self.budget.take_all(paths)
+    }
+
+    /// Room for an observer to watch a node. `None` if less is left.
+    pub(crate) fn room_to_observe(&self, path: &str) -> Option<WatchPermit> {
+        self.of_observers.take(path)
     }
 
     /// Waits for such room; first come, first served.

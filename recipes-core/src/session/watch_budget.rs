@@ -6,9 +6,10 @@
 //!
 //! | use | share | without a watch |
 //! |---|---|---|
-//! | lock directories | 4/16 | they are listed |
+//! | lock directories | 3/16 | they are listed |
 //! | nodes of holders | 6/16 | they are read every 5 to 10 s |
 //! | nodes that waiters watch | 5/16 | the lookout lists them every 1 to 5 s |
+//! | nodes that observers watch | 1/16 | as those of waiters |
 //! | | 1/16 | left for watches that are being removed |
 
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl WatchBudget {
     /// nothing about a directory.
     pub(crate) fn of_directories(traits: &Traits) -> Self {
         match traits.watches_directories {
-            true => Self::new(traits, traits.watch_bytes / 4),
+            true => Self::new(traits, traits.watch_bytes / 16 * 3),
             false => Self::new(traits, 0),
         }
     }
@@ -47,6 +48,11 @@ impl WatchBudget {
     /// For the own nodes of waiters, and those that they wait for.
     pub(crate) fn of_waiters(traits: &Traits) -> Self {
         Self::new(traits, traits.watch_bytes / 16 * 5)
+    }
+
+    /// For the nodes that observers watch, who must not take the room of those that wait.
+    pub(crate) fn of_observers(traits: &Traits) -> Self {
+        Self::new(traits, traits.watch_bytes / 16)
     }
 
     fn new(traits: &Traits, bytes: usize) -> Self {
@@ -142,12 +148,14 @@ mod tests {
             watch_bytes: 16,
             ..Traits::default()
         };
-        assert!(WatchBudget::of_directories(&some).take("/abc").is_some());
-        assert!(WatchBudget::of_directories(&some).take("/abcd").is_none());
+        assert!(WatchBudget::of_directories(&some).take("/ab").is_some());
+        assert!(WatchBudget::of_directories(&some).take("/abc").is_none());
         assert!(WatchBudget::of_holders(&some).take("/abcde").is_some());
         assert!(WatchBudget::of_holders(&some).take("/abcdef").is_none());
         assert!(WatchBudget::of_waiters(&some).take("/abcd").is_some());
         assert!(WatchBudget::of_waiters(&some).take("/abcde").is_none());
+        assert!(WatchBudget::of_observers(&some).take("/").is_some());
+        assert!(WatchBudget::of_observers(&some).take("/a").is_none());
         let none = Traits {
             watches_directories: false,
             ..some

@@ -119,6 +119,34 @@ impl InFlight<'_> {
         self.occupy(Slot::Room, room.boxed());
     }
 
+    /// Makes room to watch as many nodes ahead as there are permits. Without more room, those that
+    /// are watched stay watched, and the others are looked at.
+    pub(super) fn make_room(&mut self, permits: usize) {
+        let before = self.ahead_max;
+        if permits <= before {
+            return;
+        }
+        self.ahead_max = permits;
+        if self.room.is_some() {
+            match self.epoch.lookout.room(self.paths()) {
+                Some(room) => self.room = Some(Arc::new(room)),
+                None => self.ahead_max = before,
+            }
+        }
+        let (targets, is_queued) = (self.targets, self.is_queued());
+        let depends = |member: &usize| targets.get(*member).is_some_and(|it| it.permits.is_some());
+        self.slots.retain(|(slot, _)| match slot {
+            // The room that it is in the queue for is too little.
+            Slot::Room => false,
+            // What the leases wait for is listed again, and can be watched then.
+            Slot::Blocker(member, _) => !depends(member),
+            _ => true,
+        });
+        if is_queued {
+            self.queue_for_room();
+        }
+    }
+
     /// Gives up the looks at its nodes, which can be watched from now on.
     pub(super) fn move_in(&mut self, room: WatchPermit) {
         self.room = Some(Arc::new(room));
