@@ -50,7 +50,10 @@ use crate::names::owner::Owner;
 /// that was never polled has none.
 ///
 /// # Panics
-/// When it is polled after it has returned.
+/// - When it is polled after it has returned.
+/// - When it is polled outside of a tokio runtime whose timers are enabled, as tokio's own timers
+///   do: always if it has a [`timeout`](Self::timeout), before anything is sent, and otherwise as
+///   soon as it has to pause. A timeout around it, as `tokio::time::timeout`, needs the same.
 ///
 /// # Examples
 /// ```no_run
@@ -118,7 +121,8 @@ impl<G> fmt::Debug for Acquire<G> {
 /// A busy lock costs one read and no write. The try waits for the store's answers only, usually one
 /// or two round trips. In an outage it waits for the session's connect timeout (15 s unless it is
 /// set), or as long as its [`timeout`](Self::timeout) says. [`Acquire`] says who owns the request, what its errors
-/// are, and what is left if it is dropped.
+/// are, what is left if it is dropped, and when it panics: outside of a tokio runtime always,
+/// because it never waits for ever.
 ///
 /// # Examples
 /// ```no_run

@@ -132,3 +132,26 @@ async fn debug_names_the_locks_and_how_they_are_acquired() {
     let text = r#"TryAcquire { locks: ["/a"], owner: None, timeout: None, is_polled: false }"#;
     assert_eq!(format!("{tried:?}"), text);
 }
+
+/// Its timers need one. It says so before there is anything to clean up.
+#[tokio::test(start_paused = true)]
+async fn timeout_without_a_runtime_panics_before_anything_is_sent() {
+    let stage = Stage::new().await;
+    for locks in all_locks(&stage) {
+        let requests: [BoxFuture<'static, bool>; 2] = [
+            acquire(&locks).timeout(SECOND).map(|it| it.is_ok()).boxed(),
+            try_acquire(&locks).map(|it| it.is_ok()).boxed(),
+        ];
+        for mut request in requests {
+            let polled = std::thread::spawn(move || {
+                let mut nobody = Context::from_waker(std::task::Waker::noop());
+                request.poll_unpin(&mut nobody).is_pending()
+            });
+            let panic = polled.join().unwrap_err();
+            let panic = panic.downcast_ref::<String>().map(String::as_str);
+            assert!(panic.is_some_and(|it| it.contains("runtime")), "{panic:?}");
+            settle().await;
+            assert!(stage.log().await.is_empty());
+        }
+    }
+}
