@@ -343,6 +343,36 @@ async fn unanswered_beat_that_is_apart_costs_the_connection() {
     drop(beat);
 }
 
+/// Whoever takes a create for ignored sends it again, and waits behind its own node for ever.
+#[tokio::test(start_paused = true)]
+async fn what_too_few_replicas_confirm_may_have_been_done() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let node = NewNode {
+        path: "/a/n".to_owned(),
+        data: Arc::default(),
+        mode: NodeMode::EphemeralSequential,
+    };
+    let why = || Arc::new(std::io::Error::other("busy"));
+    let unconfirmed = CallError::Unconfirmed { heard: 0, asked: 1 };
+    for (error, is_known) in [(unconfirmed, false), (CallError::NotNow(why()), true)] {
+        let created = nodes.create(&node);
+        let call = scene.call().await;
+        assert!(call.answer.send(Err(error)).is_ok());
+        let error = created.await.unwrap_err();
+        assert_eq!(
+            is_known,
+            matches!(error, NodesError::Throttled),
+            "{error:?}"
+        );
+        assert_ne!(
+            is_known,
+            matches!(error, NodesError::Unknown(_)),
+            "{error:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn session_that_its_wire_reports_as_ended_is_over() {
     let mut scene = Scene::open(APART).await;
