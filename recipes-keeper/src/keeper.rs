@@ -90,6 +90,10 @@ impl Keeper {
         };
         wire.started(&kept.started(&*wire));
         tokio::spawn(keeper.run(wire));
+        if kept.beats_apart {
+            // Only beats end sessions that were silent. Who comes for a try has gone before its first.
+            drop(kept.ask_beat().await);
+        }
         Ok((kept, used))
     }
 

@@ -14,6 +14,17 @@ async fn on_both(test: impl AsyncFn(TestEnsemble)) {
     test(test_rig::own::on_mariadb().await).await;
 }
 
+async fn session(url: &str, session_timeout: Duration) -> Session {
+    if url.starts_with("postgres") {
+        let builder = Postgres::builder().new_server();
+        let builder = builder.session_timeout(session_timeout);
+        return builder.connect(url).await.unwrap();
+    }
+    let builder = MySql::builder().new_server();
+    let builder = builder.session_timeout(session_timeout);
+    builder.connect(url).await.unwrap()
+}
+
 async fn acquire(session: &Session, path: &str) -> MutexGuard {
     let mutex = InterProcessMutex::new(session, path).unwrap();
     timeout(PATIENCE, mutex.acquire()).await.unwrap().unwrap()
@@ -56,20 +67,8 @@ async fn lock_of_a_closed_session_is_free_when_the_transaction_is_over() {
     // Sessions look after others every sixth of it. By itself one would be due much later.
     const SESSION_TIMEOUT: Duration = Duration::from_secs(180);
     on_both(async |ensemble| {
-        let session = async || {
-            let url = ensemble.url();
-            let timeout = SESSION_TIMEOUT;
-            match ensemble {
-                TestEnsemble::Postgres(_) => {
-                    let builder = Postgres::builder().new_server().session_timeout(timeout);
-                    builder.connect(&url).await.unwrap()
-                }
-                _ => {
-                    let builder = MySql::builder().new_server().session_timeout(timeout);
-                    builder.connect(&url).await.unwrap()
-                }
-            }
-        };
+        let url = ensemble.url();
+        let session = || session(&url, SESSION_TIMEOUT);
         let (holder, other) = (session().await, session().await);
         let guard = acquire(&holder, "/locks/a").await;
         let transaction = fenced(&ensemble, &guard).await;
@@ -80,6 +79,40 @@ async fn lock_of_a_closed_session_is_free_when_the_transaction_is_over() {
         holder.close().await;
         transaction.run("COMMIT").await.unwrap();
         drop(timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap());
+    })
+    .await;
+}
+
+/// Nobody else is connected, and whoever tries goes at once, before its first beat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_of_a_crashed_holder_is_had_by_those_who_only_try() {
+    const HOLDERS_TIMEOUT: Duration = Duration::from_secs(2);
+    on_both(async |ensemble| {
+        let url = ensemble.url();
+        let process = tokio::task::spawn_blocking(move || {
+            let process = tokio::runtime::Runtime::new().unwrap();
+            process.block_on(async {
+                let holder = session(&url, HOLDERS_TIMEOUT).await;
+                std::mem::forget(acquire(&holder, "/locks/a").await);
+            });
+            process.shutdown_background();
+        });
+        process.await.unwrap();
+        let url = ensemble.url();
+        let tried = async {
+            loop {
+                // As after any silence, the store counts a quarter of the shortest timeout a time.
+                tokio::time::sleep(HOLDERS_TIMEOUT / 4).await;
+                let other = session(&url, Duration::from_secs(600)).await;
+                let mutex = InterProcessMutex::new(&other, "/locks/a").unwrap();
+                let tried = mutex.try_acquire().await.unwrap();
+                if let Some(guard) = tried {
+                    return guard.release().await.unwrap();
+                }
+                other.close().await;
+            }
+        };
+        timeout(PATIENCE, tried).await.unwrap();
     })
     .await;
 }

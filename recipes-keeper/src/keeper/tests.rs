@@ -214,15 +214,25 @@ impl Scene {
             };
             assert_eq!(open.words, ["secret", "12000000", "run", "1"]);
             open.answer([Value::Number(5), Value::Number(0)]);
+            let Some(Heard::Started(1, session)) = heard.recv().await else {
+                panic!("the wire is not told")
+            };
+            assert_eq!(session.name, "5:12000000:secret:1");
+            if kind.beats_apart {
+                let beat = tokio::time::timeout(TIMEOUT, heard.recv()).await;
+                let Ok(Some(Heard::Call(beat))) = beat else {
+                    panic!("nobody looks after the others")
+                };
+                assert_eq!(beat.function, Function::Beat);
+                beat.answer([]);
+            }
         };
         let (nodes, ()) = tokio::join!(sessions.open("secret"), opened);
-        let mut scene = Self {
+        Self {
             nodes: nodes.expect("it was answered"),
             heard,
             server,
-        };
-        assert_eq!(scene.started().await, (1, "5:12000000:secret:1".to_owned()));
-        scene
+        }
     }
 
     /// What the connection hears next, within a timeout of the session.
@@ -441,6 +451,40 @@ async fn client_that_panics_while_it_connects_is_an_error() {
         panic!("it was opened")
     };
     assert!(why.to_string().contains("no such plugin"), "{why}");
+}
+
+/// Nobody uses it any more: it is not to be kept.
+#[tokio::test(start_paused = true)]
+async fn session_that_is_closed_during_an_outage_is_closed_after_it() {
+    let mut scene = Scene::open(TOGETHER).await;
+    scene.server.loss.send_replace(Some((1, Loss::Connection)));
+    let resume = scene.call().await;
+    assert_eq!(resume.function, Function::Resume);
+    let other = Scene::open(TOGETHER).await;
+    scene.nodes = Arc::clone(&other.nodes);
+    assert!(scene.is_quiet().await);
+    resume.answer([Value::Number(0), list([]), list([])]);
+    assert_eq!(scene.started().await.0, 2);
+    assert_eq!(scene.call().await.function, Function::Close);
+}
+
+/// A server that has forgotten its last second knows the session by one of the last.
+#[tokio::test(start_paused = true)]
+async fn session_is_known_by_its_last_connections_however_many_there_were() {
+    let mut scene = Scene::open(TOGETHER).await;
+    for number in 2..40 {
+        let loss = (number - 1, Loss::Connection);
+        scene.server.loss.send_replace(Some(loss));
+        let resume = scene.call().await;
+        assert_eq!(resume.function, Function::Resume);
+        let known_by = resume.words[6].split(',').map(str::parse::<u64>);
+        let known_by: Vec<_> = known_by.map(Result::unwrap).collect();
+        let last: Vec<_> = (1..=number).rev().take(4).collect();
+        assert!(last.iter().all(|it| known_by.contains(it)), "{known_by:?}");
+        assert!(known_by.len() < 16, "{known_by:?}");
+        resume.answer([Value::Number(0), list([]), list([])]);
+        assert_eq!(scene.started().await.0, number);
+    }
 }
 
 #[tokio::test(start_paused = true)]
