@@ -30,6 +30,27 @@ async fn granted_after(absent: Absent, session: &Session) {
     );
 }
 
+/// A new run waits for the holders that may notice last, whoever came after them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn longest_timeout_decides_also_if_a_short_one_came_last() {
+    let server = RedisServer::start().await.unwrap();
+    let long = super::session(&server, Duration::from_secs(600)).await;
+    let short = super::session(&server, Duration::from_secs(4)).await;
+    super::take_and_give_back(&long).await;
+    super::take_and_give_back(&short).await;
+    // What is known of the run before is as after a restart.
+    let another = ["HSET", "{locks}:x", "r", "another"];
+    let _: i64 = server.command(&another).await.unwrap();
+    let third = super::session(&server, Duration::from_secs(4)).await;
+    let until = ["HGET", "{locks}:x", "q"];
+    let until: i64 = server.command(&until).await.unwrap();
+    let now = server.store_clock("locks").await.unwrap().own;
+    // The clock went on by some seconds at most, and a holder gives up after half of its timeout.
+    let left = Duration::from_micros((until - now).try_into().unwrap());
+    assert!(left > Duration::from_secs(300), "{left:?}");
+    drop(third);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_that_is_flushed() {
     let server = RedisServer::start().await.unwrap();

@@ -243,6 +243,23 @@ async fn another_run_of_the_server_begins_with_a_quarantine() {
     assert!(wait > TIMEOUT / 2, "{wait}");
 }
 
+/// Whoever came last may have a shorter one.
+#[tokio::test]
+async fn longest_timeout_decides_how_long_a_quarantine_takes() {
+    let mut stage = Stage::set().await;
+    stage.opened("run").await;
+    let open = |run| {
+        format!(
+            "CALL lock_recipes_open('s', {}, 1, '{run}', TRUE)",
+            TIMEOUT / 60
+        )
+    };
+    stage.row(&open("run")).await.unwrap();
+    let row = stage.row(&open("another")).await.unwrap().unwrap();
+    let wait: i64 = row.get(1).unwrap();
+    assert!(wait > TIMEOUT / 2, "{wait}");
+}
+
 #[tokio::test]
 async fn call_of_an_earlier_connection_does_nothing() {
     let mut stage = Stage::set().await;

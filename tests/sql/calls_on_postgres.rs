@@ -255,6 +255,22 @@ async fn another_run_of_the_server_begins_with_a_quarantine() {
     assert!(wait > TIMEOUT / 2, "{wait}");
 }
 
+/// Whoever came last may have a shorter one.
+#[tokio::test]
+async fn longest_timeout_decides_how_long_a_quarantine_takes() {
+    let stage = Stage::set().await;
+    stage.opened("run").await;
+    let open = |run| {
+        format!(
+            "SELECT wait FROM lock_recipes.open('s', {}, '{run}', true)",
+            TIMEOUT / 60
+        )
+    };
+    stage.one(&open("run")).await;
+    let wait: i64 = stage.one(&open("another")).await.get(0);
+    assert!(wait > TIMEOUT / 2, "{wait}");
+}
+
 #[tokio::test]
 async fn call_of_an_earlier_connection_does_nothing() {
     let stage = Stage::set().await;
