@@ -24,12 +24,16 @@ pub(crate) enum Trouble {
     EphemeralParent,
     #[error("the path of the node is longer than the store takes")]
     TooLong,
+    #[error("the server's memory is full (maxmemory): it creates nothing before there is room")]
+    Full,
 }
 
 impl From<Trouble> for NodesError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::NotEmpty | Trouble::EphemeralParent => Self::Refused(Arc::new(trouble)),
+            Trouble::NotEmpty | Trouble::EphemeralParent | Trouble::Full => {
+                Self::Refused(Arc::new(trouble))
+            }
             Trouble::TooLong => Self::NotSent(Arc::new(trouble)),
             _ => Self::Unknown(Arc::new(trouble)),
         }
@@ -128,6 +132,7 @@ fn refusal(reason: &str) -> NodesError {
         "NotEmpty" => Trouble::NotEmpty.into(),
         "EphemeralParent" => Trouble::EphemeralParent.into(),
         "TooLong" => Trouble::TooLong.into(),
+        "Full" => Trouble::Full.into(),
         // Somebody has locked what it needs. Others of the same call were carried out.
         "Busy" => NodesError::Throttled,
         _ => Trouble::Unexpected(reason.to_owned()).into(),

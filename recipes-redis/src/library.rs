@@ -64,11 +64,15 @@ impl Library {
         let functions = CALLED.map(|it| format!("{name}_{}", self::name(it)));
         let mut text = format!("#!lua name={name}\n{source}");
         for (function, called) in CALLED.into_iter().zip(&functions) {
-            // A server that is full refuses writes of others, but a lock must still be released and a
-            // session must still expire. What the locks store is small.
+            // A lock must be released, and a session must expire or go on, on a server that is full,
+            // too. It opens no session, and what creates is refused by the functions.
+            let flags = match function {
+                Function::Open => "",
+                _ => "'allow-oom'",
+            };
             text += &format!(
                 "redis.register_function{{function_name = '{called}', callback = {}, \
-                 flags = {{'allow-oom'}}}}\n",
+                 flags = {{{flags}}}}}\n",
                 self::name(function)
             );
         }

@@ -267,6 +267,128 @@ async fn right_that_is_missing_for_a_moment_leaves_no_waiter_behind() {
     assert_eq!((here.epoch(), there.epoch()), (1, 1));
 }
 
+/// The command is refused for a moment to the sessions that are open. The next who comes has the lock, and
+/// no name is left whose node is missing, nor a node without its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn right_that_is_missing_for_a_moment_leaves_nothing_half_done() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(600)).await;
+    let there = session(&server, Duration::from_secs(600)).await;
+    let user = async |change: &str| {
+        let change = ["ACL", "SETUSER", "default", change];
+        let _ok: String = server.command(&change).await.unwrap();
+    };
+    let count =
+        async |what: &str, key: &str| -> usize { server.command(&[what, key]).await.unwrap() };
+    for right in [
+        "hset", "sadd", "zadd", "set", "zrange", "zrem", "del", "srem", "publish",
+    ] {
+        for is_held in [false, true] {
+            take_and_give_back(&here).await;
+            let held = match is_held {
+                true => Some(mutex(&here).acquire().await.unwrap()),
+                false => None,
+            };
+            user(&format!("-{right}")).await;
+            let asked = mutex(&there);
+            let asked = tokio::spawn(async move {
+                if let Some(guard) = held {
+                    guard.release().await.unwrap();
+                }
+                asked.acquire().await.unwrap()
+            });
+            until("a refusal", async || {
+                let is_well = |it: SessionHealth| it == SessionHealth::Connected;
+                let is_refused = !is_well(here.health()) || !is_well(there.health());
+                (is_refused || asked.is_finished()).then_some(())
+            })
+            .await;
+            user(&format!("+{right}")).await;
+            let guard = timeout(PATIENCE, asked).await.unwrap().unwrap();
+            let queue = format!("{{locks}}:c:{}", super::PATH);
+            assert_eq!(count("ZCARD", &queue).await, 1, "{right}, {is_held}");
+            guard.release().await.unwrap();
+            until(&format!("nothing that is left of {right}"), async || {
+                let nodes = format!("{{locks}}:n:{}/*", super::PATH);
+                let nodes: Vec<String> = server.command(&["KEYS", &nodes]).await.unwrap();
+                let names = count("ZCARD", &queue).await;
+                let owned: Vec<String> = server.command(&["KEYS", "{locks}:o:*"]).await.unwrap();
+                (nodes.is_empty() && names == 0 && owned.is_empty()).then_some(())
+            })
+            .await;
+        }
+    }
+    assert_eq!((here.epoch(), there.epoch()), (1, 1));
+}
+
+/// An older version of the library has left one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn name_without_a_node_is_dropped_by_whoever_finds_it_ahead() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(600)).await;
+    for _ in 0..6 {
+        take_and_give_back(&here).await;
+    }
+    let queue = format!("{{locks}}:c:{}", super::PATH);
+    for number in 1..5 {
+        let name = format!("_c_6f1c1b7f-0f6e-4e0d-9b1f-3c5a7e9d2b4{number}-lock-000000000{number}");
+        let half = ["ZADD", &queue, &number.to_string(), &name];
+        let _: i64 = server.command(&half).await.unwrap();
+    }
+    for _ in 0..3 {
+        let guard = mutex(&here).try_acquire().await.unwrap();
+        guard.expect("nobody has it").release().await.unwrap();
+    }
+    waiting(&server, 0).await;
+}
+
+/// Whoever has lost a node by somebody's hand does not know yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn name_of_a_live_session_stands_without_its_node() {
+    let server = RedisServer::start().await.unwrap();
+    let here = session(&server, Duration::from_secs(600)).await;
+    let there = session(&server, Duration::from_secs(600)).await;
+    let _guard = mutex(&here).acquire().await.unwrap();
+    let queue = format!("{{locks}}:c:{}", super::PATH);
+    let names: Vec<String> = server
+        .command(&["ZRANGE", &queue, "0", "-1"])
+        .await
+        .unwrap();
+    let node = format!("{{locks}}:n:{}/{}", super::PATH, names[0]);
+    let _: i64 = server.command(&["DEL", &node]).await.unwrap();
+    assert!(mutex(&there).try_acquire().await.unwrap().is_none());
+}
+
+/// A lock for each order: its directory is empty when it is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_that_are_empty_go_as_fast_as_others_are_made() {
+    const ORDERS: usize = 3_000;
+    const HELD: usize = 50;
+    let server = RedisServer::start().await.unwrap();
+    let opened = options(Duration::from_secs(3_600)).container_rest(Duration::from_millis(1));
+    let here = opened.connect(&server.url()).await.unwrap();
+    let lock = |number: usize| InterProcessMutex::new(&here, &format!("/orders/{number}")).unwrap();
+    let mut held = Vec::new();
+    let mut most = 0;
+    for number in 0..ORDERS {
+        let guard = lock(number).acquire().await.unwrap();
+        if number < HELD {
+            held.push(guard);
+        } else {
+            guard.release().await.unwrap();
+        }
+        if number % 100 == 0 {
+            let keys: usize = server.command(&["DBSIZE"]).await.unwrap();
+            most = most.max(keys);
+        }
+    }
+    // A held lock has four keys.
+    assert!(most < 4 * HELD + ORDERS / 10, "{most} keys");
+    for guard in held {
+        guard.verify().await.unwrap();
+    }
+}
+
 /// All of it, or nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_transaction_is_done_whole() {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, ConnectError, LostReason, Redis};
+use lock_recipes::{AcquireError, ConnectError, InterProcessMutex, LostReason, Redis};
 use test_rig::RedisServer;
 use tokio::net::TcpListener;
 
@@ -239,23 +239,48 @@ async fn path_that_is_none_is_refused_and_a_wait_ends_in_time() {
     guard.release().await.unwrap();
 }
 
-/// Locks are what others of a full server wait for.
+/// What is released makes room. What is created would take it from everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn full_server_releases_and_grants_and_takes_sessions_up_again() {
+async fn full_server_releases_and_creates_nothing() {
     let server = RedisServer::start().await.unwrap();
     let here = session(&server, Duration::from_secs(20)).await;
     let guard = mutex(&here).acquire().await.unwrap();
-    let full = ["CONFIG", "SET", "maxmemory", "1"];
-    let _ok: String = server.command(&full).await.unwrap();
-    let refused = server.command::<String>(&["SET", "a", "b"]).await;
+    let orders = async |number: u32| {
+        let lock = InterProcessMutex::new(&here, &format!("/locks/{number}")).unwrap();
+        lock.acquire().await
+    };
+    let mut held = Vec::new();
+    for number in 0..2_000 {
+        held.push(orders(number).await.unwrap());
+    }
+    let info: String = server.command(&["INFO", "memory"]).await.unwrap();
+    let used = info.lines().find_map(|it| it.strip_prefix("used_memory:"));
+    let room = (used.unwrap().parse::<u64>().unwrap() - 200_000).to_string();
+    let limit = ["CONFIG", "SET", "maxmemory", &room];
+    let _ok: String = server.command(&limit).await.unwrap();
+    let set = ["SET", "a", "b"];
+    let refused = server.command::<String>(&set).await;
     assert!(chain(&refused.unwrap_err()).contains("maxmemory"));
+    // The functions ask the server now and then.
+    let refused = until("a refusal", async || match orders(2_000).await {
+        Ok(guard) => guard.release().await.map(|_| None).unwrap(),
+        Err(error) => Some(chain(&error)),
+    })
+    .await;
+    assert!(refused.contains("maxmemory"), "{refused}");
+    // What is there goes on, over a new connection too, and goes.
     cut(&server).await;
     verified(&guard).await;
     guard.release().await.unwrap();
-    let there = session(&server, Duration::from_secs(20)).await;
-    let guard = mutex(&there).acquire().await.unwrap();
-    assert!(mutex(&here).try_acquire().await.unwrap().is_none());
-    guard.release().await.unwrap();
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    until("room for the service", async || {
+        server.command::<String>(&set).await.ok()
+    })
+    .await;
+    let room = until("room for a lock", async || orders(2_000).await.ok()).await;
+    room.release().await.unwrap();
     assert_eq!(here.epoch(), 1);
 }
 

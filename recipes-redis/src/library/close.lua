@@ -6,6 +6,7 @@ local function close(keys, args)
   begin(keys[1])
   local session = args[1]
   if call('ZSCORE', SESSIONS, session) then
+    ask_first()
     end_session(session)
     purge()
   end

@@ -26,6 +26,9 @@
 -- Returns 'ended', or for each request an answer, and the most that the store's clock advances at once.
 -- A refused request's answer is the reason, and of a `multi` also the index of the operation.
 
+-- Containers that are looked at when another is created, and when nobody asks for anything else.
+local REAPED_MAX, REAPED_MAX_IDLE = 4, 100
+
 local words, at, me
 -- The last node that this call has created in a directory.
 local created
@@ -62,17 +65,43 @@ local function multi()
     forget()
     return { refused, index }
   end
+  local makes_room
   for _, step in ipairs(done) do
     if step.what == 'create' then created[step.up] = step end
+    if step.kind == 'C' then makes_room = true end
   end
   apply(done)
+  -- As fast as containers are made, others that are empty go.
+  if makes_room then reap(REAPED_MAX) end
   return answer
+end
+
+-- Whether a session that lives has created it.
+local function is_owned(path)
+  for _, session in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do
+    if call('SISMEMBER', OWNED .. match(session, '^%d+'), path) == 1 then return true end
+  end
+  return false
+end
+
+-- The names in a directory. A call of an older library that was stopped halfway has left a name without its
+-- node: it is dropped once it is the first. A node that somebody has deleted by hand, or that was evicted, may
+-- have a holder that does not know yet.
+local function list(path)
+  local names = call('ZRANGE', CHILDREN .. path, 0, -1)
+  local below = path == '/' and path or path .. '/'
+  while names[1] and call('HEXISTS', NODE .. below .. names[1], 'c') == 0
+    and not is_owned(below .. names[1])
+  do
+    call('ZREM', CHILDREN .. path, table.remove(names, 1))
+  end
+  return names
 end
 
 local function look()
   local path, own = take(), take()
   local numbers = { take(), take(), take() }
-  local names = call('ZRANGE', CHILDREN .. path, 0, -1)
+  local names = list(path)
   if #names == 0 and not load(path) then return { 'NoNode' } end
   local answer = { '', names }
   if own == '' and created[path] then own = created[path].name end
@@ -89,7 +118,7 @@ local function answer_of(word)
     if node then watch(path, me, number) end
   end
   if not node then return { 'NoNode' } end
-  if word == 'list' then return { '', call('ZRANGE', CHILDREN .. path, 0, -1) } end
+  if word == 'list' then return { '', list(path) } end
   local answer = { '' }
   if wants_data then answer[2] = data end
   add_stat(answer, path, node)
@@ -121,7 +150,7 @@ local function requests(keys, args)
     elseif word == 'unwatch' then
       call('HDEL', NODE .. take(), 'w' .. me)
     elseif word == 'beat' then
-      reap()
+      reap(REAPED_MAX_IDLE)
     else
       answer = answer_of(word)
     end

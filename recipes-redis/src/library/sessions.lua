@@ -44,9 +44,9 @@ local function end_session(session)
   count_timeout(timeout, -1)
 end
 
--- Removes containers that have been empty for a while, a few at a time.
-local function reap()
-  local due = call('ZRANGE', CONTAINERS, '-inf', clock.own, 'BYSCORE', 'LIMIT', 0, 16)
+-- Removes containers that have been empty for a while. It looks at so many that are due.
+local function reap(most)
+  local due = call('ZRANGE', CONTAINERS, '-inf', clock.own, 'BYSCORE', 'LIMIT', 0, most)
   for _, path in ipairs(due) do
     local node = load(path)
     if node and count(path) == 0 then
@@ -83,6 +83,7 @@ end
 -- Ends sessions that were silent for their timeout.
 local function sweep()
   if clock.own < clock.due then return end
+  ask_first()
   local due = call('ZRANGE', SESSIONS, '-inf', clock.own, 'BYSCORE', 'LIMIT', 0, SWEPT_MAX)
   for _, session in ipairs(due) do end_session(session) end
   purge()
@@ -102,32 +103,13 @@ local function heard_from(session, timeout)
   return true
 end
 
--- A user who may not run all that the functions run would leave one of them half done. Returns an error
--- for such a user. What a user may do can change, and each server has rights of its own.
-local function forbidden(prefix)
-  name_keys(prefix)
-  local needed = {
-    { 'GET', CLOCK }, { 'SET', CLOCK, '' }, { 'HMGET', X, 'r' }, { 'HSET', X, 'r', '' },
-    { 'HGETALL', NODE }, { 'HDEL', NODE, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
-    { 'HKEYS', TIMEOUTS }, { 'ZADD', SESSIONS, '0', '' }, { 'ZREM', SESSIONS, '' },
-    { 'ZRANGE', SESSIONS, '0', '0' }, { 'ZSCORE', SESSIONS, '' }, { 'ZCARD', CHILDREN },
-    { 'SADD', OWNED, '' }, { 'SREM', OWNED, '' }, { 'SMEMBERS', OWNED },
-    { 'SRANDMEMBER', OWNED, '1' }, { 'RPUSH', ENDED, '' }, { 'LPOP', ENDED },
-    { 'LINDEX', ENDED, '0' }, { 'EXISTS', ENDED }, { 'DEL', NODE }, { 'PUBLISH', NEWS .. '1', '' },
-  }
-  for _, it in ipairs(needed) do
-    if not redis.acl_check_cmd(unpack(it)) then
-      return redis.error_reply('NOPERM the functions may not run ' .. it[1] .. ' on ' .. it[2])
-    end
-  end
-end
-
 -- What every call begins with. It may be the first, and the one before may have failed anywhere.
 local function begin(prefix)
   if not call then
     call, format, match, sub = redis.call, string.format, string.match, string.sub
   end
   name_keys(prefix)
+  has_asked = false
   container_rest = 60 * 1000 * 1000
   read_clock()
   sweep()

@@ -41,6 +41,20 @@ local function watch_ahead(answer, me, path, own, names, numbers)
   return answer
 end
 
+-- As `ask_first` asks, for what these two do. `requests` says what is missing.
+local function may_create(me, directory, path)
+  local may = redis.acl_check_cmd
+  return may('ZADD', CHILDREN .. directory, '0', '') and may('SET', CLOCK, '')
+    and may('HSET', NODE .. directory, '', '') and may('HSET', NODE .. path, '', '')
+    and may('SADD', OWNED .. me, '') and may('ZRANGE', CHILDREN .. directory, '0', '-1')
+end
+
+local function may_delete(owner, up, path)
+  local may = redis.acl_check_cmd
+  return may('ZREM', CHILDREN .. up, '') and may('DEL', NODE .. path)
+    and may('SREM', OWNED .. owner, '') and may('PUBLISH', NEWS .. owner, '')
+end
+
 -- `multi 1 create PATH DATA S look DIRECTORY '' N1 N2 N3`
 local function enter(me, path, data, directory, numbers)
   local start = #directory + 2
@@ -54,6 +68,7 @@ local function enter(me, path, data, directory, numbers)
   local sequence = format('%010d', q)
   local name = base .. sequence
   path = path .. sequence
+  if has_no_room() or not may_create(me, directory, path) then return end
   -- First, as a name that is there is a refusal.
   if call('ZADD', CHILDREN .. directory, 'NX', sequence, name) == 0 then return end
   local number = next_number()
@@ -86,7 +101,7 @@ local function leave(path)
   -- Without a number of the store's it is not known what is ahead of it.
   local first = call('ZRANGE', CHILDREN .. up, 0, 0, 'WITHSCORES')
   local was_first = first[1] == name and tonumber(first[2]) > 0
-  -- Before anything changes, as in `apply`.
+  if not may_delete(owner, up, path) then return end
   publish(was_first and 'F' or 'D', path, fields)
   call('ZREM', CHILDREN .. up, name)
   call('DEL', NODE .. path)

@@ -87,6 +87,54 @@ local function save_clock()
     struct.pack('<ddddd', clock.number, clock.now, clock.own, clock.due, clock.step))
 end
 
+-- A user who may not run all that the functions run would leave one of them half done. Returns an error
+-- for such a user. What a user may do can change at any time, and each server has rights of its own.
+local function forbidden(prefix)
+  name_keys(prefix)
+  local needed = {
+    { 'TIME', CLOCK }, { 'INFO', 'memory' }, { 'GET', CLOCK }, { 'SET', CLOCK, '' }, { 'HMGET', X, 'r' }, { 'HSET', X, 'r', '' },
+    { 'HGETALL', NODE }, { 'HDEL', NODE, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
+    { 'HKEYS', TIMEOUTS }, { 'ZADD', SESSIONS, '0', '' }, { 'ZREM', SESSIONS, '' },
+    { 'ZRANGE', SESSIONS, '0', '0' }, { 'ZSCORE', SESSIONS, '' }, { 'ZCARD', CHILDREN },
+    { 'SADD', OWNED, '' }, { 'SREM', OWNED, '' }, { 'SMEMBERS', OWNED },
+    { 'SRANDMEMBER', OWNED, '1' }, { 'RPUSH', ENDED, '' }, { 'LPOP', ENDED },
+    { 'LINDEX', ENDED, '0' }, { 'EXISTS', ENDED }, { 'DEL', NODE }, { 'PUBLISH', NEWS .. '1', '' },
+  }
+  for _, it in ipairs(needed) do
+    if not redis.acl_check_cmd(unpack(it)) then
+      return redis.error_reply('NOPERM the functions may not run ' .. it[1] .. ' on ' .. it[2])
+    end
+  end
+end
+
+-- Whether this call has asked.
+local has_asked
+
+-- Whatever a call changes, it may change all of it: this fails before the first.
+local function ask_first()
+  local refusal = not has_asked and forbidden(P)
+  if refusal then error(refusal) end
+  has_asked = true
+end
+
+-- To ask takes longer than an acquire, so what the server has said is believed for a while.
+local ASKED_EVERY = 100 * 1000
+local asked_at, is_full = 0, false
+
+-- Whether the server refuses what takes memory, by its own rule. These functions may do all (`allow-oom`), as
+-- a lock must be released and a session must end; so they have to refuse what creates. A server that deletes
+-- what is old has room.
+local function has_no_room()
+  if clock.now < asked_at or clock.now >= asked_at + ASKED_EVERY then
+    local info = call('INFO', 'memory')
+    local function field(name) return tonumber(match(info, '\n' .. name .. ':(%d+)') or 0) end
+    local most, used = field('maxmemory'), field('used_memory') - field('mem_not_counted_for_evict')
+    is_full = most > 0 and used > most and match(info, '\nmaxmemory_policy:(%a+)') == 'noeviction'
+    asked_at = clock.now
+  end
+  return is_full
+end
+
 -- The number of a new transaction, as text: to write numbers as text takes longest of all here. Numbers
 -- follow the clock, so that a replica that is promoted without the last writes does not give them out
 -- again; and they rise whatever the clock does.
@@ -171,6 +219,7 @@ end
 -- Each operation returns nil, or why it is refused. `done` collects what `apply` has to do.
 
 local function create(done, number, me, path, data, kind)
+  if has_no_room() then return 'Full' end
   local up, name = parent_of(path)
   -- The name may be the sequence alone.
   if name == '' and kind ~= 'S' then return 'NodeExists' end
@@ -264,9 +313,9 @@ local function look_again_at(container)
   call('ZADD', CONTAINERS, clock.own + container_rest, container)
 end
 
--- Tells who watches it, and does what was decided. All get it when the call is over. In this order, as
--- a user who may not publish any more is stopped before anything has changed.
+-- Tells who watches it, and does what was decided. All get it when the call is over.
 local function apply(done)
+  if #done > 0 then ask_first() end
   for _, step in ipairs(done) do
     if step.what == 'delete' then
       notify('D', step.path)
