@@ -2,11 +2,13 @@
 //!
 //! Whatever is planted fails when it is used, and the server logs that.
 
+use std::time::Duration;
+
 use lock_recipes::{
     InterProcessMutex, InterProcessReadWriteLock, Member, MultiLock, Postgres, Session,
 };
 use test_rig::PostgresServer;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::NoTls;
 
 use super::PATIENCE;
@@ -150,13 +152,27 @@ fn assert_nothing_ran(server: &PostgresServer) {
     assert!(!log.contains("planted"), "{log}");
 }
 
+/// The same. A call that fails because something planted runs may be sent again for ever.
+async fn uses_what_is_ours(url: &str, server: &PostgresServer) {
+    let nothing_runs = async {
+        loop {
+            assert_nothing_ran(server);
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = uses(url, server) => assert_nothing_ran(server),
+        () = nothing_runs => {}
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_that_somebody_has_planted_in_the_path_of_a_user() {
     let server = planted().await;
     let url = server.url_of("app", "secret");
     for (number, path) in PATHS.iter().enumerate() {
         set(&server, path).await;
-        uses(&format!("{url}?schema=made_{number}"), &server).await;
+        uses_what_is_ours(&format!("{url}?schema=made_{number}"), &server).await;
         // An operator carries the statements out with whatever path, and has it afterwards.
         let (operator, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -172,9 +188,8 @@ async fn nothing_runs_that_somebody_has_planted_in_the_path_of_a_user() {
             .unwrap();
         let after = operator.query_one("SHOW search_path", &[]).await.unwrap();
         assert_eq!(after.get::<_, &str>(0), theirs);
-        uses(&format!("{url}?schema={schema}"), &server).await;
+        uses_what_is_ours(&format!("{url}?schema={schema}"), &server).await;
     }
-    assert_nothing_ran(&server);
 }
 
 /// It knows nothing of the settings that come with a connection.
@@ -184,7 +199,6 @@ async fn nothing_runs_that_is_planted_if_a_pooler_stands_in_between() {
     for (number, path) in PATHS.iter().enumerate() {
         set(&server, path).await;
         let pooler = Pooler::before_as(&server, "user=app password=secret").await;
-        uses(&format!("{}?schema=pooled_{number}", pooler.url()), &server).await;
+        uses_what_is_ours(&format!("{}?schema=pooled_{number}", pooler.url()), &server).await;
     }
-    assert_nothing_ran(&server);
 }
