@@ -206,10 +206,10 @@ async fn both_recipes_in_a_directory_are_unknown_and_stand_as_each_takes_it_on_a
     let one = ensemble.session().await;
     let held = mutex(&one).acquire().await.unwrap();
     let written = format!("{PATH}/_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__0000000007");
-    let TestEnsemble::Real(place) = &ensemble else {
-        panic!("no ZooKeeper")
+    let TestEnsemble::Real(server) = &ensemble else {
+        panic!("no ZooKeeper");
     };
-    let other = place.client_of_place().await;
+    let other = server.client_of_place().await;
     let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     other.create(&written, b"", &ephemeral).await.unwrap();
     let seen = inspect(&one, PATH).await.unwrap();

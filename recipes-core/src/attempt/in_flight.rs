@@ -173,15 +173,7 @@ impl<'a> InFlight<'a> {
             }
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
-            Action::HeedPermits(known) => {
-                self.permits = Some(known);
-                self.make_room(known);
-                if let Some(permits) = Target::permits(self.targets) {
-                    let leases = self.targets.iter().filter(|it| it.permits.is_some());
-                    let news = requests::permits(permits.clone(), leases.count(), known);
-                    self.start(Slot::Permits, news);
-                }
-            }
+            Action::HeedPermits(known) => self.heed_permits(known),
             Action::Withdraw(nodes) => {
                 let Some((first, _)) = nodes.first() else {
                     return;
@@ -196,6 +188,16 @@ impl<'a> InFlight<'a> {
             }
             // These end the attempt. `serve` handles them.
             Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
+        }
+    }
+
+    fn heed_permits(&mut self, known: usize) {
+        self.permits = Some(known);
+        self.make_room(known);
+        if let Some(permits) = Target::permits(self.targets) {
+            let leases = self.targets.iter().filter(|it| it.permits.is_some());
+            let news = requests::permits(permits.clone(), leases.count(), known);
+            self.start(Slot::Permits, news);
         }
     }
 
