@@ -192,8 +192,7 @@ impl<'a> InFlight<'a> {
     }
 
     fn heed_permits(&mut self, known: usize) {
-        self.permits = Some(known);
-        self.make_room(known);
+        self.decide_by(known);
         if let Some(permits) = Target::permits(self.targets) {
             let leases = self.targets.iter().filter(|it| it.permits.is_some());
             let news = requests::permits(permits.clone(), leases.count(), known);

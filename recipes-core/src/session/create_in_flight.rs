@@ -49,7 +49,8 @@ pub(crate) struct CreateInFlight {
     /// Whether no earlier create with these uuids is of unknown outcome.
     pub(crate) is_first: bool,
     is_sent: bool,
-    answer: BoxFuture<'static, Answer>,
+    /// `None` while it is polled, and once it is over: if it panics, nobody polls it again.
+    answer: Option<BoxFuture<'static, Answer>>,
 }
 
 impl CreateInFlight {
@@ -65,17 +66,24 @@ impl CreateInFlight {
             connection,
             is_first,
             is_sent: false,
-            answer,
+            answer: Some(answer),
         }
     }
 
     /// Whether its answer tells all that there is to clean up.
     pub(crate) fn tells_all(&self) -> bool {
-        self.is_sent && self.is_first
+        self.is_sent && self.is_first && self.answer.is_some()
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         self.is_sent = true;
-        self.answer.poll_unpin(cx)
+        let Some(mut answer) = self.answer.take() else {
+            return Poll::Pending;
+        };
+        let polled = answer.poll_unpin(cx);
+        if polled.is_pending() {
+            self.answer = Some(answer);
+        }
+        polled
     }
 }

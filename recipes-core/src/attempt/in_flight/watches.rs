@@ -119,9 +119,10 @@ impl InFlight<'_> {
         self.occupy(Slot::Room, room.boxed());
     }
 
-    /// Makes room to watch as many nodes ahead as there are permits. Without more room, those that
-    /// are watched stay watched, and the others are looked at.
-    pub(super) fn make_room(&mut self, permits: usize) {
+    /// Notes by how many permits the state machine decides, and makes room to watch as many nodes
+    /// ahead. Without more room, those that are watched stay watched, and the others are looked at.
+    pub(super) fn decide_by(&mut self, permits: usize) {
+        self.permits = Some(permits);
         let before = self.ahead_max;
         if permits <= before {
             return;

@@ -25,7 +25,9 @@ use crate::sync::{Mutex, lock};
 
 /// The abandoned creates of a session that others can adopt, by the directory of the first node.
 #[derive(Clone, Default)]
-pub(super) struct Abandoned(Arc<Mutex<BTreeMap<Arc<str>, VecDeque<Arc<Parked>>>>>);
+pub(super) struct Abandoned(Arc<Mutex<BTreeMap<Arc<str>, OldestFirst>>>);
+
+type OldestFirst = VecDeque<Arc<Parked>>;
 
 /// A create that the clean-up awaits, unless it is adopted.
 pub(super) struct Parked {
