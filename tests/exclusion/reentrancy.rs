@@ -286,10 +286,10 @@ mod self_wait {
     use test_rig::MemoryEnsemble;
 
     use super::*;
-    use crate::log::logging;
+    use crate::log::{Log, logging};
 
     /// Waits this long for a lock that the first given task holds. Returns what was logged.
-    async fn logged_while_waiting(waited: Duration, by_another_task: bool) -> String {
+    async fn logged_while_waiting(waited: Duration, by_another_task: bool) -> Log {
         let (log, _logging) = logging();
         let session = MemoryEnsemble::new().session();
         let (lock, _held) = (mutex(&session), mutex(&session).acquire().await.unwrap());
@@ -299,24 +299,24 @@ mod self_wait {
         } else {
             acquire.await;
         }
-        log.text()
+        log
     }
 
     #[tokio::test(start_paused = true)]
     async fn task_that_waits_for_itself_is_warned_after_five_seconds() {
         let log = logged_while_waiting(Duration::from_secs(6), false).await;
-        let warning = log.lines().find(|line| line.contains("WARN")).unwrap();
+        let warning = log.lines("WARN").remove(0);
         assert!(
             warning.contains("Owner::scope") && warning.contains(PATH),
             "{warning}"
         );
         let log = logged_while_waiting(Duration::from_secs(4), false).await;
-        assert!(!log.contains("Owner::scope"), "{log}");
+        assert!(!log.text().contains("Owner::scope"), "{}", log.text());
     }
 
     #[tokio::test(start_paused = true)]
     async fn task_that_waits_for_another_is_not_warned() {
         let log = logged_while_waiting(Duration::from_secs(60), true).await;
-        assert!(!log.contains("Owner::scope"), "{log}");
+        assert!(!log.text().contains("Owner::scope"), "{}", log.text());
     }
 }

@@ -389,5 +389,8 @@ async fn session_with_many_locks_for_itself_survives_a_reconnect_on_a_real_serve
     let connections = proxy.connections();
     proxy.cut_all(Cut::Fin);
     join_all(locks.iter().map(|lock| cycle(lock))).await;
-    assert_eq!((proxy.connections() - connections, session.epoch()), (1, 1));
+    assert_eq!(session.epoch(), 1);
+    // The session's, and that over which it asks what the server grants now.
+    let connections = proxy.connections() - connections;
+    assert!((1..=2).contains(&connections), "{connections}");
 }

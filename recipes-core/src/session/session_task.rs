@@ -137,28 +137,13 @@ impl SessionTask {
                 Some(reason)
             }
             Some(Over::Forgot(Forgot { seen, now })) => {
-                error!(
-                    target: SESSION,
-                    seen,
-                    now,
-                    "the store's transaction numbers went back, so it has lost data: this session \
-                     grants nothing more, as its fencing tokens would be too low"
-                );
-                telemetry::store_forgot();
+                report_forgot(seen, now);
                 watch.end(LostReason::SessionClosed);
                 drop(epoch.take_nodes());
                 return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
             }
-            Some(Over::Shortened(Shortened { counted, granted })) => {
-                warn!(
-                    target: SESSION,
-                    epoch = number,
-                    counted_ms = counted.as_millis(),
-                    granted_ms = granted.as_millis(),
-                    "the store grants a shorter session timeout than this session was opened with, and \
-                     may expire it before the deadline of its locks: its locks are lost, and a new \
-                     session is opened"
-                );
+            Some(Over::Shortened(shortened)) => {
+                warn_of_less_time(number, shortened);
                 Some(EndReason::Expired)
             }
         };
@@ -267,6 +252,28 @@ async fn cut_off(epoch: &Epoch) {
             Err(_) => return,
         }
     }
+}
+
+fn report_forgot(seen: i64, now: i64) {
+    error!(
+        target: SESSION,
+        seen,
+        now,
+        "the store's transaction numbers went back, so it has lost data: this session grants nothing \
+         more, as its fencing tokens would be too low"
+    );
+    telemetry::store_forgot();
+}
+
+fn warn_of_less_time(epoch: u64, Shortened { counted, granted }: Shortened) {
+    warn!(
+        target: SESSION,
+        epoch,
+        counted_ms = counted.as_millis(),
+        granted_ms = granted.as_millis(),
+        "the store grants a shorter session timeout than this session was opened with, and may expire \
+         it before the deadline of its locks: its locks are lost, and a new session is opened"
+    );
 }
 
 /// The client reports both alike: that the store has expired the session, and that it gave the
