@@ -350,7 +350,8 @@ async fn waiter_whose_session_dies_in_an_outage_is_not_granted_on_its_old_node_o
     // Its connection may not be back yet.
     drop(held);
     let granted = waiter.await.unwrap().unwrap();
-    assert_eq!(waiting.epoch(), 2);
+    // A busy machine may lose a session as short as this once more.
+    assert!(waiting.epoch() >= 2);
     let own = granted.members()[0].node_path.clone();
     assert!(
         before.iter().all(|name| node(name) != own),

@@ -51,11 +51,12 @@ async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let held = hold(&session).await;
     until_watched(&ensemble).await;
-    for connections in 2..4 {
+    for _ in 0..2 {
+        let before = proxy.connections();
         proxy.cut_all(Cut::Fin);
         ensemble
             .until("the client", async || {
-                (proxy.connections() >= connections).then_some(())
+                (proxy.connections() > before).then_some(())
             })
             .await;
         for guard in &held {
@@ -64,7 +65,9 @@ async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
             timeout(PATIENCE, guard.verify()).await.unwrap().unwrap();
         }
         until_watched(&ensemble).await;
-        assert_eq!((session.epoch(), proxy.connections()), (1, connections));
+        assert_eq!(session.epoch(), 1);
+        // The session's, and that over which it asks what the server grants now.
+        assert!(proxy.connections() - before <= 2);
     }
     for released in join_all(held.into_iter().map(MutexGuard::release)).await {
         released.unwrap();
