@@ -5,7 +5,7 @@
 //! # Map
 //!
 //! Each room imports from rooms below it only; `scripts/check` reads every `crate::` path. The files
-//! `error`, `clock`, `log` and `sync` serve them all.
+//! `error`, `kind`, `clock`, `log` and `sync` serve them all.
 //!
 //! | room | asks |
 //! |---|---|
@@ -24,6 +24,7 @@ mod clock;
 mod driver;
 mod error;
 mod inspect;
+mod kind;
 mod lock;
 mod log;
 mod names;

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::clock::human;
 use crate::error::{LostError, ReleaseError, TimeoutReason};
-use crate::names::node_name::LockKind;
+use crate::kind::LockKind;
 use crate::store::nodes::NodesError;
 
 /// The step of an operation that the store refused.
