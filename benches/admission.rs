@@ -20,6 +20,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use uuid::Uuid;
 
+#[path = "../recipes-core/src/kind.rs"]
+mod kind;
 #[path = "."]
 mod names {
     #[path = "../recipes-core/src/names/node_name.rs"]

@@ -50,6 +50,15 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// More memory than a test may take for each statement, or each connection.
+const MEMORY_MAX: u64 = 256 << 20;
+
+/// A server that takes so much memory dies on a small machine, and shows nothing.
+fn takes_memory(name: &str, value: &str) -> bool {
+    let is_large = value.parse::<u64>().is_ok_and(|it| it > MEMORY_MAX);
+    is_large && (name.ends_with("_SIZE") || name.ends_with("_LIMIT") && name.contains("BUFFER"))
+}
+
 /// The least and the most, or all values that have a name, but what it is.
 fn variable((name, before, kind, least, most, named): Described) -> Variable {
     let named = named.unwrap_or_default();
@@ -74,7 +83,9 @@ fn variable((name, before, kind, least, most, named): Described) -> Variable {
                 .filter(|(it, _)| *it == name)
                 .flat_map(|(_, it)| it);
             let between = between.map(|it| (*it).to_owned());
-            least.into_iter().chain(between).chain(most).collect()
+            let ends = least.into_iter().chain(most);
+            let ends = ends.filter(|it| !takes_memory(&name, it));
+            ends.chain(between).collect()
         }
     };
     let is_number = !matches!(
