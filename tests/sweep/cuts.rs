@@ -134,7 +134,8 @@ async fn sweep_of_reconnects(servers: Servers, recipe: Recipe) {
             dropped: None,
         };
         let connections = words.connections;
-        let frames = lesson(&stage, case.clone(), 2 * connections, &[]).await;
+        let all = 2 * connections + words.questions;
+        let frames = lesson(&stage, case.clone(), all, &[]).await;
         for point in points(&frames, connections + 1) {
             if point.comes_in(Lifetime::Long, recipe) {
                 cases.extend(point.harms(Lifetime::Long).into_iter().map(|harm| Case {

@@ -6,6 +6,8 @@ use crate::store::Servers;
 pub(crate) struct Words {
     /// Connections that a session has at a time.
     pub(crate) connections: u64,
+    /// Further ones after a reconnect, over which it asks what the server grants now.
+    pub(crate) questions: u64,
     /// Requests of every run, which are answered, and those of a run with a set.
     pub(crate) asked: &'static [&'static str],
     pub(crate) asked_for_set: &'static [&'static str],
@@ -21,6 +23,7 @@ pub(crate) struct Words {
 
 const ZOOKEEPER: Words = Words {
     connections: 1,
+    questions: 1,
     asked: &["Create", "GetChildren", "Delete", "GetData", "Sync"],
     asked_for_set: &["Multi", "MultiRead", "GetData", "Sync"],
     news: Some("Notification"),
@@ -32,6 +35,7 @@ const ZOOKEEPER: Words = Words {
 
 const REDIS: Words = Words {
     connections: 1,
+    questions: 0,
     asked: &["open", "multi create", "look", "multi delete", "close"],
     asked_for_set: &["open", "multi create", "look", "multi delete", "close"],
     news: Some("message"),
@@ -44,6 +48,7 @@ const REDIS: Words = Words {
 
 const POSTGRES: Words = Words {
     connections: 2,
+    questions: 0,
     asked: &["open", "enter", "leave", "poll", "close"],
     asked_for_set: &["open", "requests", "poll", "close"],
     news: Some("NotificationResponse"),
@@ -56,6 +61,7 @@ const POSTGRES: Words = Words {
 
 const MARIADB: Words = Words {
     connections: 2,
+    questions: 0,
     asked: &["open", "enter", "leave", "close"],
     asked_for_set: &["open", "requests", "close"],
     news: None,
