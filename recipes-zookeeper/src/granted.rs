@@ -14,10 +14,7 @@ use zookeeper_client::Error;
 
 use crate::answers::refusal_of_session;
 use crate::connect_string::Server;
-use crate::link::Link;
-
-/// A server has this part of the session timeout to answer.
-const ANSWER_PART: u32 = 8;
+use crate::link::{ANSWER_PART, Link};
 
 impl Link {
     /// The shortest session timeout that one of the servers grants to a client that asks for this one.
@@ -47,10 +44,9 @@ impl Link {
         tls: bool,
         asked: Duration,
     ) -> Result<Duration, Error> {
-        let connector = self.connector().with_fail_eagerly();
-        let connector = connector.with_session_timeout(asked);
+        let connector = self.connector().with_session_timeout(asked);
         // Dropping the client closes its session.
-        let client = self.connect(connector, &self.address(server, tls)).await?;
+        let client = self.open_on(server, tls, connector).await?;
         Ok(client.session_timeout())
     }
 }

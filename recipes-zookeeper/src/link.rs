@@ -7,6 +7,10 @@ use zookeeper_client::{Client, Connector, Error};
 
 use crate::connect_string::{ConnectString, Server};
 
+/// One server may take this part of the session timeout to answer, where several are asked. A server that
+/// is starting, or that has no quorum, opens no session.
+pub(crate) const ANSWER_PART: u32 = 8;
+
 /// The servers of a connect string, and how to speak with them.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -31,10 +35,16 @@ impl Link {
             .collect()
     }
 
-    /// The connect string of one server alone.
-    pub(crate) fn address(&self, server: &Server, tls: bool) -> String {
+    /// Opens a session on one server alone, which is tried once.
+    pub(crate) async fn open_on(
+        &self,
+        server: &Server,
+        tls: bool,
+        connector: Connector,
+    ) -> Result<Client, Error> {
         let scheme = if tls { "tcp+tls" } else { "tcp" };
-        format!("{scheme}://{server}{}", self.connect_string.chroot())
+        let address = format!("{scheme}://{server}{}", self.connect_string.chroot());
+        self.connect(connector.with_fail_eagerly(), &address).await
     }
 
     pub(crate) fn connector(&self) -> Connector {

@@ -11,11 +11,7 @@ use zookeeper_client::Error;
 use crate::answers::refusal_of_session;
 use crate::client::{ClientNodes, NodeOptions};
 use crate::connect_string::Server;
-use crate::link::Link;
-
-/// One server may take this part of the session timeout to answer. A server that is starting, or
-/// that has no quorum, opens no session.
-const ANSWER_PART: u32 = 8;
+use crate::link::{ANSWER_PART, Link};
 
 impl Link {
     /// Opens a session on one server, and on all others at once if that one does not show all
@@ -70,13 +66,11 @@ impl Link {
         answer_max: Duration,
         paths: &[String],
     ) -> Result<Vec<bool>, NodesError> {
-        let address = self.address(&server, tls);
-        let connector = self.connector().with_fail_eagerly();
         // What is opened after we have stopped waiting goes soon. Twice, because the client takes
         // no time to connect that is longer than 3/5 of the session timeout.
-        let connector = connector.with_session_timeout(2 * answer_max);
+        let connector = self.connector().with_session_timeout(2 * answer_max);
         let connector = connector.with_connection_timeout(answer_max);
-        let client = self.connect(connector, &address).await;
+        let client = self.open_on(&server, tls, connector).await;
         let client = client.map_err(refusal_of_session)?;
         let nodes = ClientNodes::new(client, NodeOptions::default(), None);
         let committed = commit(&nodes, "/");
