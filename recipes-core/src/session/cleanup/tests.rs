@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::names::node_name;
-use crate::scripted::{Answer, Asked, MILLI, SECOND, Stage, failed, settle, unknown};
+use crate::scripted::{Answer, Asked, MILLI, SECOND, Scripted, Stage, failed, settle, unknown};
 use crate::store::nodes::{Connection, EndReason, NodeOpDone};
 
 mod releases;
@@ -223,6 +223,21 @@ async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
     }
 }
 
+/// The search for a create in `/a` finds its node in this session, and deletes it.
+async fn finds_and_deletes(session: &Scripted, uuid: Uuid) {
+    let Some(Asked::List(_, listed)) = session.asked() else {
+        panic!("no list");
+    };
+    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
+    listed.send(Ok(vec![ours.clone()])).unwrap();
+    settle().await;
+    let Some(Asked::Delete(path, deleted)) = session.asked() else {
+        panic!("no delete");
+    };
+    assert_eq!(path, format!("/a/{ours}"));
+    deleted.send(Ok(())).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     let (stage, next) = Stage::with_next().await;
@@ -232,17 +247,7 @@ async fn create_of_a_session_that_is_over_is_looked_for_without_a_commit() {
     let outcome = cleanup(&stage).delete(made, &stage.epoch);
     settle().await;
     // It goes with its session, whatever is in flight, so there is no commit.
-    let Some(Asked::List(_, listed)) = next.asked() else {
-        panic!("no list");
-    };
-    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
-    listed.send(Ok(vec![ours.clone()])).unwrap();
-    settle().await;
-    let Some(Asked::Delete(path, deleted)) = next.asked() else {
-        panic!("no delete");
-    };
-    assert_eq!(path, format!("/a/{ours}"));
-    deleted.send(Ok(())).unwrap();
+    finds_and_deletes(&next, uuid).await;
     assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
 }
 
@@ -258,17 +263,7 @@ async fn search_that_outlives_its_session_goes_on_in_the_next() {
     assert_eq!(stage.log().await, ["multi of 1", "list /a"]);
     expire(&stage).await;
     settle().await;
-    let Some(Asked::List(_, listed)) = next.asked() else {
-        panic!("no list");
-    };
-    let ours = format!("{}lock-0000000001", node_name::protection(uuid));
-    listed.send(Ok(vec![ours.clone()])).unwrap();
-    settle().await;
-    let Some(Asked::Delete(path, deleted)) = next.asked() else {
-        panic!("no delete");
-    };
-    assert_eq!(path, format!("/a/{ours}"));
-    deleted.send(Ok(())).unwrap();
+    finds_and_deletes(&next, uuid).await;
     assert!(matches!(outcome.await.unwrap(), Deleted::WithSession));
 }
 
