@@ -20,7 +20,7 @@ use crate::script::{Change, Made, Place, Request};
 use crate::seen::{Answer, Heard};
 
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Note {
