@@ -147,11 +147,15 @@ impl Nodes for KeptNodes {
     }
 
     fn guarantee(&self) -> Guarantee {
-        self.kept.guarantee()
+        self.kept.promise().guarantee
     }
 
     fn grants_from(&self) -> Option<Instant> {
-        self.kept.grants_from()
+        self.kept.promise().grants_from
+    }
+
+    fn in_doubt_until(&self) -> Option<Instant> {
+        self.kept.promise().in_doubt_until
     }
 
     fn gone(&self, path: &str) {

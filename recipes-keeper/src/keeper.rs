@@ -16,7 +16,7 @@ use crate::STORE;
 use crate::answers::{Parts, Trouble};
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
-use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, quarantined};
+use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, doubted, quarantined};
 use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::{Queue, Waiting};
@@ -64,6 +64,7 @@ impl Keeper {
         let promise = Promise {
             guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.number()?),
+            in_doubt_until: doubted(opened.number()?, terms.session_timeout),
         };
         wire.subscribe(id).await?;
         let (link, _) = watch::channel(Connection::Connected);

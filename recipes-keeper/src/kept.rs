@@ -86,6 +86,8 @@ pub(crate) struct Promise {
     pub(crate) guarantee: Guarantee,
     /// Before this, somebody may hold a lock of which this server does not know.
     pub(crate) grants_from: Option<Instant>,
+    /// Before this, it may keep nodes of sessions that are over.
+    pub(crate) in_doubt_until: Option<Instant>,
 }
 
 impl Kept {
@@ -155,14 +157,6 @@ impl Kept {
         }
     }
 
-    pub(crate) fn guarantee(&self) -> Guarantee {
-        self.promise().guarantee
-    }
-
-    pub(crate) fn grants_from(&self) -> Option<Instant> {
-        self.promise().grants_from
-    }
-
     pub(crate) fn owned(&self) -> MutexGuard<'_, Owned> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,7 +167,7 @@ impl Kept {
         self.shared.unheard() >= self.terms.session_timeout / 2
     }
 
-    fn promise(&self) -> Promise {
+    pub(crate) fn promise(&self) -> Promise {
         *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,6 +218,13 @@ pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
          until every holder must have noticed"
     );
     Some(Instant::now() + wait)
+}
+
+/// Until when sessions that were there before this one end if they are over. They do so within so many
+/// microseconds, at the next beat of any session, which is that of this one if there is no other.
+pub(crate) fn doubted(wait: i64, session_timeout: Duration) -> Option<Instant> {
+    let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
+    (!wait.is_zero()).then(|| Instant::now() + wait + session_timeout / 12)
 }
 
 #[cfg(test)]

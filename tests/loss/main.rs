@@ -7,6 +7,7 @@
 //! | `loss_news` | what does the log say of a loss, and of a session that is closed? |
 //! | `closing` | how does a session close in an outage? |
 //! | `outage_of_a_service` | does the log of a service explain an outage, and does it undo no good work? |
+//! | `crashed_alone` | who gets the lock of a holder that crashed while nobody else was there? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `shorter_timeout` | what happens when servers grant a shorter session timeout than before? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
@@ -25,6 +26,7 @@
 
 mod closing;
 mod connection_news;
+mod crashed_alone;
 mod fencing;
 mod heartbeats;
 #[path = "../support/log.rs"]

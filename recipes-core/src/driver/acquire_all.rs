@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{self, select_all};
-use tokio::time::Instant;
-use tracing::Instrument;
+use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, debug};
 
 use crate::attempt::wait_loop;
 use crate::driver::deadline::{Deadline, is_held_by_this_task, until, with_warning};
 use crate::driver::guard::LockGuard;
 use crate::driver::internals::LockInternals;
-use crate::driver::late::{Late, Obstacle, Standing};
+use crate::driver::late::{self, Late, Obstacle, Standing};
 use crate::driver::one_or_more::OneOrMore;
 use crate::error::AcquireError;
 use crate::lock::hold::{self, Share};
@@ -20,6 +20,7 @@ use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
 use crate::lock::table::{Claim, ClaimOver, Key, Present};
 use crate::lock::target::{Target, Writer};
+use crate::log::LOCK;
 use crate::names::node_name::LockKind;
 use crate::names::owner::{Owner, OwnerLabel};
 use crate::rules::acquire::{Outcome, Patience};
@@ -87,8 +88,6 @@ struct Acquisition<'a> {
     may_wait_for_itself: bool,
     deadline: Deadline,
     patience: Patience,
-    /// When the deadline passes.
-    passes: Option<Instant>,
 }
 
 impl<'a> Acquisition<'a> {
@@ -99,7 +98,6 @@ impl<'a> Acquisition<'a> {
     ) -> Self {
         let named = owner.cloned().or_else(Owner::current);
         let session = members.first().session();
-        let patience = deadline.patience();
         Self {
             members,
             session,
@@ -109,9 +107,14 @@ impl<'a> Acquisition<'a> {
             may_wait_for_itself: named.is_none() && is_held_by_this_task(members),
             owner: named.unwrap_or_else(Owner::new),
             deadline,
-            patience,
-            passes: deadline.passes(patience, session.core().connect_timeout()),
+            patience: deadline.patience(),
         }
+    }
+
+    /// When the deadline passes.
+    fn passes(&self) -> Option<Instant> {
+        let connect_timeout = self.session.core().connect_timeout();
+        self.deadline.passes(self.patience, connect_timeout)
     }
 
     async fn run(&self, acquiring: &mut Acquiring) -> Result<LockGuard, Refusal> {
@@ -157,7 +160,7 @@ impl<'a> Acquisition<'a> {
             return Err(self.busy(obstacle));
         }
         let over = other.wait().map(|()| Ok(Outcome::<()>::Stale));
-        match until(self.passes, unless_lost(joined, &[], over)).await {
+        match until(self.passes(), unless_lost(joined, &[], over)).await {
             Ok(_) => Ok(()),
             Err(_) => Err(self.timed_out(obstacle)),
         }
@@ -189,18 +192,37 @@ impl<'a> Acquisition<'a> {
         let attempt = unless_lost(joined, &targets, attempt);
         let attempt = with_warning(self.members, self.may_wait_for_itself, attempt);
         let obstacle = Obstacle::Attempt(&targets, &standing);
-        match until(self.passes, attempt).await {
+        match until(self.passes(), attempt).await {
             Ok(outcome) => match outcome? {
                 // Its time may have passed before its session noted that.
                 Outcome::Granted(_) if targets.iter().any(Target::has_lost_writer) => Ok(None),
                 Outcome::Granted(leases) => {
                     Ok(Some(wanted.into_iter().zip(claim.hold(leases)).collect()))
                 }
+                Outcome::Busy if self.settled(&targets).await => Ok(None),
                 Outcome::Busy => Err(self.busy(obstacle)),
                 Outcome::Stale => Ok(None),
             },
             Err(_) => Err(self.timed_out(obstacle)),
         }
+    }
+
+    /// Waits until the store knows whether who is ahead lives, if only this acquire's patience speaks against
+    /// that. Returns whether that took time.
+    async fn settled(&self, targets: &[Target]) -> bool {
+        let until = self.session.core().in_doubt_until();
+        let until = until.filter(|it| self.deadline.waits_for_evidence(*it));
+        let Some(until) = until.filter(|_| !targets.iter().any(late::is_held_here)) else {
+            return false;
+        };
+        debug!(
+            target: LOCK,
+            lock = %self.members,
+            "who holds it may be dead: nobody was there to see. Its session ends meanwhile if it is"
+        );
+        // Boxed, because few acquires ever wait for it.
+        Box::pin(sleep_until(until)).await;
+        true
     }
 
     fn busy(&self, obstacle: Obstacle<'_>) -> Refusal {

@@ -70,6 +70,19 @@ impl Deadline {
         given.unwrap_or(connect_timeout)
     }
 
+    /// Whether an acquire that does not wait for other contenders may wait until then to learn whether they
+    /// live. It may not if the caller has said how long.
+    pub(crate) fn waits_for_evidence(&self, until: Instant) -> bool {
+        match (self.timeout, self.answers) {
+            (None, Some(given)) => self
+                .started
+                .checked_add(given)
+                .is_none_or(|passes| until < passes),
+            (None, None) => true,
+            (Some(given), _) => given.is_zero(),
+        }
+    }
+
     /// When it passes; `None` if that is later than an `Instant` can be. An acquire that does not
     /// wait for other contenders has the connect timeout from now for the store's answers, unless
     /// it says how long.

@@ -124,6 +124,11 @@ impl Late<'_> {
     }
 }
 
+/// Whether another owner of this session holds the lock.
+pub(crate) fn is_held_here(target: &Target) -> bool {
+    held_here(target).is_some()
+}
+
 /// The reason if another owner of this session holds the lock, whoever else is ahead.
 fn held_here(target: &Target) -> Option<TimeoutReason> {
     let lock = &target.lock;

@@ -120,9 +120,14 @@ impl<G> fmt::Debug for Acquire<G> {
 ///
 /// A busy lock costs one read and no write. The try waits for the store's answers only, usually one
 /// or two round trips. In an outage it waits for the session's connect timeout (15 s unless it is
-/// set), or as long as its [`timeout`](Self::timeout) says. [`Acquire`] says who owns the request, what its errors
-/// are, what is left if it is dropped, and when it panics: outside of a tokio runtime always,
-/// because it never waits for ever.
+/// set), or as long as its [`timeout`](Self::timeout) says.
+///
+/// On Redis and databases, a session that is opened after a time in which nobody was connected cannot
+/// know at once whether a holder is alive. A try that it makes then, without a timeout, waits for that:
+/// for three quarters of the holder's session timeout at most.
+///
+/// [`Acquire`] says who owns the request, what its errors are, what is left if it is dropped, and when
+/// it panics: outside of a tokio runtime always, because it never waits for ever.
 ///
 /// # Examples
 /// ```no_run

@@ -113,6 +113,12 @@ impl SessionCore {
         (contact, silence.error())
     }
 
+    /// Until when the store may keep nodes of sessions that are over, if that is to come.
+    pub(crate) fn in_doubt_until(&self) -> Option<Instant> {
+        let nodes = self.phase.borrow().epoch()?.nodes().ok()?;
+        nodes.in_doubt_until().filter(|it| *it > Instant::now())
+    }
+
     /// Waits for the next phase.
     async fn next_phase(
         phase: &mut watch::Receiver<Phase>,

@@ -168,6 +168,10 @@ impl Nodes for Witness {
         self.nodes.grants_from()
     }
 
+    fn in_doubt_until(&self) -> Option<Instant> {
+        self.nodes.in_doubt_until()
+    }
+
     fn gone(&self, path: &str) {
         self.nodes.gone(path);
     }

@@ -95,6 +95,12 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Until this time the store may keep nodes of sessions that are over: nobody has looked at it for a while, and
+    /// its own clock does not count all of that. `None` if it knows which sessions live.
+    fn in_doubt_until(&self) -> Option<Instant> {
+        None
+    }
+
     /// The session has learned, from whatever answer, that its own nodes are gone whose paths begin so.
     /// A store that may forget that must not bring them back under it.
     fn gone(&self, path: &str) {

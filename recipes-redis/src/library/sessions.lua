@@ -80,6 +80,16 @@ local function quarantine(run, timeout, is_known)
   return math.max(0, over - clock.own)
 end
 
+-- How long sessions may still be kept that are over: after a gap the store's clock does not say how long
+-- a session was silent. Whoever is in contact is heard before that.
+local function doubt()
+  if clock.has_gap then
+    local last = call('ZRANGE', SESSIONS, -1, -1, 'WITHSCORES')
+    if last[2] then call('HSET', X, 'd', last[2]) end
+  end
+  return math.max(0, tonumber(call('HGET', X, 'd') or 0) - clock.own)
+end
+
 -- Ends sessions that were silent for their timeout.
 local function sweep()
   if clock.own < clock.due then return end

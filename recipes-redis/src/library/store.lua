@@ -56,6 +56,7 @@ end
 -- | m | the longest session timeout so far |
 -- | r | the run of the server that the last session was opened or resumed on |
 -- | q | the end of the quarantine after a new run, by the store's clock |
+-- | d | when the last session is due that was silent for longer than the store's clock says, by that clock |
 local clock = {}
 -- Numbers 1, 4 and 5 as they were read.
 local number_was, due_was, step_was
@@ -66,7 +67,7 @@ local function read_clock()
   local kept = call('GET', CLOCK)
   if not kept then
     clock.number, clock.last, clock.own, clock.due, clock.step = 0, 0, 0, 0, 0
-    number_was = nil
+    number_was, clock.has_gap = nil, false
     return
   end
   clock.number, clock.last, clock.own, clock.due, clock.step = struct.unpack('<ddddd', kept)
@@ -74,6 +75,7 @@ local function read_clock()
   -- The gap rule. A server that stood still, was restarted, or whose clock was set forward must not
   -- expire sessions that had no chance to be heard. Sessions in use send more often than that.
   clock.own = clock.own + math.max(0, math.min(clock.now - clock.last, clock.step))
+  clock.has_gap = clock.now - clock.last > clock.step
 end
 
 -- If nothing but the time has changed, once in a while is enough: it must be in time for the gap rule.

@@ -293,8 +293,8 @@ impl Lane {
         turn.end();
         self.was_beaten(sent);
         let mut row = Columns::of(row)?;
-        let (id, wait) = (row.number()?, row.number()?);
-        Ok(Value::List(vec![Value::Number(id), Value::Number(wait)]))
+        let opened = [row.number()?, row.number()?, row.number()?];
+        Ok(Value::List(opened.map(Value::Number).into()))
     }
 
     pub(super) async fn resume(&self, words: &Words) -> Result<Value, CallError> {

@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS @prefix@meta (
 -- | run        | the run of the server that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
 -- | quarantine | the end of the quarantine after a new run, by the store's clock |
+-- | doubt      | when the last session is due that was silent for longer than the store's clock says |
 CREATE TABLE IF NOT EXISTS @prefix@clock (
   id TINYINT NOT NULL PRIMARY KEY,
   last BIGINT NOT NULL,
@@ -68,7 +69,8 @@ CREATE TABLE IF NOT EXISTS @prefix@clock (
   number BIGINT NOT NULL,
   run VARBINARY(255) NOT NULL,
   longest BIGINT NOT NULL,
-  quarantine BIGINT NOT NULL
+  quarantine BIGINT NOT NULL,
+  doubt BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 -- Whoever changes something for a session locks its row here, so that nobody ends it meanwhile.
@@ -134,5 +136,5 @@ CREATE TABLE IF NOT EXISTS @prefix@containers (
   KEY by_look (look)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
-INSERT IGNORE INTO @prefix@clock VALUES (1, 0, 0, 0, 0, 0, 0, '', 0, 0);
+INSERT IGNORE INTO @prefix@clock VALUES (1, 0, 0, 0, 0, 0, 0, '', 0, 0, 0);
 INSERT IGNORE INTO @prefix@nodes VALUES ('', '', 0, 0, 0, 0, 0, 0, 0, 0, '');

@@ -7,21 +7,25 @@ DELIMITER //
 -- `p_known`: whether the caller knows that nobody held a lock before, or that the server has been up for
 -- long enough.
 --
--- Selects one row: the id, how long nobody may be granted a lock, and the step of the clock.
+-- Selects one row: the id, how long nobody may be granted a lock, how long sessions may be kept that are over,
+-- and the step of the clock.
 CREATE PROCEDURE IF NOT EXISTS @prefix@open(
   p_secret VARBINARY(64), p_timeout BIGINT, p_connection BIGINT, p_run VARBINARY(255), p_known BOOLEAN)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_now, v_last, v_own, v_step, v_number, v_longest, v_quarantine BIGINT;
+  DECLARE v_now, v_last, v_own, v_step, v_number, v_longest, v_quarantine, v_doubt BIGINT;
   DECLARE v_run VARBINARY(255);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  SELECT last, own, step, number, run, longest, quarantine
-    INTO v_last, v_own, v_step, v_number, v_run, v_longest, v_quarantine
+  SELECT last, own, step, number, run, longest, quarantine, doubt
+    INTO v_last, v_own, v_step, v_number, v_run, v_longest, v_quarantine, v_doubt
     FROM @prefix@clock WHERE id = 1 FOR UPDATE;
   SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  -- After a gap the store's clock does not say how long a session was silent. Whoever is in contact is heard
+  -- before it is due.
+  IF v_now - v_last > v_step THEN SELECT COALESCE(MAX(deadline), 0) INTO v_doubt FROM @prefix@beats; END IF;
   SET v_own = v_own + GREATEST(0, LEAST(v_step, v_now - v_last)), v_number = GREATEST(v_number + 1, v_now),
     v_longest = GREATEST(v_longest, p_timeout),
     v_step = LEAST(IF(v_step = 0, p_timeout, v_step), p_timeout DIV 4);
@@ -34,9 +38,10 @@ BEGIN
   INSERT INTO @prefix@sessions VALUES (v_number, p_secret, p_timeout, p_connection);
   INSERT INTO @prefix@beats VALUES (v_number, v_own + p_timeout);
   UPDATE @prefix@clock SET last = v_now, own = v_own, step = v_step, due = LEAST(due, v_own + p_timeout),
-    number = v_number, run = p_run, longest = v_longest, quarantine = v_quarantine WHERE id = 1;
+    number = v_number, run = p_run, longest = v_longest, quarantine = v_quarantine, doubt = v_doubt WHERE id = 1;
   COMMIT;
-  SELECT v_number AS id, GREATEST(0, v_quarantine - v_own) AS wait, v_step AS step;
+  SELECT v_number AS id, GREATEST(0, v_quarantine - v_own) AS wait, GREATEST(0, v_doubt - v_own) AS doubt,
+    v_step AS step;
 END//
 
 -- Goes on with a session over a new connection. What was sent over an earlier one and arrives late finds no

@@ -152,7 +152,7 @@ impl Lines {
         let row = self.requests.one(&self.calls.open, &said).await;
         let row = row.map_err(call_error)?;
         let number = |at| row.try_get(at).map(Value::Number).map_err(lost);
-        Ok(Value::List(vec![number(0)?, number(1)?]))
+        Ok(Value::List(vec![number(0)?, number(1)?, number(2)?]))
     }
 
     pub(super) async fn resume(&self, words: &Words) -> Result<Value, CallError> {

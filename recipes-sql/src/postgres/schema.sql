@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS @schema@.meta (
 -- | run        | the run of the server that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
 -- | quarantine | the end of the quarantine after a new run, by the store's clock |
+-- | doubt      | when the last session is due that was silent for longer than the store's clock says |
 --
 -- It is looked up by the highest `own`: see `counts`.
 CREATE TABLE IF NOT EXISTS @schema@.clock (
@@ -46,7 +47,8 @@ CREATE TABLE IF NOT EXISTS @schema@.clock (
   session bigint NOT NULL,
   run text,
   longest bigint NOT NULL,
-  quarantine bigint NOT NULL
+  quarantine bigint NOT NULL,
+  doubt bigint NOT NULL
 ) WITH (fillfactor = 10);
 
 -- The name is what a session says in each call: `id:timeout:secret:connection`. It ends at the deadline, by
@@ -137,7 +139,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS @schema@.watches (
 
 CREATE INDEX IF NOT EXISTS watches_on_node ON @schema@.watches (dir, name);
 
-INSERT INTO @schema@.clock SELECT true, 0, 0, 0, 0, 0, NULL, 0, 0
+INSERT INTO @schema@.clock SELECT true, 0, 0, 0, 0, 0, NULL, 0, 0, 0
   WHERE NOT EXISTS (SELECT FROM @schema@.clock) ON CONFLICT DO NOTHING;
 
 INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING;
@@ -145,4 +147,4 @@ INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOT
 INSERT INTO @schema@.counts SELECT '', '', 0, 0, 0
   WHERE NOT EXISTS (SELECT FROM @schema@.counts t WHERE t.dir = '' AND t.name = '');
 
-INSERT INTO @schema@.meta VALUES (true, 2) ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.meta VALUES (true, 3) ON CONFLICT DO NOTHING;

@@ -19,29 +19,37 @@ BEGIN
   RETURN k;
 END $$;
 
--- Opens a session over its first connection. Returns its id, and how long nobody may be granted a lock.
+-- Opens a session over its first connection. Returns its id, how long nobody may be granted a lock, and how
+-- long sessions may be kept that are over.
 CREATE OR REPLACE FUNCTION @schema@.open(
-  secret text, timeout bigint, run text, is_known boolean, OUT id bigint, OUT wait bigint
+  secret text, timeout bigint, run text, is_known boolean, OUT id bigint, OUT wait bigint,
+  OUT doubt bigint
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   k @schema@.clock;
+  has_gap boolean;
 BEGIN
   PERFORM @schema@.settle(timeout);
   SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE;
+  has_gap := @schema@.server_now() - k.last > k.step;
   k.own := @schema@.own_now(k.own, k.last, k.step);
   k.last := @schema@.server_now();
   -- As many as are opened may die.
   IF k.own >= k.due THEN PERFORM @schema@.end_due(k.own, 2); END IF;
+  -- After a gap the store's clock does not say how long a session was silent. Whoever is in contact is heard
+  -- before it is due.
+  IF has_gap THEN SELECT coalesce(max(s.deadline), k.own) INTO k.doubt FROM @schema@.sessions s; END IF;
   id := greatest(k.last, k.session + 1);
   INSERT INTO @schema@.sessions
     VALUES (id, id || ':' || timeout || ':' || secret || ':1', timeout, k.own + timeout);
   k := @schema@.quarantine(k, run, timeout, is_known);
   UPDATE @schema@.clock c SET last = k.last, own = k.own, session = open.id, run = k.run,
-    longest = k.longest, quarantine = k.quarantine, due = least(c.due, k.own + timeout),
+    longest = k.longest, quarantine = k.quarantine, doubt = k.doubt, due = least(c.due, k.own + timeout),
     step = (SELECT min(s.timeout) / 4 FROM @schema@.sessions s)
     WHERE c.own = (SELECT max(x.own) FROM @schema@.clock x);
   wait := greatest(0, k.quarantine - k.own);
+  doubt := greatest(0, k.doubt - k.own);
 END $$;
 
 -- Deletes nodes of sessions that have ended, up to a bound: a session may have had very many. Whoever waits

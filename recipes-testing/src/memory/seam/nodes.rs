@@ -88,6 +88,11 @@ impl Nodes for MemoryNodes {
         self.shared.with(record)
     }
 
+    fn in_doubt_until(&self) -> Option<Instant> {
+        let record = |state: &mut State| state.sessions.get(&self.session)?.in_doubt_until;
+        self.shared.with(record)
+    }
+
     fn gone(&self, path: &str) {
         self.shared
             .with(|state| state.note_gone(self.session, path));

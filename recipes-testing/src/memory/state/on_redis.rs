@@ -37,6 +37,8 @@ struct Kept {
     run: Option<u64>,
     /// The end of the quarantine, by the store's own clock.
     over: i64,
+    /// When the last session is due that was silent for longer than the store's own clock says, by it.
+    doubt: i64,
 }
 
 /// A store that behaves as that on Redis does.
@@ -44,6 +46,8 @@ struct Kept {
 pub(crate) struct OnRedis {
     timeout: i64,
     kept: Kept,
+    /// Whether the present call has come after more time than the store's own clock counts.
+    has_gap: bool,
     /// How far the server's clock is ahead of the right time.
     pub(crate) ahead: i64,
     /// Differs after each start and each promotion.
@@ -64,6 +68,7 @@ impl OnRedis {
         Self {
             timeout: micros(timeout),
             kept: Kept::default(),
+            has_gap: false,
             ahead: 0,
             run: 1,
             started: Instant::now(),
@@ -73,6 +78,7 @@ impl OnRedis {
     /// The gap rule: what happened between two calls counts as a quarter of a timeout at most.
     fn advance(&mut self, now: i64) {
         let kept = &mut self.kept;
+        self.has_gap = now - kept.last > self.timeout / 4;
         // Without a session there is no timeout.
         if !kept.sessions.is_empty() {
             kept.own += (now - kept.last).clamp(0, self.timeout / 4);
@@ -104,6 +110,17 @@ impl OnRedis {
         }
         self.kept.run = Some(self.run);
         let left = u64::try_from(self.kept.over - self.kept.own).unwrap_or(0);
+        Duration::from_micros(left)
+    }
+
+    /// How long sessions may be kept that are over.
+    fn doubt(&mut self) -> Duration {
+        let kept = &mut self.kept;
+        if self.has_gap {
+            let deadlines = kept.sessions.values().map(|known| known.deadline);
+            kept.doubt = deadlines.max().unwrap_or(kept.doubt);
+        }
+        let left = u64::try_from(kept.doubt - kept.own).unwrap_or(0);
         Duration::from_micros(left)
     }
 
@@ -177,6 +194,7 @@ impl State {
         let Some(redis) = &mut self.on_redis else {
             return;
         };
+        let doubt = redis.doubt();
         let deadline = redis.kept.own + redis.timeout;
         let connection = 1;
         let known = Known {
@@ -189,7 +207,10 @@ impl State {
         let is_old = micros(redis.started.elapsed()) > redis.timeout + 1_000_000;
         let wait = redis.quarantine(is_first && (is_new || is_old));
         let (run, every) = (redis.run, redis.timeout / 6);
+        // The next beat ends them.
+        let slack = Duration::from_micros(u64::try_from(redis.timeout / 12).unwrap_or(0));
         if let Some(record) = self.sessions.get_mut(&session) {
+            record.in_doubt_until = (!doubt.is_zero()).then(|| Instant::now() + doubt + slack);
             record.wire = connection;
             record.owned.run = run;
             record.grants_from = quarantined(wait);

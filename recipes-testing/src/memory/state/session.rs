@@ -118,6 +118,8 @@ pub(crate) struct SessionRecord {
     pub(crate) heard: Instant,
     /// The end of the quarantine, on Redis.
     pub(crate) grants_from: Option<Instant>,
+    /// Before this, the store may keep nodes of sessions that are over.
+    pub(crate) in_doubt_until: Option<Instant>,
 }
 
 impl SessionRecord {
@@ -147,6 +149,7 @@ impl SessionRecord {
             heard: Instant::now(),
             owned: Owned::default(),
             grants_from: None,
+            in_doubt_until: None,
         }
     }
 

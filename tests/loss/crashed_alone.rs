@@ -1,0 +1,123 @@
+//! Holders that crash while nobody else is connected, and callers who only come to try.
+
+use std::mem::forget;
+use std::thread;
+use std::time::Duration;
+
+use lock_recipes::{AcquireError, InterProcessMutex, Session, SessionOptions, connect_with};
+use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+
+const PATH: &str = "/locks/orders";
+const T: Duration = Duration::from_secs(4);
+
+fn mutex(session: &Session) -> InterProcessMutex {
+    InterProcessMutex::new(session, PATH).unwrap()
+}
+
+async fn session(url: &str) -> Session {
+    let options = SessionOptions::new().session_timeout(T);
+    connect_with(url, options).await.unwrap()
+}
+
+/// Takes the lock, and ends as a process that is killed does: its connections break, and it says nothing.
+fn take_and_crash(url: String) {
+    let crashed = thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        let held = runtime.block_on(async {
+            let session = session(&url).await;
+            let guard = mutex(&session).acquire().await.unwrap();
+            (session, guard)
+        });
+        // Dropped, they would begin to release and to close.
+        forget(held);
+        runtime.shutdown_background();
+    });
+    crashed.join().unwrap();
+}
+
+on_ensembles_of_their_own!(first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder);
+
+async fn first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder(
+    ensemble: TestEnsemble,
+) {
+    let url = match &ensemble {
+        // Below, with a session timeout.
+        TestEnsemble::Memory(_) => return,
+        TestEnsemble::Real(place) => format!("zk://{}", place.connect_string()),
+        real => real.url(),
+    };
+    let crash = url.clone();
+    tokio::task::spawn_blocking(move || take_and_crash(crash))
+        .await
+        .unwrap();
+    // Nobody is connected meanwhile.
+    sleep(T + T / 4).await;
+    let next = session(&url).await;
+    let tried = mutex(&next).try_acquire().await.unwrap();
+    assert!(tried.is_some(), "the holder has been dead for long");
+}
+
+/// As above, in exact time; and an acquire without time to wait is a try.
+#[tokio::test(start_paused = true)]
+async fn try_waits_until_the_dead_session_was_seen_to_be_silent() {
+    let memory = MemoryEnsemble::builder().on_redis(T).build();
+    let holder = memory.session();
+    forget(mutex(&holder).acquire().await.unwrap());
+    memory.disconnect(holder.session_id().unwrap());
+    sleep(T + T / 4).await;
+    let next = memory.session();
+    let started = Instant::now();
+    let at_once = mutex(&next).acquire().timeout(Duration::ZERO);
+    drop(at_once.await.unwrap());
+    // Timers are exact to the millisecond.
+    let bound = T * 3 / 4 + T / 12 + Duration::from_millis(1);
+    assert!(started.elapsed() <= bound, "{:?}", started.elapsed());
+}
+
+/// It sees that the store has nothing to wait for.
+#[tokio::test(start_paused = true)]
+async fn try_for_the_lock_of_a_live_holder_waits_for_nothing() {
+    let memory = MemoryEnsemble::builder().on_redis(T).build();
+    let holder = memory.session();
+    let held = mutex(&holder).acquire().await.unwrap();
+    sleep(T * 5).await;
+    let next = memory.session();
+    let started = Instant::now();
+    assert!(mutex(&next).try_acquire().await.unwrap().is_none());
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert!(held.is_valid());
+}
+
+/// A clock that was set looks like a time without anybody. The holder is heard before its time is over.
+#[tokio::test(start_paused = true)]
+async fn try_after_a_clock_was_set_leaves_a_live_holder_its_lock() {
+    let memory = MemoryEnsemble::builder().on_redis(T).build();
+    let holder = memory.session();
+    let held = mutex(&holder).acquire().await.unwrap();
+    memory.set_clock_forward(Duration::from_secs(86_400));
+    let next = memory.session();
+    assert!(mutex(&next).try_acquire().await.unwrap().is_none());
+    assert!(held.is_valid());
+    held.verify().await.unwrap();
+}
+
+/// Who says how long, waits no longer.
+#[tokio::test(start_paused = true)]
+async fn time_that_the_caller_gave_is_a_bound() {
+    let memory = MemoryEnsemble::builder().on_redis(T).build();
+    let holder = memory.session();
+    forget(mutex(&holder).acquire().await.unwrap());
+    memory.disconnect(holder.session_id().unwrap());
+    sleep(T + T / 4).await;
+    let next = memory.session();
+    let short = Duration::from_millis(200);
+    let started = Instant::now();
+    let tried = mutex(&next).try_acquire().timeout(short).await.unwrap();
+    assert!(tried.is_none(), "it does not know");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    let waited = mutex(&next).acquire().timeout(short).await;
+    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })));
+    assert!(started.elapsed() <= short * 2, "{:?}", started.elapsed());
+}
