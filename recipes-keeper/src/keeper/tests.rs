@@ -214,7 +214,7 @@ impl Scene {
                 panic!("nothing is called")
             };
             assert_eq!(open.words, ["secret", "12000000", "run", "1"]);
-            open.answer([Value::Number(5), Value::Number(0)]);
+            open.answer([Value::Number(5), Value::Number(0), Value::Number(0)]);
             let Some(Heard::Started(1, session)) = heard.recv().await else {
                 panic!("the wire is not told")
             };
