@@ -18,9 +18,11 @@ mod postgres;
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Far more than anything here takes, so that a test that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Many times what a server takes that runs.
 const A_WHILE: Duration = Duration::from_millis(300);
+/// Between two looks.
+const A_MOMENT: Duration = Duration::from_millis(50);
 const MARK: &str = "folder of the server: ";
 
 /// How many processes have this folder in their command line, or are children of such. The watcher

@@ -52,8 +52,12 @@ async fn stop_and_kill_keep_port_and_data() -> Outcome {
     // A client that stays does not keep it from ending.
     let waiting = server.sql("INSERT INTO t VALUES (9); SELECT SLEEP(60)");
     let stopped = async {
-        tokio::time::sleep(A_WHILE).await;
-        server.stop().await
+        let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+                       WHERE ID <> CONNECTION_ID() AND INFO LIKE 'SELECT SLEEP%'";
+        while server.sql(running).await? != [["1"]] {
+            tokio::time::sleep(A_MOMENT).await;
+        }
+        Ok::<_, Box<dyn Error>>(server.stop().await?)
     };
     let (waited, stopped) = timeout(PATIENCE, async { tokio::join!(waiting, stopped) }).await?;
     stopped?;
@@ -81,7 +85,7 @@ async fn stop_and_kill_keep_port_and_data() -> Outcome {
 async fn paused_server_answers_nobody_until_it_is_resumed() -> Outcome {
     let server = MariaDbServer::start().await?;
     server.sql(TABLE).await?;
-    let connected = server.sql("SELECT SLEEP(0.3); INSERT INTO t VALUES (1)");
+    let connected = server.sql("SELECT SLEEP(3); INSERT INTO t VALUES (1)");
     let mut connected = std::pin::pin!(connected);
     assert!(timeout(A_WHILE / 2, &mut connected).await.is_err());
     assert!(greets(server.port()).await?);

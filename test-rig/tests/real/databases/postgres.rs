@@ -11,6 +11,21 @@ async fn numbers(server: &PostgresServer) -> Result<Vec<String>, ServerError> {
     Ok(rows.into_iter().flatten().collect())
 }
 
+/// Waits until the server carries out a statement that begins so.
+async fn at_work(server: &PostgresServer, statement: &str) -> Outcome {
+    let running = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+         AND state = 'active' AND query LIKE '{statement}%'"
+    );
+    let begun = async {
+        while server.sql(&running).await? != [["1"]] {
+            tokio::time::sleep(A_MOMENT).await;
+        }
+        Ok(())
+    };
+    timeout(PATIENCE, begun).await?
+}
+
 #[tokio::test]
 async fn servers_run_side_by_side_and_carry_out_statements() -> Outcome {
     let servers = futures::future::try_join_all([(); 3].map(|()| PostgresServer::start())).await?;
@@ -56,8 +71,8 @@ async fn stop_and_kill_keep_port_and_data() -> Outcome {
     // A client that stays does not keep it from ending.
     let waiting = server.sql("INSERT INTO t VALUES (9); SELECT pg_sleep(60)");
     let stopped = async {
-        tokio::time::sleep(A_WHILE).await;
-        server.stop().await
+        at_work(&server, "SELECT pg_sleep").await?;
+        Ok::<_, Box<dyn Error>>(server.stop().await?)
     };
     let (waited, stopped) = timeout(PATIENCE, async { tokio::join!(waiting, stopped) }).await?;
     stopped?;
@@ -87,7 +102,7 @@ async fn kill_ends_all_processes_at_once_even_those_at_work() -> Outcome {
     let folder = server.folder().to_owned();
     let busy = "SELECT count(*) FROM generate_series(1, 1000000000)";
     let killed = async {
-        tokio::time::sleep(A_WHILE).await;
+        at_work(&server, "SELECT count(*) FROM generate_series").await?;
         let running = processes_of(&folder)?;
         server.kill().await?;
         Ok::<_, Box<dyn Error>>((running, processes_of(&folder)?))
@@ -104,7 +119,7 @@ async fn paused_server_answers_nobody_until_it_is_resumed() -> Outcome {
     let server = PostgresServer::start().await?;
     server.sql(TABLE).await?;
     // This client is connected, and its process would go on without its parent.
-    let connected = server.sql("SELECT pg_sleep(0.3); INSERT INTO t VALUES (1)");
+    let connected = server.sql("SELECT pg_sleep(3); INSERT INTO t VALUES (1)");
     let mut connected = std::pin::pin!(connected);
     assert!(timeout(A_WHILE / 2, &mut connected).await.is_err());
     server.pause()?;
