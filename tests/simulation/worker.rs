@@ -10,7 +10,7 @@ use lock_recipes::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::plan::{below, pick};
+use crate::plan::{Store, below, pick};
 use crate::world::World;
 
 mod request;
@@ -177,6 +177,16 @@ impl Worker {
         }
     }
 
+    /// How long a try waits at most until it is known whether a holder is dead: three quarters of its
+    /// timeout, and until the next beat.
+    fn doubt(&self) -> Duration {
+        let timeout = self.world.plan.session_timeout.unwrap_or_default();
+        match self.world.plan.store {
+            Store::OnRedis => timeout * 3 / 4 + timeout / 12,
+            Store::Ensemble => Duration::ZERO,
+        }
+    }
+
     async fn acquire(&mut self, session: &Session, want: &Want, party: &Party) -> Option<Held> {
         let (wait, cut, in_scope) = (self.wait(), self.cut(), self.random.bool());
         let started = Instant::now();
@@ -194,11 +204,11 @@ impl Worker {
             .tell(|| format!("{number} {want:?} {wait:?} {cut:?}: {is_granted:?}"));
         let waited = match wait {
             Wait::Forever => Duration::MAX,
-            Wait::AtMost(Duration::ZERO) | Wait::Try => CONNECT_TIMEOUT,
+            Wait::AtMost(Duration::ZERO) | Wait::Try => CONNECT_TIMEOUT + self.doubt(),
             Wait::AtMost(waited) => waited,
         };
         // Timers have a resolution of a millisecond.
-        if started.elapsed().saturating_sub(Duration::from_millis(2)) > waited {
+        if started.elapsed().saturating_sub(Duration::from_millis(4)) > waited {
             self.world
                 .judge()
                 .fail(format!("{wait:?} took {:?}", started.elapsed()));

@@ -63,7 +63,7 @@ pub(crate) async fn acquire_all(
     };
     let mut acquiring = Acquiring::start(kind, members);
     let span = acquiring.span();
-    let acquisition = Acquisition::new(members, owner, deadline);
+    let mut acquisition = Acquisition::new(members, owner, deadline);
     let outcome = acquisition.run(&mut acquiring).instrument(span).await;
     match &outcome {
         Ok(guard) => acquiring.granted(|| {
@@ -88,6 +88,10 @@ struct Acquisition<'a> {
     may_wait_for_itself: bool,
     deadline: Deadline,
     patience: Patience,
+    /// When the deadline passes.
+    passes: Option<Instant>,
+    /// Whether it has waited to learn who lives. It does so once.
+    has_settled: bool,
 }
 
 impl<'a> Acquisition<'a> {
@@ -98,6 +102,7 @@ impl<'a> Acquisition<'a> {
     ) -> Self {
         let named = owner.cloned().or_else(Owner::current);
         let session = members.first().session();
+        let patience = deadline.patience();
         Self {
             members,
             session,
@@ -107,17 +112,13 @@ impl<'a> Acquisition<'a> {
             may_wait_for_itself: named.is_none() && is_held_by_this_task(members),
             owner: named.unwrap_or_else(Owner::new),
             deadline,
-            patience: deadline.patience(),
+            patience,
+            passes: deadline.passes(patience, session.core().connect_timeout()),
+            has_settled: false,
         }
     }
 
-    /// When the deadline passes.
-    fn passes(&self) -> Option<Instant> {
-        let connect_timeout = self.session.core().connect_timeout();
-        self.deadline.passes(self.patience, connect_timeout)
-    }
-
-    async fn run(&self, acquiring: &mut Acquiring) -> Result<LockGuard, Refusal> {
+    async fn run(&mut self, acquiring: &mut Acquiring) -> Result<LockGuard, Refusal> {
         loop {
             let Survey {
                 joined,
@@ -160,7 +161,7 @@ impl<'a> Acquisition<'a> {
             return Err(self.busy(obstacle));
         }
         let over = other.wait().map(|()| Ok(Outcome::<()>::Stale));
-        match until(self.passes(), unless_lost(joined, &[], over)).await {
+        match until(self.passes, unless_lost(joined, &[], over)).await {
             Ok(_) => Ok(()),
             Err(_) => Err(self.timed_out(obstacle)),
         }
@@ -168,7 +169,7 @@ impl<'a> Acquisition<'a> {
 
     /// Makes an attempt to acquire what the owner lacks. `None` if what it holds has changed.
     async fn contend(
-        &self,
+        &mut self,
         missing: Vec<Missing>,
         joined: &[(usize, Share)],
         acquiring: &mut Acquiring,
@@ -192,7 +193,7 @@ impl<'a> Acquisition<'a> {
         let attempt = unless_lost(joined, &targets, attempt);
         let attempt = with_warning(self.members, self.may_wait_for_itself, attempt);
         let obstacle = Obstacle::Attempt(&targets, &standing);
-        match until(self.passes(), attempt).await {
+        match until(self.passes, attempt).await {
             Ok(outcome) => match outcome? {
                 // Its time may have passed before its session noted that.
                 Outcome::Granted(_) if targets.iter().any(Target::has_lost_writer) => Ok(None),
@@ -209,19 +210,24 @@ impl<'a> Acquisition<'a> {
 
     /// Waits until the store knows whether who is ahead lives, if only this acquire's patience speaks against
     /// that. Returns whether that took time.
-    async fn settled(&self, targets: &[Target]) -> bool {
+    async fn settled(&mut self, targets: &[Target]) -> bool {
         let until = self.session.core().in_doubt_until();
-        let until = until.filter(|it| self.deadline.waits_for_evidence(*it));
+        let until = until.filter(|it| !self.has_settled && self.deadline.waits_for_evidence(*it));
         let Some(until) = until.filter(|_| !targets.iter().any(late::is_held_here)) else {
             return false;
         };
+        self.has_settled = true;
         debug!(
             target: LOCK,
             lock = %self.members,
             "who holds it may be dead: nobody was there to see. Its session ends meanwhile if it is"
         );
+        let began = Instant::now();
         // Boxed, because few acquires ever wait for it.
         Box::pin(sleep_until(until)).await;
+        // This time was not the store's to answer in.
+        let passes = self.passes.take();
+        self.passes = passes.and_then(|it| it.checked_add(began.elapsed()));
         true
     }
 
