@@ -155,7 +155,7 @@ impl Nodes for KeptNodes {
     }
 
     fn in_doubt_until(&self) -> Option<Instant> {
-        self.kept.promise().in_doubt_until
+        self.kept.in_doubt_until
     }
 
     fn gone(&self, path: &str) {

@@ -64,8 +64,8 @@ impl Keeper {
         let promise = Promise {
             guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.number()?),
-            in_doubt_until: doubted(opened.number()?, terms.session_timeout),
         };
+        let in_doubt_until = doubted(opened.number()?, terms.session_timeout);
         wire.subscribe(id).await?;
         let (link, _) = watch::channel(Connection::Connected);
         let kept = Arc::new(Kept {
@@ -82,6 +82,7 @@ impl Keeper {
             link,
             owned: Mutex::new(Owned::on(&wire.facts().run)),
             promise: Mutex::new(promise),
+            in_doubt_until,
         });
         let (used, closed) = oneshot::channel();
         let keeper = Self {

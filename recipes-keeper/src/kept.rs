@@ -78,6 +78,8 @@ pub(crate) struct Kept {
     pub(crate) link: watch::Sender<Connection>,
     pub(crate) owned: Mutex<Owned>,
     pub(crate) promise: Mutex<Promise>,
+    /// Before this, the store may keep nodes of sessions that were over when this one was opened.
+    pub(crate) in_doubt_until: Option<Instant>,
 }
 
 /// What the present server promises.
@@ -86,8 +88,6 @@ pub(crate) struct Promise {
     pub(crate) guarantee: Guarantee,
     /// Before this, somebody may hold a lock of which this server does not know.
     pub(crate) grants_from: Option<Instant>,
-    /// Before this, it may keep nodes of sessions that are over.
-    pub(crate) in_doubt_until: Option<Instant>,
 }
 
 impl Kept {

@@ -123,7 +123,6 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
     kept.promised(Promise {
         guarantee: wire.facts().guarantee,
         grants_from: quarantined(wait),
-        in_doubt_until: kept.promise().in_doubt_until,
     });
     // Before any news or answer of this connection.
     kept.link.send_replace(Connection::Connected);

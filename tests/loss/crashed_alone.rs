@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, InterProcessMutex, Session, SessionOptions, connect_with};
-use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
+use test_rig::{MemoryEnsemble, TestEnsemble};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
@@ -37,21 +37,40 @@ fn take_and_crash(url: String) {
     crashed.join().unwrap();
 }
 
-on_ensembles_of_their_own!(first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder);
+mod first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder {
+    use test_rig::own;
 
-async fn first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder(
-    ensemble: TestEnsemble,
-) {
+    use super::first_try_gets_the_lock;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_a_real_server() {
+        first_try_gets_the_lock(own::on_a_real_server().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_redis() {
+        first_try_gets_the_lock(own::on_redis().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_postgres() {
+        first_try_gets_the_lock(own::on_postgres().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_mariadb() {
+        first_try_gets_the_lock(own::on_mariadb().await).await;
+    }
+}
+
+async fn first_try_gets_the_lock(ensemble: TestEnsemble) {
     let url = match &ensemble {
-        // Below, with a session timeout.
-        TestEnsemble::Memory(_) => return,
         TestEnsemble::Real(place) => format!("zk://{}", place.connect_string()),
-        real => real.url(),
+        other => other.url(),
     };
     let crash = url.clone();
-    tokio::task::spawn_blocking(move || take_and_crash(crash))
-        .await
-        .unwrap();
+    let crashed = tokio::task::spawn_blocking(move || take_and_crash(crash));
+    crashed.await.unwrap();
     // Nobody is connected meanwhile.
     sleep(T + T / 4).await;
     let next = session(&url).await;
@@ -59,20 +78,39 @@ async fn first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder(
     assert!(tried.is_some(), "the holder has been dead for long");
 }
 
-/// As above, in exact time; and an acquire without time to wait is a try.
-#[tokio::test(start_paused = true)]
-async fn try_waits_until_the_dead_session_was_seen_to_be_silent() {
+/// The double, and a session on it that is opened when a holder has been dead for long.
+async fn after_a_crash() -> (MemoryEnsemble, Session) {
     let memory = MemoryEnsemble::builder().on_redis(T).build();
     let holder = memory.session();
     forget(mutex(&holder).acquire().await.unwrap());
     memory.disconnect(holder.session_id().unwrap());
     sleep(T + T / 4).await;
     let next = memory.session();
+    (memory, next)
+}
+
+/// As above, in exact time; and an acquire without time to wait is a try.
+#[tokio::test(start_paused = true)]
+async fn try_waits_until_the_dead_session_was_seen_to_be_silent() {
+    let (_memory, next) = after_a_crash().await;
     let started = Instant::now();
     let at_once = mutex(&next).acquire().timeout(Duration::ZERO);
     drop(at_once.await.unwrap());
     // Timers are exact to the millisecond.
     let bound = T * 3 / 4 + T / 12 + Duration::from_millis(1);
+    assert!(started.elapsed() <= bound, "{:?}", started.elapsed());
+}
+
+/// Also if it may wait for the dead session within it, and the store falls silent meanwhile.
+#[tokio::test(start_paused = true)]
+async fn time_for_answers_that_the_caller_gave_is_a_bound_of_the_wait_too() {
+    let (memory, next) = after_a_crash().await;
+    let started = Instant::now();
+    let tried = tokio::spawn(mutex(&next).try_acquire().timeout(T));
+    sleep(T / 4).await;
+    memory.pause();
+    tried.await.unwrap().unwrap_err();
+    let bound = T + Duration::from_millis(2);
     assert!(started.elapsed() <= bound, "{:?}", started.elapsed());
 }
 
@@ -106,12 +144,7 @@ async fn try_after_a_clock_was_set_leaves_a_live_holder_its_lock() {
 /// Who says how long, waits no longer.
 #[tokio::test(start_paused = true)]
 async fn time_that_the_caller_gave_is_a_bound() {
-    let memory = MemoryEnsemble::builder().on_redis(T).build();
-    let holder = memory.session();
-    forget(mutex(&holder).acquire().await.unwrap());
-    memory.disconnect(holder.session_id().unwrap());
-    sleep(T + T / 4).await;
-    let next = memory.session();
+    let (_memory, next) = after_a_crash().await;
     let short = Duration::from_millis(200);
     let started = Instant::now();
     let tried = mutex(&next).try_acquire().timeout(short).await.unwrap();

@@ -65,8 +65,28 @@ impl Recipe {
         }
     }
 
-    /// Acquires within this time, or else only tries. `None` if a try finds it busy.
+    /// Acquires within this time, or else only tries. `None` if a try finds it busy. A store that has not answered
+    /// by then, as on a busy machine, has said nothing of the lock, and is asked again with more time.
     pub(crate) async fn ask(
+        self,
+        session: &Session,
+        path: &str,
+        mut patience: Option<Duration>,
+    ) -> Result<Option<LockGuard>, AcquireError> {
+        loop {
+            let asked = self.ask_once(session, path, patience).await;
+            match (&asked, &mut patience) {
+                (Err(late @ AcquireError::TimedOut { .. }), Some(given))
+                    if !late.is_busy() && *given < PATIENCE =>
+                {
+                    *given *= 4;
+                }
+                _ => return asked,
+            }
+        }
+    }
+
+    async fn ask_once(
         self,
         session: &Session,
         path: &str,

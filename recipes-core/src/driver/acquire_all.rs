@@ -200,16 +200,18 @@ impl<'a> Acquisition<'a> {
                 Outcome::Granted(leases) => {
                     Ok(Some(wanted.into_iter().zip(claim.hold(leases)).collect()))
                 }
-                Outcome::Busy if self.settled(&targets).await => Ok(None),
-                Outcome::Busy => Err(self.busy(obstacle)),
+                Outcome::Busy => match self.settled(&targets).await {
+                    true => Ok(None),
+                    false => Err(self.busy(obstacle)),
+                },
                 Outcome::Stale => Ok(None),
             },
             Err(_) => Err(self.timed_out(obstacle)),
         }
     }
 
-    /// Waits until the store knows whether who is ahead lives, if only this acquire's patience speaks against
-    /// that. Returns whether that took time.
+    /// Waits until the store knows which sessions live, if it does not and the caller has not said how long.
+    /// Returns whether it has waited.
     async fn settled(&mut self, targets: &[Target]) -> bool {
         let until = self.session.core().in_doubt_until();
         let until = until.filter(|it| !self.has_settled && self.deadline.waits_for_evidence(*it));
@@ -225,9 +227,7 @@ impl<'a> Acquisition<'a> {
         let began = Instant::now();
         // Boxed, because few acquires ever wait for it.
         Box::pin(sleep_until(until)).await;
-        // This time was not the store's to answer in.
-        let passes = self.passes.take();
-        self.passes = passes.and_then(|it| it.checked_add(began.elapsed()));
+        self.passes = self.deadline.passes_after(self.passes, began.elapsed());
         true
     }
 

@@ -83,6 +83,15 @@ impl Deadline {
         }
     }
 
+    /// When it passes after such a wait. What the caller has said is a bound of all; otherwise this was no
+    /// time of the store's to answer in.
+    pub(crate) fn passes_after(&self, passes: Option<Instant>, wait: Duration) -> Option<Instant> {
+        match self.answers {
+            Some(_) => passes,
+            None => passes?.checked_add(wait),
+        }
+    }
+
     /// When it passes; `None` if that is later than an `Instant` can be. An acquire that does not
     /// wait for other contenders has the connect timeout from now for the store's answers, unless
     /// it says how long.
