@@ -1,5 +1,6 @@
 //! Runs many cases at a time and reports the results.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic;
 use std::sync::Arc;
 use std::sync::Once;
@@ -74,11 +75,26 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("SWEEP_LONG").is_some()
 }
 
-pub(crate) fn is_wanted(case: &Case) -> bool {
+/// Whether `SWEEP_CASE` names the case, or it is its turn.
+pub(crate) fn is_wanted(stage: &Stage, case: &Case) -> bool {
+    let name = case.to_string();
     match std::env::var("SWEEP_CASE") {
-        Ok(wanted) => case.to_string().contains(&wanted),
-        Err(_) => true,
+        Ok(wanted) => name.contains(&wanted),
+        Err(_) => !stage.is_on_a_database() || is_its_turn(&name),
     }
+}
+
+/// Whether a case is in the part that `SWEEP_TURN` names: `0/3`, `1/3` and `2/3` together are all of them.
+/// A case stays in its part, whatever other cases there are.
+fn is_its_turn(name: &str) -> bool {
+    let Ok(turn) = std::env::var("SWEEP_TURN") else {
+        return true;
+    };
+    let (part, parts) = turn.split_once('/').expect("SWEEP_TURN is a part of parts");
+    let number = |text: &str| text.parse::<u64>().expect("SWEEP_TURN has two numbers");
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish() % number(parts) == number(part)
 }
 
 /// Runs the cases, several at a time. Outcomes come in the order in which runs end. Stops early if
