@@ -47,6 +47,9 @@ pub(crate) struct Lifelines {
     slept: Duration,
     round_trip: Duration,
     stopped: bool,
+    halted: bool,
+    /// When the ensemble went on after its last halt.
+    went_on: Option<Instant>,
     cut: BTreeSet<i64>,
     /// Sessions that are connected to a deposed leader.
     behind: BTreeSet<i64>,
@@ -65,6 +68,8 @@ impl Lifelines {
             slept: Duration::ZERO,
             round_trip: plan.latency + faults.delay_max + faults.request_delay_max + COARSE,
             stopped: false,
+            halted: false,
+            went_on: None,
             cut: BTreeSet::new(),
             behind: BTreeSet::new(),
             sent: BTreeMap::new(),
@@ -144,6 +149,9 @@ impl Lifelines {
     /// Whether a session that watches a node may not have been notified yet that it was deleted:
     /// the message is in flight, or there is no connection for it. Its lease still ends.
     pub(crate) fn is_unheard(&self, removal: Removal, session: i64) -> bool {
+        if self.halted {
+            return true;
+        }
         let Some(caught_up) = self.ensemble.caught_up_by(session) else {
             // Otherwise the session has ended, which is reported at once.
             return self.is_cut(session) || self.behind.contains(&session);
@@ -151,7 +159,7 @@ impl Lifelines {
         // If its data changed just before, the node must be watched again. The same is true after a
         // reconnect. The last member of a set is not watched. Its listing, perhaps by a replica
         // that lags, is followed by listings of the others and a look at its number.
-        let told_by = removal.told_by.max(caught_up) + 4 * self.round_trip;
+        let told_by = self.answers_since(removal.told_by.max(caught_up)) + 4 * self.round_trip;
         Instant::now() <= told_by
     }
 
@@ -163,7 +171,7 @@ impl Lifelines {
         session: i64,
         granted: Instant,
     ) -> bool {
-        let watched_by = granted + UNWATCHED + 2 * self.round_trip;
+        let watched_by = self.answers_since(granted) + UNWATCHED + 2 * self.round_trip;
         let is_watched = Instant::now() > watched_by && removal.at > granted;
         self.is_unheard(removal, session) || !is_watched
     }
@@ -183,6 +191,21 @@ impl Lifelines {
     pub(crate) fn reconnected(&mut self, session: i64) {
         self.cut.remove(&session);
         self.send_queued();
+    }
+
+    /// What is asked from then on is answered.
+    fn answers_since(&self, then: Instant) -> Instant {
+        self.went_on.map_or(then, |at| at.max(then))
+    }
+
+    pub(crate) fn halted(&mut self) {
+        self.halted = true;
+    }
+
+    pub(crate) fn went_on(&mut self) {
+        if mem::take(&mut self.halted) {
+            self.went_on = Some(Instant::now());
+        }
     }
 
     pub(crate) fn stopped(&mut self) {

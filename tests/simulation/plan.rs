@@ -56,6 +56,11 @@ pub(crate) enum Trouble {
     Depose,
     /// The machine sleeps.
     Sleep,
+    /// The store answers nobody for a while, and connections stay.
+    Halt,
+    /// From now on, connections get another session timeout, as after an operator has changed the limits
+    /// of the servers.
+    Limit,
 }
 
 const TROUBLES: [Trouble; 11] = [
@@ -131,6 +136,7 @@ impl Plan {
         self.session_timeout = Some(Duration::from_millis(timeout));
         self.faults.stale_list_per_mille = 0;
         let never = [
+            Trouble::Limit,
             Trouble::Starve,
             Trouble::GiveUp,
             Trouble::Depose,
@@ -199,6 +205,12 @@ impl Plan {
         if HAS_RARE_TROUBLES && plan.local_handoffs > 0 && rare.u8(..3) == 0 {
             plan.delete_what_is_handed_on(&mut rare);
         }
+        let mut newer = fastrand::Rng::with_seed(seed ^ 0x6861_6c74);
+        if plan.session_timeout.is_some() && newer.u8(..6) == 0 {
+            plan.troubles.push(Trouble::Halt);
+        } else if plan.session_timeout.is_some() && newer.u8(..10) == 0 {
+            plan.change_limits(&mut newer);
+        }
         plan
     }
 
@@ -215,6 +227,15 @@ impl Plan {
         self.paths.truncate(rare.usize(1..=2));
         self.faults.delay_max = Duration::from_millis(pick(rare, &[0, 0, 5]));
         self.faults.request_delay_max = Duration::ZERO;
+    }
+
+    /// Sessions reconnect under shorter timeouts, and are cut off again while they hold something.
+    fn change_limits(&mut self, newer: &mut fastrand::Rng) {
+        self.troubles = vec![Trouble::Limit, Trouble::Disconnect, Trouble::Disconnect];
+        self.troubles.extend(newer.bool().then_some(Trouble::Stop));
+        self.trouble_every_max = Duration::from_millis(pick(newer, &[300, 1500]));
+        self.hold_max = Duration::from_millis(pick(newer, &[2000, 6000]));
+        self.faults = Faults::default();
     }
 
     /// Whether a session uses a path as a read/write lock.

@@ -74,6 +74,12 @@ fn strike(world: &Arc<World>, random: &mut Rng, trouble: Trouble) {
         }
         (Trouble::Depose, _) => depose(world, random, timeout),
         (Trouble::Sleep, _) => sleep_for(world, random, timeout),
+        (Trouble::Halt, _) => halt(world, below(random, timeout)),
+        (Trouble::Limit, _) => {
+            let granted = timeout * random.u32(4..=12) / 12;
+            world.judge().tell(|| format!("grants {granted:?}"));
+            world.ensemble.grant_session_timeout(granted);
+        }
         (Trouble::Stop, _) => stop(world, below(random, timeout)),
         (Trouble::Delete, _) => delete(world, random),
         (Trouble::Write, _) => {
@@ -249,6 +255,16 @@ fn stop(world: &Arc<World>, pause: Duration) {
     later(world, Instant::now() + pause, |world| {
         world.ensemble.restart();
         world.judge().restarted();
+    });
+}
+
+/// It stands still, which is all that a client sees of a long collection of garbage.
+fn halt(world: &Arc<World>, pause: Duration) {
+    world.ensemble.pause();
+    world.judge().halted();
+    later(world, Instant::now() + pause, |world| {
+        world.ensemble.resume();
+        world.judge().went_on();
     });
 }
 

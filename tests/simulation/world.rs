@@ -134,6 +134,8 @@ impl World {
         self.judge().tell(|| "calm".to_owned());
         self.ensemble.set_faults(Faults::default());
         self.ensemble.keep_replies();
+        self.ensemble.resume();
+        self.judge().went_on();
         self.ensemble.restart();
         self.judge().restarted();
         self.ensemble.retire_deposed();

@@ -55,6 +55,18 @@ impl Judge {
         self.tell(|| format!("{session:#x} connected"));
     }
 
+    pub(crate) fn halted(&mut self) {
+        self.drain();
+        self.lifelines.halted();
+        self.tell(|| "halted".to_owned());
+    }
+
+    pub(crate) fn went_on(&mut self) {
+        self.drain();
+        self.lifelines.went_on();
+        self.tell(|| "went on".to_owned());
+    }
+
     pub(crate) fn stopped(&mut self) {
         self.drain();
         self.lifelines.stopped();
