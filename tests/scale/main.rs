@@ -6,6 +6,8 @@
 //! | `few_watches` | what becomes of waiters for which there is no room to watch? |
 //! | `many_watches` | does a session keep more locks than its client can watch again? |
 //! | `long_listing` | does a queue work whose listing Java clients cannot read? |
+//! | `orders` | does an order that is done cost anything later? |
+//! | `requests` | when is a service served again after its store stood still? |
 //! | `storms` | does endless or very much work become a storm of requests? |
 
 #![allow(
@@ -20,4 +22,6 @@ mod impatient;
 mod log;
 mod long_listing;
 mod many_watches;
+mod orders;
+mod requests;
 mod storms;

@@ -1,0 +1,104 @@
+//! A service whose store stands still for seconds: it is served again as soon as the store answers.
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use lock_recipes::{AcquireError, InterProcessMutex, Owner, Session};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep};
+
+/// Between two requests: 300 a second.
+const EACH: Duration = Duration::from_micros(3_333);
+/// Each request takes one of them.
+const LOCKS: usize = 8;
+/// How long a request waits for its lock, and how long it holds it.
+const WAITS: Duration = Duration::from_millis(200);
+const HOLDS: Duration = Duration::from_millis(2);
+/// As a collection of garbage, or a slow disk.
+const HALT: Duration = Duration::from_secs(4);
+/// On a machine that has nothing else to do.
+const SERVED_AFTER: Duration = Duration::from_secs(4);
+/// In any test. A busy machine takes longer, and a queue that grows takes for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When a request came, and whether it was granted.
+type Ended = (Instant, bool);
+
+async fn request(session: Session, number: usize) -> Ended {
+    let came = Instant::now();
+    let path = format!("/locks/{}", number % LOCKS);
+    let lock = InterProcessMutex::new(&session, &path).unwrap();
+    // Requests know nothing of one another.
+    match lock.acquire().timeout(WAITS).owner(&Owner::new()).await {
+        Ok(guard) => {
+            sleep(HOLDS).await;
+            drop(guard.release().await);
+            (came, true)
+        }
+        Err(AcquireError::TimedOut { .. }) => (came, false),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// After which time all requests of half a second are served again, if the ensemble stands still.
+async fn served_after_a_halt(ensemble: &TestEnsemble, session: &Session) -> Duration {
+    let (mut due, mut requests, mut ended) = (interval(EACH), JoinSet::new(), Vec::<Ended>::new());
+    let begun = Instant::now();
+    let (mut number, mut is_halted, mut resumed) = (0, false, None);
+    loop {
+        due.tick().await;
+        requests.spawn(request(session.clone(), number));
+        number += 1;
+        while let Some(done) = requests.try_join_next() {
+            ended.push(done.unwrap());
+        }
+        let at = begun.elapsed();
+        if !is_halted && at > HALT / 4 {
+            ensemble.pause();
+            is_halted = true;
+        } else if resumed.is_none() && at > HALT / 4 + HALT {
+            ensemble.resume();
+            resumed = Some(Instant::now());
+        }
+        let Some(resumed) = resumed else { continue };
+        // The requests of the half second that ended before the last ones may still be waiting.
+        let until = Instant::now() - WAITS * 2;
+        let recent = ended
+            .iter()
+            .filter(|(came, _)| *came > until - HALT / 8 && *came < until);
+        let refused = recent.clone().filter(|(_, is_granted)| !is_granted).count();
+        if until > resumed + HALT / 8 && recent.count() > 100 && refused == 0 {
+            requests.join_all().await;
+            return (until - HALT / 8).saturating_duration_since(resumed);
+        }
+        assert!(resumed.elapsed() < PATIENCE, "not served again");
+    }
+}
+
+on_ensembles_of_their_own!(service_is_served_again_soon_after_a_halt);
+
+/// One halt, or as many as `HALTS` says, each of a machine that has nothing else to do.
+async fn service_is_served_again_soon_after_a_halt(ensemble: TestEnsemble) {
+    let halts = env::var("HALTS").map(|it| it.parse().unwrap());
+    let session = ensemble.session().await;
+    // A neighbour keeps its lock.
+    let neighbour = ensemble.session().await;
+    let held = InterProcessMutex::new(&neighbour, "/locks/neighbour").unwrap();
+    let held = held.acquire().await.unwrap();
+    for _ in 0..*halts.as_ref().unwrap_or(&1) {
+        let served = served_after_a_halt(&ensemble, &session).await;
+        println!("all requests are served {served:?} after a halt");
+        assert!(halts.is_err() || served < SERVED_AFTER, "{served:?}");
+    }
+    assert!(held.is_valid(), "a neighbour has lost its lock");
+    let directories = (0..LOCKS).map(|number| format!("/locks/{number}"));
+    let ensemble = Arc::new(ensemble);
+    join_all(directories.map(|it| {
+        let ensemble = Arc::clone(&ensemble);
+        async move { ensemble.await_children(&it, 0).await }
+    }))
+    .await;
+}
