@@ -9,7 +9,7 @@ use futures::future::join_all;
 use lock_recipes::{LockGuard, ReleaseError, Session};
 use recipes_core::SessionOptions;
 use test_rig::{Direction, FaultProxy, ZooKeeperServer};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::observer::Observer;
@@ -20,8 +20,11 @@ use crate::store::Servers;
 const EACH: usize = 3;
 /// A busy machine may halt a process for a quarter of this session timeout and more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
-/// Longer than any session, and the restart of one.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any session, and the restart of one, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How many holders connect at a time. A connect of such a short session is given up and tried again
+/// after a part of a second, and on a busy machine that does not do for all of them together.
+const CONNECTING: usize = 4;
 /// The golden ratio: the fractions of its multiples spread evenly.
 const SPREAD: f64 = 0.618_034;
 
@@ -74,6 +77,7 @@ struct Stage {
     servers: Servers,
     waiting: Session,
     observer: Observer,
+    connecting: Semaphore,
 }
 
 impl Partition {
@@ -86,10 +90,11 @@ impl Partition {
         let proxy = proxy.expect("a proxy");
         let options = SessionOptions::new()
             .session_timeout(SESSION_TIMEOUT)
-            // All of them connect at once.
             .connect_timeout(PATIENCE);
         let address = proxy.connect_string();
+        let turn = stage.connecting.acquire().await.expect("a turn");
         let session = stage.servers.connect(&address, options).await;
+        drop(turn);
         let session = session.expect("a session");
         let directory = format!("/partition/{}", self.number);
         let lock_of_holder = lock(&session, &self.recipe.subject(&directory));
@@ -160,11 +165,12 @@ async fn cut_off(servers: Servers) {
         Servers::Three(_) => [first, second, third].join(","),
         _ => first,
     };
-    let steady = SessionOptions::new().session_timeout(PATIENCE);
+    let steady = SessionOptions::new().session_timeout(PATIENCE / 5);
     let waiting = servers.connect(&any, steady).await;
     let stage = Arc::new(Stage {
         waiting: waiting.expect("a session"),
         observer: Observer::of(&servers).await,
+        connecting: Semaphore::new(CONNECTING),
         servers,
     });
     let mut told = Vec::new();
