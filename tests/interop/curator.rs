@@ -1,6 +1,7 @@
 //! The same locks, acquired by this library and by Apache Curator.
 
 mod election;
+mod impatient;
 mod inspect;
 mod keys;
 mod mixed;

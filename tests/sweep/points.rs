@@ -87,8 +87,14 @@ impl Point {
             Kind::Session => true,
             Kind::Beat | Kind::Poll => false,
             Kind::Request => {
-                certain.contains(&self.name.as_str())
-                    || ["requests", "enter", "leave"].contains(&self.statement())
+                // A lock alone has a call of its own in a database. It asks in another way only if the
+                // news come late.
+                let is_one_of_many = matches!(recipe, Recipe::Set | Recipe::Permit);
+                let calls: &[_] = match is_one_of_many {
+                    true => &["requests"],
+                    false => &["enter", "leave"],
+                };
+                certain.contains(&self.name.as_str()) || calls.contains(&self.statement())
             }
         };
         self.n == 1 && is_certain && !self.is_by_the_clock(recipe)

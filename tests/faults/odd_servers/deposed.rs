@@ -5,6 +5,8 @@
 //! request for which it needs no follower, `sync` among them. So its answers prove nothing about
 //! what was committed.
 
+use std::time::Duration;
+
 use futures::future::{BoxFuture, join_all, select_all};
 use lock_recipes::{MutexGuard, Session};
 use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
@@ -22,6 +24,8 @@ fn rounds() -> usize {
 
 /// This many connections without an answer are not a coincidence.
 const REFUSALS: u64 = 8;
+/// A deposed leader gives up after this time. A busy machine may need all of it to set a scene.
+const LEADS: Duration = Duration::from_secs(60);
 /// The most scenes to set up for one that succeeds.
 const SCENES_MAX: usize = 5;
 
@@ -104,7 +108,7 @@ impl Scene {
     /// Leads the session to the deposed leader, until that one gets a request that it cannot carry
     /// out. If nothing is created any more, a listing of its nodes is enough.
     ///
-    /// `None` if the deposed leader notices that the session comes from its successor.
+    /// `None` if the deposed leader notices that the session comes from its successor, or leads no more.
     async fn lead_astray(&self, creates: bool) -> Option<()> {
         let leader = self.ensemble.server(self.leader).connect_string();
         let connection = move_to(&self.proxy, &leader).await?;
@@ -121,8 +125,8 @@ impl Scene {
         if !creates {
             seen.push(frames(Direction::FromServer, Opcode::GetChildren));
         }
-        let seen = timeout(PATIENCE, select_all(seen)).await;
-        println!("asked of the deposed leader: {:?}", seen.unwrap().0.opcode);
+        let (seen, ..) = timeout(LEADS, select_all(seen)).await.ok()?;
+        println!("asked of the deposed leader: {:?}", seen.opcode);
         Some(())
     }
 
