@@ -121,7 +121,7 @@ async fn orders_that_are_done_cost_nothing_on_mariadb() {
     let server = MariaDbServer::start().await.unwrap();
     orders_that_are_done_cost_nothing(server.url(), async || {
         let mut rows = 0;
-        for table in ["nodes", "containers", "sessions", "watches"] {
+        for table in ["nodes", "containers", "sessions", "beats", "ended"] {
             let count = format!("SELECT COUNT(*) FROM lock_recipes_{table}");
             let counted = server.sql(&count).await.unwrap();
             rows += counted[0][0].parse::<usize>().unwrap();

@@ -87,7 +87,7 @@ async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
             }));
         }
     }
-    cases.retain(|case| is_wanted(&stage, case));
+    cases.retain(is_wanted);
     let mut dropped_runs = 0;
     run_all(&stage, cases, |case, outcome| {
         tally.add(case, &outcome);

@@ -165,7 +165,7 @@ async fn sweep_with_moves(recipe: Recipe) {
 
 async fn judge(stage: &Arc<Stage>, mut cases: Vec<Case>, what: &str) {
     let started = Instant::now();
-    cases.retain(|case| is_wanted(stage, case));
+    cases.retain(is_wanted);
     let mut tally = Tally::default();
     let mut missed = Vec::new();
     // A busy machine may end a short session before the frame comes, or break the connection of a long

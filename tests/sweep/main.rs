@@ -20,7 +20,7 @@
 //! | no session lost | one that outlives the run survives every cut, and so does its guard |
 //!
 //! A failure names its case. `SWEEP_CASE` with a part of that name runs only these cases.
-//! `SWEEP_TURN=1/3` runs a third of the cases on databases, which are most of them.
+//! `SWEEP_TURN=1/3` runs a third of the cases.
 //! `SWEEP_LONG` drops futures under all faults instead of two, and cuts the greeting of a connection to
 //! Redis or a database for every kind of lock instead of one. A request to a database is several messages
 //! that are sent together, and so is its answer: it cuts all of them, instead of the first and the last.

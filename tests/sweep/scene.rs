@@ -85,10 +85,6 @@ impl Stage {
         self.servers.name()
     }
 
-    pub(crate) fn is_on_a_database(&self) -> bool {
-        matches!(self.servers, Servers::Postgres(_) | Servers::MariaDb(_))
-    }
-
     pub(crate) fn words(&self) -> &'static Words {
         Words::of(&self.servers)
     }
