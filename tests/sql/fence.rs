@@ -11,7 +11,7 @@ use lock_recipes::{
     FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
     SessionOptions,
 };
-use test_rig::{TestEnsemble, asked_for};
+use test_rig::{PostgresServer, TestEnsemble, asked_for};
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -281,6 +281,62 @@ async fn two_phases(number: u64, stage: &Stage) {
 async fn fence_in_a_transaction_of_two_phases_is_refused_on_mariadb() {
     let ensemble = test_rig::own::on_mariadb().await;
     schedules(ensemble, two_phases).await;
+}
+
+/// The same on PostgreSQL, whose locks stay until the second phase, whoever ends it.
+async fn prepared(number: u64, stage: &Stage) {
+    let of = |all: u64, each: u64| usize::try_from(number / each % all).unwrap();
+    let (isolation, how) = (ISOLATIONS[of(3, 1)], HOW[of(3, 3)]);
+    let (is_killed, commits) = (of(2, 9) == 0, of(3, 18) < 2);
+    let name = format!("schedule {number}: {isolation} {how:?} {is_killed} {commits}");
+    let (first, second) = (
+        stage.ensemble.session().await,
+        stage.ensemble.session().await,
+    );
+    let guard = mutex(&first, stage).acquire().await.unwrap();
+    let (node, fence) = (guard.members()[0].node_path.clone(), guard.fence().unwrap());
+    let mut guard = Some(guard);
+    let own = Database::connect(&stage.ensemble).await;
+    let operator = Database::connect(&stage.ensemble).await;
+    let next = tokio::spawn(mutex(&second, stage).acquire());
+    stage.ensemble.await_children(&stage.lock, 2).await;
+
+    let id = own.numbers("SELECT pg_backend_pid()::bigint").await[0];
+    for sql in [
+        format!("BEGIN ISOLATION LEVEL {isolation}"),
+        format!("INSERT INTO journal VALUES ({number})"),
+        fence.sql().to_owned(),
+        format!("PREPARE TRANSACTION 'x{number}'"),
+    ] {
+        own.run(&sql)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {sql}: {error}"));
+    }
+    stage.lose(how, &mut guard, &first, &node).await;
+    if is_killed {
+        let kill = format!("SELECT pg_terminate_backend({id})");
+        operator.run(&kill).await.unwrap();
+    }
+    let early = timeout(Duration::from_millis(number % 7), finished(&next));
+    assert!(early.await.is_err(), "{name}: granted between the phases");
+    let end = if commits { "COMMIT" } else { "ROLLBACK" };
+    let end = format!("{end} PREPARED 'x{number}'");
+    operator.run(&end).await.unwrap();
+    let granted = timeout(PATIENCE, next).await.unwrap().unwrap().unwrap();
+    let count = format!("SELECT count(*) FROM journal WHERE schedule = {number}");
+    let committed = operator.numbers(&count).await[0];
+    assert_eq!(committed, i64::from(commits), "{name}");
+    granted.release().await.unwrap();
+    drop(guard);
+    first.close().await;
+    second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fence_holds_until_the_second_phase_on_postgres() {
+    let builder = PostgresServer::builder().setting("max_prepared_transactions", "64");
+    let server = builder.start().await.unwrap();
+    schedules(TestEnsemble::Postgres(server.into()), prepared).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
