@@ -25,7 +25,7 @@ struct Window {
 impl Window {
     fn median(&mut self) -> Duration {
         self.acquires.sort_unstable();
-        self.acquires[self.acquires.len() / 2]
+        self.acquires.get(self.acquires.len() / 2).copied().unwrap()
     }
 }
 
