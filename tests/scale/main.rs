@@ -25,3 +25,18 @@ mod many_watches;
 mod orders;
 mod requests;
 mod storms;
+
+use std::time::Duration;
+
+use lock_recipes::{Session, ZooKeeper};
+use test_rig::TestEnsemble;
+
+/// A session that holds a lock while others storm the ensemble. Its process shares the machine with all
+/// other tests, unless `is_alone`, and may then not be served for longer than it trusts a usual session.
+async fn neighbour(ensemble: &TestEnsemble, is_alone: bool) -> Session {
+    if is_alone {
+        return ensemble.session().await;
+    }
+    let options = ZooKeeper::builder().session_timeout(Duration::from_secs(300));
+    ensemble.session_with(options).await
+}

@@ -22,6 +22,8 @@ const EACH: usize = 3;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 /// Longer than any session, and the restart of one, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Of the session that waits for all of them.
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many holders connect at a time. A connect of such a short session is given up and tried again
 /// after a part of a second, and on a busy machine that does not do for all of them together.
 const CONNECTING: usize = 4;
@@ -165,7 +167,7 @@ async fn cut_off(servers: Servers) {
         Servers::Three(_) => [first, second, third].join(","),
         _ => first,
     };
-    let steady = SessionOptions::new().session_timeout(PATIENCE / 5);
+    let steady = SessionOptions::new().session_timeout(STEADY_TIMEOUT);
     let waiting = servers.connect(&any, steady).await;
     let stage = Arc::new(Stage {
         waiting: waiting.expect("a session"),
