@@ -27,14 +27,11 @@ static HEAP: PeakAlloc = PeakAlloc;
 
 /// The default number.
 const LOCKS: usize = 2_000;
-/// Nodes that a session watches, given the length of their paths (78 bytes of 48 KiB). It reads the
-/// others now and then.
-const WATCHED_MAX: usize = 630;
 /// How many locks are acquired together.
 const AT_ONCE: usize = 200;
 /// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The most that a held lock may cost. It takes about 2 KiB, with and without a watch. More would
+/// The most that a held lock may cost. It takes about 2 KiB with its watch. More would
 /// be a future or a listing that is kept.
 const HELD_BYTES_MAX: usize = 4 << 10;
 /// What may be left of a lock on average, because of other activity in the process. It is less than
@@ -124,7 +121,7 @@ async fn round(server: &ZooKeeperServer, session: &Session, locks: Range<usize>)
     let (count, before) = (locks.len(), Census::settled().await);
     let guards = acquire_all(session, locks).await;
     let granted = Census::take();
-    until_kept(server, (count, count.min(WATCHED_MAX))).await;
+    until_kept(server, (count, count)).await;
     let watched = Census::settled().await;
     assert_eq!(watched.tasks, before.tasks, "a task for each lock");
     release_all(guards).await;

@@ -68,9 +68,11 @@ pub use store::limit::{RequestLimit, RequestTooLarge};
 #[doc(hidden)]
 pub use store::nodes::{
     Connection, Created, EndReason, Listing, MultiError, NewNode, NodeEvent, NodeMode, NodeOp,
-    NodeOpDone, NodeWatch, Nodes, Reply, commit, list_each,
+    NodeOpDone, NodeWatch, Nodes, Reliant, Reply, commit, connection_changes, list_each,
 };
 pub use store::nodes::{NodeStat, NodesError};
+#[doc(hidden)]
+pub use store::panics::caught;
 #[doc(hidden)]
 pub use store::retry::Backoff;
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -27,7 +27,7 @@ use crate::session::options::{LockOptions, SessionOptions};
 use crate::session::own_watch::OwnWatch;
 use crate::store::nodes::{
     Connection, Created, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodeWatch,
-    Nodes, NodesError, Reply,
+    Nodes, NodesError, Reliant, Reply,
 };
 use crate::store::{Store, Traits};
 use crate::sync::{AtomicBool, Mutex, lock};
@@ -40,8 +40,6 @@ pub(crate) use sessions::Sessions;
 
 pub(crate) const SESSION: i64 = 7;
 pub(crate) const T: Duration = Duration::from_secs(12);
-/// Little enough that a test can use it up.
-const WATCH_BYTES: usize = 128 * 1024;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 
@@ -52,8 +50,8 @@ pub(crate) struct Scripted {
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
     asleep: Arc<Mutex<Duration>>,
-    /// How many times the client was notified of another connection.
-    pub(crate) reconnections: Mutex<u32>,
+    /// Who counts on the session timeout.
+    pub(crate) reliant: Mutex<Option<Weak<dyn Reliant>>>,
     /// How long the machine sleeps while a request is being sent.
     pub(crate) asleep_while_sending: Mutex<Duration>,
 }
@@ -65,7 +63,7 @@ impl Scripted {
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
             asleep: Arc::default(),
-            reconnections: Mutex::default(),
+            reliant: Mutex::default(),
             asleep_while_sending: Mutex::default(),
         })
     }
@@ -160,8 +158,8 @@ impl Nodes for Scripted {
         .boxed()
     }
 
-    fn reconnected(&self) {
-        *lock(&self.reconnections) += 1;
+    fn relied_on_by(&self, reliant: Weak<dyn Reliant>) {
+        *lock(&self.reliant) = Some(reliant);
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
@@ -186,10 +184,6 @@ impl Nodes for Scripted {
 
     fn watch(&self, path: &str) -> Reply<'_, Watched> {
         self.ask(|answer| Asked::Watch(path.to_owned(), answer))
-    }
-
-    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
-        self.ask(|answer| Asked::OthersSee(paths, answer))
     }
 
     fn sync(&self, _: &str) -> Reply<'_, ()> {

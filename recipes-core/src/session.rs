@@ -9,10 +9,8 @@
 //! | `epoch` | one session of the store, and what hangs on it |
 //! | `epoch_task` | the epoch's heartbeats, and looks at own nodes |
 //! | `link` | whether the epoch is connected |
-//! | `inquiry` | asks about own nodes while it is not |
 //! | `check_schedule` | when to look at which node |
 //! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
-//! | `lookout` | looks at the nodes that attempts wait for without a watch |
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
 //! | `silence` | since when the store does not answer |
@@ -30,10 +28,8 @@ pub(crate) mod create_in_flight;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
 pub(crate) mod health;
-pub(crate) mod inquiry;
 pub(crate) mod leftovers;
 pub(crate) mod link;
-pub(crate) mod lookout;
 pub(crate) mod options;
 pub(crate) mod own_watch;
 pub(crate) mod phase;
@@ -41,5 +37,4 @@ pub(crate) mod session_task;
 pub(crate) mod silence;
 pub(crate) mod tenant;
 pub(crate) mod under_way;
-pub(crate) mod watch_budget;
 pub(crate) mod witness;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `store` (this file) | `Store`, which opens one `Nodes` for each epoch, and its `Traits` |
 //! | `nodes` | the requests that a lock needs, and their answers |
+//! | `panics` | a client that panics is a lost connection |
 //! | `refusals` | why a request has no good answer |
 //! | `retry` | a read is sent again until it has an answer |
 //! | `limit` | how large a request may be |
@@ -23,6 +24,7 @@ use crate::store::nodes::{Nodes, NodesError};
 pub(crate) mod limit;
 pub(crate) mod machine;
 pub(crate) mod nodes;
+pub(crate) mod panics;
 pub(crate) mod refusals;
 pub(crate) mod retry;
 
@@ -110,10 +112,6 @@ pub struct Traits {
     /// event comes before the answers to later requests, and setting it disturbs no watch of the
     /// service.
     pub watches_directories: bool,
-    /// Bytes of watched paths with which a session survives a reconnect.
-    pub watch_bytes: usize,
-    /// How much longer a path is on the server than in a request, in bytes.
-    pub path_prefix_bytes: usize,
 }
 
 impl Default for Traits {
@@ -125,8 +123,6 @@ impl Default for Traits {
             closes: true,
             pings_rarely: false,
             watches_directories: true,
-            watch_bytes: usize::MAX,
-            path_prefix_bytes: 0,
         }
     }
 }

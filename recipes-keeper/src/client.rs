@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{self, FutureExt, join_all};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::BoxStream;
 use recipes_core::{
     Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone,
-    NodeStat, NodeWatch, Nodes, NodesError, Reply,
+    NodeStat, NodeWatch, Nodes, NodesError, Reply, connection_changes,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -167,19 +167,7 @@ impl Nodes for KeptNodes {
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {
-        let mut link = self.kept.link.subscribe();
-        let first = *link.borrow_and_update();
-        let is_over = |it: Connection| matches!(it, Connection::Ended(_));
-        let rest = (!is_over(first)).then_some(link);
-        let changes = stream::unfold(rest, move |link| async move {
-            let mut link = link?;
-            // The sender lives in `Kept`, whose keeper ends it before it goes.
-            link.changed().await.ok()?;
-            let connection = *link.borrow_and_update();
-            Some((connection, (!is_over(connection)).then_some(link)))
-        });
-        let first = Some(first).filter(|it| *it != Connection::Connected);
-        stream::iter(first).chain(changes).boxed()
+        connection_changes(self.kept.link.subscribe())
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use recipes_core::{Connection, EndReason, Guarantee, NodesError};
+use recipes_core::{Connection, EndReason, Guarantee, NodesError, caught};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::STORE;
 use crate::asked::Asked;
-use crate::guarded::{Guarded, caught};
+use crate::guarded::Guarded;
 use crate::owned::Owned;
 use crate::queue::{Answer, Queue};
 use crate::shared::Shared;

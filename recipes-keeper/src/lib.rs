@@ -41,7 +41,6 @@ mod watches;
 mod wire;
 
 pub use answers::{event, news};
-pub use guarded::caught;
 pub use kept::Terms;
 pub use moment::Moment;
 pub use sessions::Sessions;

@@ -22,8 +22,6 @@ pub const TRAITS: Traits = Traits {
     pings_rarely: false,
     // An acquire's create and listing are one request, so a watch on a directory saves nothing.
     watches_directories: false,
-    watch_bytes: usize::MAX,
-    path_prefix_bytes: 0,
 };
 
 /// Redis as the store of locks.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodeEvent;
-use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started, caught};
+use recipes_core::caught;
+use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

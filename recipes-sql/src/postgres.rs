@@ -52,8 +52,6 @@ pub(crate) const TRAITS: Traits = Traits {
     pings_rarely: false,
     // News are asked for, so they come after answers that already show what happened.
     watches_directories: false,
-    watch_bytes: usize::MAX,
-    path_prefix_bytes: 0,
 };
 
 /// PostgreSQL as the store of locks.

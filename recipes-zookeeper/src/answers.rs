@@ -6,14 +6,13 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use recipes_core::{
     Connection, Created, EndReason, Listing, MultiError, NodeEvent, NodeOpDone, NodeStat,
-    NodeWatch, NodesError,
+    NodesError,
 };
 use zookeeper_client::{
-    Error, EventType, MultiReadResult, MultiWriteError, MultiWriteResult, OneshotWatcher,
-    SessionState, Stat,
+    Error, EventType, MultiReadResult, MultiWriteError, MultiWriteResult, SessionState, Stat,
+    WatchedEvent,
 };
 
 pub(crate) fn listing(read: MultiReadResult) -> Listing {
@@ -67,13 +66,13 @@ pub(crate) fn node_stat(stat: &Stat) -> NodeStat {
     node
 }
 
-pub(crate) fn node_watch(watcher: OneshotWatcher) -> NodeWatch {
-    let event = watcher.changed().map(|event| match event.event_type {
-        EventType::NodeDeleted => NodeEvent::Deleted,
-        EventType::Session => NodeEvent::SessionEnded,
-        _ => NodeEvent::Changed,
-    });
-    event.boxed()
+/// What happened to a watched node. `None` if only its connection was lost.
+pub(crate) fn node_event(event: &WatchedEvent) -> Option<NodeEvent> {
+    match event.event_type {
+        EventType::NodeDeleted => Some(NodeEvent::Deleted),
+        EventType::Session => None,
+        _ => Some(NodeEvent::Changed),
+    }
 }
 
 pub(crate) fn present<T>(read: Result<T, Error>) -> Result<Option<T>, NodesError> {
@@ -104,7 +103,11 @@ pub(crate) fn refusal(error: Error) -> NodesError {
         Error::NoAuth => NodesError::NoAuth,
         Error::Unimplemented => NodesError::Unsupported,
         Error::Throttled => NodesError::Throttled,
-        Error::SessionExpired | Error::AuthFailed | Error::ClientClosed => NodesError::SessionEnded,
+        Error::SessionExpired | Error::AuthFailed => NodesError::SessionEnded,
+        // The client is gone, and with it what it had not sent: it takes that for a fault of its own.
+        Error::UnexpectedError(text) if text.starts_with("BUG: ") => {
+            NodesError::Unknown(Arc::new(Error::ConnectionLoss))
+        }
         // The client's own checks.
         Error::BadArguments(_) => NodesError::NotSent(Arc::new(error)),
         Error::NotEmpty
@@ -116,7 +119,8 @@ pub(crate) fn refusal(error: Error) -> NodesError {
         | Error::ReconfigDisabled
         | Error::MarshallingError => NodesError::Refused(Arc::new(error)),
         // A moved session's request was refused on the old connection, but an earlier copy of it
-        // may have passed. So the outcome is unknown, as for every error that is not listed.
+        // may have passed. A client that is closed may only have lost its connection. So the outcome is
+        // unknown, as for every error that is not listed.
         error => NodesError::Unknown(Arc::new(error)),
     }
 }

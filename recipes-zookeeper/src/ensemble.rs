@@ -14,6 +14,7 @@ use crate::answers::refusal_of_session;
 use crate::builder::ZooKeeperBuilder;
 use crate::client::{ClientNodes, NodeOptions};
 use crate::diagnosis;
+use crate::keeper::Keeper;
 use crate::link::Link;
 use crate::no_delay::NoDelay;
 
@@ -30,11 +31,6 @@ pub const TRAITS: Traits = Traits {
     closes: true,
     pings_rarely: false,
     watches_directories: true,
-    // After a reconnect the client sets its watches again. If their paths take more than this
-    // together, it fails to, again and again until the session expires (zookeeper-client 0.11.2:
-    // the requests that it splits them into share one number).
-    watch_bytes: 128 * 1024,
-    path_prefix_bytes: 0,
 };
 
 /// Apache ZooKeeper as the store of locks.
@@ -82,8 +78,10 @@ impl ZooKeeper {
     ///
     /// The client does not expose its servers, so `TCP_NODELAY` is not set on its connection,
     /// unlike on those of [`connect`](Self::connect). An acquire may take two round trips instead
-    /// of one. Nor can the session learn that its servers grant a shorter session timeout at a
-    /// reconnect, after an operator has lowered their limit: its guards would be trusted for too long.
+    /// of one. The client connects again by itself, and does not tell which session timeout the server
+    /// grants then. So from its first lost connection on, guards count with 4 s at most, the least that a
+    /// server grants by its defaults. Nor does it survive a reconnect if the paths that its session
+    /// watches are longer than 128 KiB together: that is some 500 waiters, or more than 1,000 holders.
     #[must_use]
     pub fn from_client(client: Client) -> Session {
         SessionOptions::new().start(Arc::new(ExistingClient::new(client)))
@@ -100,19 +98,16 @@ impl ZooKeeper {
 
 impl Store for ZooKeeper {
     fn traits(&self) -> Traits {
-        Traits {
-            path_prefix_bytes: self.link.connect_string.chroot().len(),
-            ..TRAITS
-        }
+        TRAITS
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        let opened = self.link.open().map_ok(|client| {
-            self.no_delay.apply();
-            let servers = (Arc::clone(&self.link), self.no_delay.clone());
-            Arc::new(ClientNodes::new(client, self.nodes.clone(), Some(servers))) as Arc<dyn Nodes>
+        let opened = Keeper::open(Arc::clone(&self.link), self.no_delay.clone());
+        let nodes = opened.map_ok(|(kept, used)| {
+            let nodes = ClientNodes::kept(kept, used, self.nodes.clone());
+            Arc::new(nodes) as Arc<dyn Nodes>
         });
-        opened.map_err(refusal_of_session).boxed()
+        nodes.map_err(refusal_of_session).boxed()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
@@ -132,10 +127,6 @@ struct ExistingClient {
 
 impl ExistingClient {
     fn new(client: Client) -> Self {
-        let path_prefix_bytes = match client.path() {
-            "/" => 0,
-            chroot => chroot.len(),
-        };
         Self {
             traits: Traits {
                 reopens: false,
@@ -146,7 +137,6 @@ impl ExistingClient {
                 // Servers of 3.6 to 3.8 replace a persistent watch that the service may have on a
                 // directory with ours (ZOOKEEPER-4466).
                 watches_directories: false,
-                path_prefix_bytes,
                 ..TRAITS
             },
             client: Mutex::new(Some(client)),
@@ -168,10 +158,7 @@ impl Store for ExistingClient {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match client.take() {
-            Some(client) => {
-                let nodes = ClientNodes::new(client, NodeOptions::default(), None);
-                Ok(Arc::new(nodes) as Arc<dyn Nodes>)
-            }
+            Some(client) => Ok(Arc::new(ClientNodes::of_one(client)) as Arc<dyn Nodes>),
             None => Err(NodesError::SessionEnded),
         };
         future::ready(opened).boxed()

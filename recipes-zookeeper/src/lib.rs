@@ -10,8 +10,11 @@
 //! | `connect_string` | the servers and the chroot that it names |
 //! | `diagnosis` | why no server opened a session |
 //! | `link` | how connections to the servers are made |
-//! | `granted` | the session timeout that servers grant now |
-//! | `others` | what other sessions see of nodes, while this one is not connected |
+//! | `servers` | which server is tried next |
+//! | `wire` | one connection to one server, through a client of its own |
+//! | `keeper` | keeps a session alive, over one wire after the other |
+//! | `kept` | a session as its keeper and its users share it |
+//! | `watch` | a watch that lives through reconnects |
 //! | `client` | the requests of one ZooKeeper session |
 //! | `answers` | what the client's answers and errors mean for a lock |
 //! | `no_delay` | switches off Nagle's algorithm |
@@ -23,10 +26,13 @@ mod client;
 mod connect_string;
 mod diagnosis;
 mod ensemble;
-mod granted;
+mod keeper;
+mod kept;
 mod link;
 mod no_delay;
-mod others;
+mod servers;
+mod watch;
+mod wire;
 
 #[doc(hidden)]
 pub use acl::AclSource;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use zookeeper_client::{Client, Connector, Error};
 
-use crate::connect_string::{ConnectString, Server};
-
-/// One server may take this part of the session timeout to answer, where several are asked. A server that
-/// is starting, or that has no quorum, opens no session.
-pub(crate) const ANSWER_PART: u32 = 8;
+use crate::connect_string::ConnectString;
+use crate::servers::Address;
+use crate::wire::Wire;
 
 /// The servers of a connect string, and how to speak with them.
 #[derive(Debug)]
@@ -20,14 +18,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Opens a session.
-    pub(crate) async fn open(&self) -> Result<Client, Error> {
-        let connector = self.connector();
-        self.connect(connector, self.connect_string.as_str()).await
-    }
-
     /// The servers, and whether connections to them are encrypted.
-    pub(crate) fn servers(&self) -> Vec<(Server, bool)> {
+    pub(crate) fn servers(&self) -> Vec<Address> {
         let encrypts = self.transport.encrypts();
         let servers = self.connect_string.servers().iter();
         servers
@@ -35,16 +27,15 @@ impl Link {
             .collect()
     }
 
-    /// Opens a session on one server alone, which is tried once.
+    /// Connects to one server, which is tried once: a session of its own, unless the connector has one.
     pub(crate) async fn open_on(
         &self,
-        server: &Server,
-        tls: bool,
+        (server, tls): &Address,
         connector: Connector,
-    ) -> Result<Client, Error> {
-        let scheme = if tls { "tcp+tls" } else { "tcp" };
+    ) -> Result<(Wire, Client), Error> {
+        let scheme = if *tls { "tcp+tls" } else { "tcp" };
         let address = format!("{scheme}://{server}{}", self.connect_string.chroot());
-        self.connect(connector.with_fail_eagerly(), &address).await
+        Wire::open(self.connect(connector.with_fail_eagerly(), &address)).await
     }
 
     pub(crate) fn connector(&self) -> Connector {
@@ -59,11 +50,7 @@ impl Link {
         connector
     }
 
-    pub(crate) async fn connect(
-        &self,
-        connector: Connector,
-        servers: &str,
-    ) -> Result<Client, Error> {
+    async fn connect(&self, connector: Connector, servers: &str) -> Result<Client, Error> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.transport.tls {
             return connector

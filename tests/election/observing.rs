@@ -248,22 +248,7 @@ async fn observer_of_a_leader_sends_nothing() {
     assert_eq!(next(&mut observer).await, None);
 }
 
-/// Without room for a watch, the session looks at the leader periodically.
-#[tokio::test(start_paused = true)]
-async fn observer_without_room_for_a_watch_sees_the_end_of_a_term() {
-    let memory = MemoryEnsemble::builder()
-        .without_session_timeout()
-        .watch_bytes(8)
-        .build();
-    let (observing, leading) = (memory.session(), memory.session());
-    let term = election(&leading, "host").campaign().await.unwrap();
-    let mut observer = election(&observing, "observer").observe();
-    assert_eq!(next(&mut observer).await.unwrap().id, "host");
-    term.resign().await.unwrap();
-    assert_eq!(next(&mut observer).await, None);
-}
-
-/// There are more of them than a session can watch for.
+/// However many observers a session has, those who wait are granted at once.
 #[tokio::test(start_paused = true)]
 async fn observers_leave_room_for_those_who_wait_in_memory() {
     let second = Duration::from_secs(1);

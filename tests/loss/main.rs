@@ -10,6 +10,7 @@
 //! | `crashed_alone` | who gets the lock of a holder that crashed while nobody else was there? |
 //! | `suspension` | what may be concluded after a time without a connection? |
 //! | `shorter_timeout` | what happens when servers grant a shorter session timeout than before? |
+//! | `servers_come_back` | does a holder keep its lock if its server is away for a part of its time? |
 //! | `machine_sleeps` | what holds after the machine was suspended? |
 //! | `heartbeats` | which requests keep a session alive and prove it? |
 //! | `fencing` | do tokens and transactions refuse a late write? |
@@ -36,6 +37,7 @@ mod machine_sleeps;
 mod outage_of_a_service;
 
 mod removed_nodes;
+mod servers_come_back;
 mod session_loss;
 mod shorter_timeout;
 mod store_that_forgets;

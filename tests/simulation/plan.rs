@@ -254,23 +254,13 @@ impl Plan {
         self.trouble_every_max < Duration::from_millis(100)
     }
 
-    /// In some worlds one or two waiters of a session have room for their watches. Its holders
-    /// still have enough.
-    fn watch_bytes(&self) -> usize {
-        match self.seed % 4 {
-            3 => 2048,
-            _ => 128 * 1024,
-        }
-    }
-
     pub(crate) fn ensemble(&self) -> MemoryEnsemble {
         let builder = MemoryEnsemble::builder()
             .seed(self.seed)
             .latency(self.latency)
             .containers(self.containers)
             .stats_in_transactions(self.stats_in_transactions)
-            .faults(self.faults.clone())
-            .watch_bytes(self.watch_bytes());
+            .faults(self.faults.clone());
         match self.session_timeout {
             Some(timeout) if self.store == Store::OnRedis => builder.on_redis(timeout).build(),
             Some(timeout) => builder.session_timeout(timeout).build(),

@@ -39,11 +39,13 @@ impl Ask<'_> {
         if !self.queues() || !lock(&known.vacancy).wants_watch() {
             return None;
         }
-        let budget = known.session.core().may_watch(&known.path)?;
+        if !known.session.core().store.traits().watches_directories {
+            return None;
+        }
         let (connection, watched) = (nodes.connection(), nodes.watch(&known.path));
         Some(async move {
             let watched = watched.await.ok().flatten();
-            let watched = watched.map(|it| Watched::new(it, connection, budget));
+            let watched = watched.map(|it| Watched::new(it, connection));
             lock(&known.vacancy).note_watch(watched);
         })
     }

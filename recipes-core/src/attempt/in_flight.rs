@@ -21,22 +21,16 @@ use crate::session::epoch::Epoch;
 use crate::session::leftovers::{Leftovers, Made};
 use crate::session::own_watch::OwnWatch;
 use crate::session::tenant::Tenant;
-use crate::session::watch_budget::WatchPermit;
 use crate::store::nodes::{Nodes, NodesError};
 
 mod news;
 mod watches;
-
-/// How many nodes ahead are watched at a time; for a permit, as many as there are permits.
-const AHEAD_MAX: usize = 2;
 
 /// A request or watch in flight; at most one of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
     /// A probe, enter, make-parents, search or commit, for several members.
     Members,
-    /// A place in the queue for room to watch.
-    Room,
     /// A number of permits that changes what is waited for.
     Permits,
     List(usize),
@@ -54,7 +48,6 @@ type Outdated<'a> = (
 enum Done {
     Event(Event),
     OwnWatch(usize, OwnNode),
-    Room(WatchPermit),
 }
 
 /// The requests and watches of an attempt in one epoch.
@@ -68,10 +61,6 @@ pub(crate) struct InFlight<'a> {
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
     slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
-    /// Room for the watches. Without it nothing is watched, and the lookout looks at the nodes.
-    room: Option<Arc<WatchPermit>>,
-    /// How many nodes ahead that room is for.
-    ahead_max: usize,
     /// The number of permits by which the state machine decides.
     permits: Option<usize>,
     /// The connection that all current evidence came from.
@@ -111,8 +100,6 @@ impl<'a> InFlight<'a> {
             targets,
             session,
             own_nodes: targets.iter().map(|_| OwnNode::default()).collect(),
-            room: None,
-            ahead_max: Target::permits(targets).map_or(AHEAD_MAX, |it| AHEAD_MAX.max(*it.borrow())),
             permits: None,
             slots: Vec::new(),
             entering: Vec::new(),
@@ -192,7 +179,7 @@ impl<'a> InFlight<'a> {
     }
 
     fn heed_permits(&mut self, known: usize) {
-        self.decide_by(known);
+        self.permits = Some(known);
         if let Some(permits) = Target::permits(self.targets) {
             let leases = self.targets.iter().filter(|it| it.permits.is_some());
             let news = requests::permits(permits.clone(), leases.count(), known);
@@ -252,7 +239,7 @@ impl<'a> InFlight<'a> {
             Slot::List(it) | Slot::Stat(it) | Slot::OwnWatch(it) | Slot::Blocker(it, _) => {
                 *it != member
             }
-            Slot::Members | Slot::Room | Slot::Permits => true,
+            Slot::Members | Slot::Permits => true,
         });
         if let Some(own) = self.own_nodes.get_mut(member) {
             *own = OwnNode::default();

@@ -15,7 +15,6 @@ use crate::lock::target::{Permits, Target};
 use crate::names::node_name::{self, LockKind};
 use crate::rules::acquire::{Event, Found};
 use crate::rules::mixed;
-use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
 use crate::store::nodes::{NewNode, NodeEvent, NodeMode, Nodes, NodesError, commit};
 use crate::store::retry::persist;
@@ -271,17 +270,6 @@ pub(crate) async fn blocker(
             NodeEvent::SessionEnded => Err(at(lock, Step::Watch)(NodesError::SessionEnded)),
         },
     }
-}
-
-/// Waits until the lookout finds that a node is gone, which is not watched.
-pub(crate) async fn unwatched(
-    lookout: &Lookout,
-    lock: &LockPath,
-    name: &str,
-) -> Result<(), Refused> {
-    let path = lock.node_path(name);
-    let gone = lookout.gone(&path).await;
-    gone.map_err(on(lock, Step::Watch, &path))
 }
 
 /// Waits until the semaphore has more permits than are known, or fewer than are wanted. Another lower

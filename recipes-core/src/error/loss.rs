@@ -8,8 +8,7 @@ use crate::store::nodes::NodesError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The store expired the session, or may do so before its deadline: after a reconnect its servers
-    /// grant a shorter session timeout than the session was opened with.
+    /// The store expired the session, or does not know it.
     #[error("session expired")]
     SessionExpired,
     /// The session was closed, here or by its client, or the runtime that served it is gone.

@@ -18,7 +18,6 @@ use crate::names::node_name::{self, LockKind};
 use crate::names::order;
 use crate::names::token::FencingToken;
 use crate::session::epoch::{Epoch, Link};
-use crate::session::watch_budget::WatchPermit;
 use crate::store::nodes::{NodeWatch, Nodes, NodesError};
 use crate::store::retry::{self, Backoff};
 
@@ -248,28 +247,19 @@ async fn look(
         let names = retry::persist(|| nodes.list(lock.path())).await;
         let first = queue(lock.kind(), names)?.into_iter().next();
         let Some(name) = first.filter(|it| contends(lock.kind(), it)) else {
-            return Ok((None, Watched::new(epoch, link, sleep(pause).boxed(), None)));
+            return Ok((None, Watched::new(epoch, link, sleep(pause).boxed())));
         };
         let path = lock.target.lock.node_path(&name);
-        let room = epoch.lookout.room_to_observe(&path);
-        let (read, changed) = match room {
-            Some(_) => match retry::persist(|| nodes.watch(&path)).await? {
-                Some((data, stat, watch)) => (Some((data, stat)), changed(watch)),
-                None => continue,
-            },
-            None => (
-                retry::persist(|| nodes.read(&path)).await?,
-                unwatched(epoch, &path),
-            ),
-        };
         // Gone since the list: another is the first.
-        let Some((data, stat)) = read else { continue };
+        let Some((data, stat, watch)) = retry::persist(|| nodes.watch(&path)).await? else {
+            continue;
+        };
         let first = Queued {
             participant: Participant::new(path, data, &stat),
             token: FencingToken::new(stat.czxid),
             is_first: true,
         };
-        return Ok((Some(first), Watched::new(epoch, link, changed, room)));
+        return Ok((Some(first), Watched::new(epoch, link, changed(watch))));
     }
 }
 
@@ -277,26 +267,14 @@ fn changed(watch: NodeWatch) -> BoxFuture<'static, ()> {
     watch.map(drop).boxed()
 }
 
-/// Completes when the lookout finds the node gone, or may not look: the next look says which.
-fn unwatched(epoch: &Arc<Epoch>, path: &str) -> BoxFuture<'static, ()> {
-    let (epoch, path) = (Arc::clone(epoch), path.to_owned());
-    async move { drop(epoch.lookout.gone(&path).await) }.boxed()
-}
-
 /// What was seen, as long as it is known.
 struct Watched {
     /// Completes when it is not known any more.
     over: BoxFuture<'static, ()>,
-    _room: Option<WatchPermit>,
 }
 
 impl Watched {
-    fn new(
-        epoch: &Arc<Epoch>,
-        link: Link,
-        changed: BoxFuture<'static, ()>,
-        room: Option<WatchPermit>,
-    ) -> Self {
+    fn new(epoch: &Arc<Epoch>, link: Link, changed: BoxFuture<'static, ()>) -> Self {
         let epoch = Arc::clone(epoch);
         let over = async move {
             tokio::select! {
@@ -306,10 +284,7 @@ impl Watched {
                 _ = epoch.ended() => {}
             }
         };
-        Self {
-            over: over.boxed(),
-            _room: room,
-        }
+        Self { over: over.boxed() }
     }
 }
 

@@ -7,7 +7,6 @@ use futures::{FutureExt, StreamExt};
 use tokio::task::unconstrained;
 
 use crate::rules::vacancy::{Known, Sole};
-use crate::session::watch_budget::WatchPermit;
 use crate::store::nodes::{Connection, NodeStat, NodeWatch};
 
 /// What a session knows of one lock directory.
@@ -23,7 +22,6 @@ pub(crate) struct Watched {
     watch: NodeWatch,
     /// Any change ends the watch: we do not rely on the client to set it again after a reconnect.
     connection: BoxStream<'static, Connection>,
-    _budget: WatchPermit,
 }
 
 impl Vacancy {
@@ -85,13 +83,11 @@ impl Watched {
     pub(crate) fn new(
         (_, stat, watch): (Vec<u8>, NodeStat, NodeWatch),
         connection: BoxStream<'static, Connection>,
-        budget: WatchPermit,
     ) -> Self {
         Self {
             czxid: stat.czxid,
             watch,
             connection,
-            _budget: budget,
         }
     }
 }
@@ -106,8 +102,6 @@ mod tests {
 
     use super::*;
     use crate::rules::vacancy::RUN_MIN;
-    use crate::session::watch_budget::WatchBudget;
-    use crate::store::Traits;
     use crate::store::nodes::NodeEvent;
 
     /// The transaction that created the directory.
@@ -122,10 +116,7 @@ mod tests {
 
     fn watched(czxid: i64, watch: NodeWatch) -> Watched {
         let read = (Vec::new(), NodeStat::new(czxid, czxid, 0, 0, 0), watch);
-        let budget = WatchBudget::of_directories(&Traits::default())
-            .take("/a")
-            .unwrap();
-        Watched::new(read, stream::pending().boxed(), budget)
+        Watched::new(read, stream::pending().boxed())
     }
 
     fn silent() -> Watched {

@@ -27,8 +27,9 @@ pub(crate) enum Proof {
 pub(crate) struct Evidence {
     /// `None` if sessions never expire by time.
     timeout: Option<Duration>,
-    /// Half the timeout, or less if the client may be silent for long before a request.
-    lease_time: Duration,
+    /// For how many twelfths of the timeout an answer counts: half of it, or less if the client may be
+    /// silent for long before a request.
+    part: u32,
     /// When the last request was sent that a leader answered.
     by_leader: Moment,
     /// When the last request was sent that a quorum committed.
@@ -45,17 +46,36 @@ impl Evidence {
         let part = if is_quiet { 5 } else { 6 };
         Self {
             timeout,
-            lease_time: timeout.unwrap_or_default() * part / 12,
+            part,
             by_leader: sent,
             by_quorum: sent,
             lapses: 0,
         }
     }
 
+    /// From now on the store may end the session after a shorter time of silence: a server that is about
+    /// to be asked to go on with it grants no more. What was proved before counts on with the time that it
+    /// was proved for, but not beyond what that server grants from now on. A longer time changes nothing.
+    pub(crate) fn shortened(&mut self, timeout: Duration, now: Moment) {
+        let Some(before) = self.timeout.filter(|before| timeout < *before) else {
+            return;
+        };
+        // So that they add up to the same times with the new terms.
+        let by_leader = self.by_leader + (self.lease_time(before) - self.lease_time(timeout));
+        let by_quorum = self.by_quorum + (before - before / 12 - (timeout - timeout / 12));
+        self.timeout = Some(timeout);
+        self.by_leader = by_leader.min(now);
+        self.by_quorum = by_quorum.min(now);
+    }
+
+    fn lease_time(&self, timeout: Duration) -> Duration {
+        timeout * self.part / 12
+    }
+
     /// When the session may be over if no further answer comes, `None` for never.
     pub(crate) fn until(&self) -> Option<Moment> {
         let timeout = self.timeout?;
-        let by_leader = self.by_leader + self.lease_time;
+        let by_leader = self.by_leader + self.lease_time(timeout);
         // T/12 for clocks that differ.
         Some(by_leader.min(self.by_quorum + (timeout - timeout / 12)))
     }
@@ -164,6 +184,48 @@ mod tests {
         let start = Moment::default();
         let evidence = Evidence::new(Some(T), true, start);
         assert_eq!(evidence.until(), Some(start + 5 * SECOND));
+    }
+
+    #[test]
+    fn shorter_timeout_counts_from_the_reconnect_and_takes_nothing_back_before() {
+        let (mut evidence, start) = start();
+        // At 2 s a server is asked that grants 4 s: it may end the session at 6 s.
+        evidence.shortened(T / 3, start + 2 * SECOND);
+        assert_eq!(evidence.until(), Some(start + 4 * SECOND));
+        // What it answers counts with its own terms.
+        assert!(!evidence.note(Proof::Quorum, start + 3 * SECOND, start + 3 * SECOND));
+        assert_eq!(evidence.until(), Some(start + 5 * SECOND));
+        let (at, _) = evidence.next_beat(start).unwrap();
+        assert_eq!(at, start + 3 * SECOND + T / 18);
+    }
+
+    #[test]
+    fn shorter_timeout_is_no_proof_that_the_session_lives() {
+        let (mut evidence, start) = start();
+        evidence.shortened(T - SECOND, start + 5_900 * (SECOND / 1_000));
+        assert_eq!(evidence.until(), Some(start + 6 * SECOND));
+        assert!(evidence.note(Proof::Quorum, start + 6 * SECOND, start + 6 * SECOND));
+    }
+
+    #[test]
+    fn commit_counts_with_the_timeout_that_it_was_made_under() {
+        let (mut evidence, start) = start();
+        evidence.note(Proof::Leader, start + 8 * SECOND, start + 8 * SECOND);
+        assert_eq!(evidence.until(), Some(start + 11 * SECOND));
+        evidence.shortened(T / 2, start + 8 * SECOND);
+        // 8 s + 3 s and 8 s + 5.5 s, and the commit of the start still ends at 11 s.
+        assert_eq!(evidence.until(), Some(start + 11 * SECOND));
+        evidence.note(Proof::Leader, start + 10 * SECOND, start + 10 * SECOND);
+        assert_eq!(evidence.until(), Some(start + 11 * SECOND));
+    }
+
+    #[test]
+    fn longer_timeout_changes_nothing() {
+        let (mut evidence, start) = start();
+        for longer in [T, 2 * T] {
+            evidence.shortened(longer, start + 5 * SECOND);
+            assert_eq!(evidence.until(), Some(start + 6 * SECOND));
+        }
     }
 
     #[test]

@@ -16,7 +16,6 @@ pub(crate) enum Asked {
     Read(String, Answer<Read>),
     Stat(String, Answer<Option<NodeStat>>),
     Watch(String, Answer<Watched>),
-    OthersSee(Vec<String>, Answer<Vec<bool>>),
     Sync(Answer<()>),
     Multi(Vec<NodeOp>, Answer<Vec<NodeOpDone>, MultiError>),
 }
@@ -30,7 +29,6 @@ impl fmt::Debug for Asked {
             Self::Read(path, _) => write!(f, "read {path}"),
             Self::Stat(path, _) => write!(f, "stat {path}"),
             Self::Watch(path, _) => write!(f, "watch {path}"),
-            Self::OthersSee(paths, _) => write!(f, "others see {paths:?}"),
             Self::Sync(_) => write!(f, "sync"),
             Self::Multi(operations, _) => write!(f, "multi of {}", operations.len()),
         }

@@ -30,10 +30,7 @@ impl Sessions {
 
 impl Store for Sessions {
     fn traits(&self) -> Traits {
-        Traits {
-            watch_bytes: WATCH_BYTES,
-            ..Traits::default()
-        }
+        Traits::default()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {

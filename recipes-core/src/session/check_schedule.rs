@@ -6,11 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A lease's node that is not watched, because too many are, is looked at again within this time,
-/// and not before half of it. A removal by an operator, or a request to give the lock up, is
-/// noticed that much later.
-const LOOK_WITHIN: Duration = Duration::from_secs(10);
-
 /// A lock whose node may not be read is looked at again after this time. A change of its ACL is
 /// noticed that much later.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(60);
@@ -42,14 +37,6 @@ impl CheckSchedule {
         self.turns += 1;
         self.at.insert(id, (at, self.turns));
         self.order.insert((at, self.turns), id);
-    }
-
-    /// Schedules the next look after half of [`LOOK_WITHIN`], spread over the second half by the
-    /// lease's number, so that looks do not come all at once.
-    pub(crate) fn schedule_next(&mut self, id: u64, now: Instant) {
-        const PARTS: u32 = 64;
-        let part = u32::try_from(id % u64::from(PARTS)).unwrap_or_default();
-        self.schedule(id, now + LOOK_WITHIN / 2 + LOOK_WITHIN / 2 * part / PARTS);
     }
 
     pub(crate) fn next_at(&self) -> Option<Instant> {
@@ -208,25 +195,5 @@ mod tests {
             assert_eq!(looks.take_due(start), Some(id));
             looks.schedule(id, start);
         }
-    }
-
-    #[test]
-    fn next_looks_are_spread_over_the_second_half_of_the_time() {
-        let start = Instant::now();
-        let mut looks = CheckSchedule::default();
-        (0..1_000).for_each(|id| looks.schedule_next(id, start));
-        assert!(
-            looks
-                .take_due(start + LOOK_WITHIN / 2 - Duration::from_nanos(1))
-                .is_none()
-        );
-        let mut before = 0;
-        for part in 1..=10_u32 {
-            let now = start + LOOK_WITHIN / 2 + LOOK_WITHIN / 20 * part;
-            let due = std::iter::from_fn(|| looks.take_due(now)).count();
-            assert!((64..=128).contains(&due), "{due}");
-            before += due;
-        }
-        assert_eq!(before, 1_000);
     }
 }

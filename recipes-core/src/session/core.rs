@@ -15,7 +15,6 @@ use crate::session::health;
 use crate::session::options::SessionOptions;
 use crate::session::phase::Phase;
 use crate::session::session_task::SessionTask;
-use crate::session::watch_budget::{WatchBudget, WatchPermit};
 use crate::store::Store;
 use crate::store::nodes::NodesError;
 use crate::telemetry;
@@ -25,7 +24,6 @@ pub(crate) struct SessionCore {
     pub(crate) options: SessionOptions,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cleanup: Cleanup,
-    directory_watches: WatchBudget,
     phase: watch::Receiver<Phase>,
     close: watch::Sender<bool>,
 }
@@ -37,7 +35,7 @@ impl SessionCore {
         let (close, close_asked) = watch::channel(false);
         let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
-        let (traits, patience) = (store.traits(), options.connect_timeout);
+        let patience = options.connect_timeout;
         let task = SessionTask::new(
             Arc::clone(&store),
             phase_sender,
@@ -57,16 +55,9 @@ impl SessionCore {
             options,
             store,
             cleanup,
-            directory_watches: WatchBudget::of_directories(&traits),
             phase,
             close,
         }
-    }
-
-    /// Reserves room in the watch budget for a lock directory. `None` if the budget is used up, or
-    /// if a watch on a directory would prove nothing.
-    pub(crate) fn may_watch(&self, directory: &str) -> Option<WatchPermit> {
-        self.directory_watches.take(directory)
     }
 
     /// Waits for an open epoch.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
@@ -16,13 +16,12 @@ use crate::error::LostReason;
 use crate::rules::evidence::{Evidence, Proof};
 use crate::session::connections::Connections;
 use crate::session::leftovers::Leftovers;
-use crate::session::lookout::Lookout;
 use crate::session::own_watch::OwnWatch;
 use crate::session::silence::Silence;
 use crate::session::tenant::Tenant;
 use crate::session::witness::{HighestNumber, Ledger, Witness};
 use crate::store::Traits;
-use crate::store::nodes::{NodeStat, Nodes, NodesError};
+use crate::store::nodes::{NodeStat, Nodes, NodesError, Reliant};
 use crate::sync::{AtomicBool, Mutex, lock};
 
 /// A deadline that never comes, as far away as tokio's own. For sessions that have no timeout.
@@ -67,8 +66,6 @@ pub(crate) struct Origin {
 pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) session_id: i64,
-    pub(crate) traits: Traits,
-    pub(crate) lookout: Lookout,
     ledger: Arc<Ledger>,
     connections: Connections,
     forgot: OnceLock<Forgot>,
@@ -111,8 +108,6 @@ impl Epoch {
         Self {
             number,
             session_id: nodes.session(),
-            traits: origin.traits,
-            lookout: Lookout::new(&origin.traits),
             ledger,
             connections,
             forgot: OnceLock::new(),
@@ -321,7 +316,7 @@ impl Epoch {
         }
     }
 
-    /// Makes the epoch task look at a lease's node now, and watch it if the budget allows.
+    /// Makes the epoch task look at a lease's node now, and watch it.
     pub(crate) fn look_soon(&self, id: u64) {
         lock(&self.arrivals).push(Arrival {
             id,
@@ -358,6 +353,14 @@ impl Epoch {
         }
     }
 
+    /// Lets the store say that the session has less time.
+    pub(crate) fn rely(self: &Arc<Self>) {
+        if let Ok(nodes) = self.nodes() {
+            let epoch: Weak<dyn Reliant> = Arc::downgrade(self) as _;
+            nodes.relied_on_by(epoch);
+        }
+    }
+
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut lock(&self.arrivals))
     }
@@ -368,6 +371,19 @@ impl Epoch {
 
     pub(crate) fn leases(&self) -> Vec<Arc<dyn Tenant>> {
         lock(&self.leases).values().cloned().collect()
+    }
+}
+
+impl Reliant for Epoch {
+    fn is_held(&self) -> bool {
+        !lock(&self.leases).is_empty()
+    }
+
+    fn shortened(&self, timeout: Duration) {
+        let now = self.ledger.clock.now();
+        lock(&self.ledger.evidence).shortened(timeout, now);
+        // Its timers are for the time before.
+        self.wake_task.notify_one();
     }
 }
 

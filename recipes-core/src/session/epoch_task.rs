@@ -1,6 +1,6 @@
 //! Watches over one epoch: its link, its heartbeats and the nodes of its leases.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,9 @@ use crate::log::SESSION;
 use crate::rules::evidence::{BEATS, Proof};
 use crate::session::check_schedule::{CheckSchedule, Refusals};
 use crate::session::epoch::{Arrival, Epoch, Forgot, Link};
-use crate::session::inquiry::{Inquiry, Seen};
 use crate::session::link::LinkSender;
 use crate::session::own_watch::OwnWatch;
 use crate::session::under_way::{next, output};
-use crate::session::watch_budget::{WatchBudget, WatchPermit};
 use crate::store::nodes::{Connection, EndReason, NodeEvent, NodeStat, Nodes, NodesError, commit};
 
 /// A lease that is released within this time costs no watch on its own node. If an operator removes
@@ -41,8 +39,8 @@ pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 /// Upper bound of a pause with nothing to do; any length is fine.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Data and stat of a lease's node, and the watch on it if the budget allowed one.
-type Found = ((Vec<u8>, NodeStat), Option<(OwnWatch, WatchPermit)>);
+/// Data and stat of a lease's node, and the watch on it unless there is one.
+type Found = ((Vec<u8>, NodeStat), Option<OwnWatch>);
 
 /// The id of a lease, the connection over which its node was read, and the answer.
 type Looked = (u64, Option<u64>, Result<Option<Found>, NodesError>);
@@ -52,17 +50,6 @@ pub(crate) enum Over {
     Session(EndReason),
     /// The store's transaction numbers went back.
     Forgot(Forgot),
-    /// The store may end the session earlier than the leases count on.
-    Shortened(Shortened),
-}
-
-/// A server may have granted the session less time at a reconnect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shortened {
-    /// The session timeout that the leases count on.
-    pub(crate) counted: Duration,
-    /// What the store grants now.
-    pub(crate) granted: Duration,
 }
 
 /// Watches over one epoch.
@@ -75,22 +62,17 @@ pub(crate) struct EpochTask {
     beat_after: Instant,
     is_in_use: bool,
     refusals: Refusals,
-    /// When to read own nodes: unwatched ones periodically, all of them after a reconnect.
+    /// When to read own nodes: those that are not watched yet, and all of them after a reconnect.
     looks: CheckSchedule,
     lapses: u64,
     under_way: FuturesUnordered<BoxFuture<'static, Looked>>,
     own_watches: FuturesUnordered<BoxFuture<'static, (u64, NodeEvent)>>,
-    /// The leases of `own_watches`. `None` if the lease was released and its node is going away.
-    followed: BTreeMap<u64, Option<WatchPermit>>,
-    budget: WatchBudget,
-    inquiry: Inquiry,
-    /// What the store grants since the last reconnect, until that is known.
-    granted: Option<BoxFuture<'static, Option<Duration>>>,
+    /// The leases of `own_watches`, also those that were released and whose nodes are going away.
+    followed: BTreeSet<u64>,
 }
 
 impl EpochTask {
     pub(crate) fn new(epoch: Arc<Epoch>, nodes: Arc<dyn Nodes>, link: watch::Sender<Link>) -> Self {
-        let budget = WatchBudget::of_holders(&epoch.traits);
         Self {
             link: LinkSender::new(Arc::clone(&epoch), link),
             epoch,
@@ -103,10 +85,7 @@ impl EpochTask {
             lapses: 0,
             under_way: FuturesUnordered::new(),
             own_watches: FuturesUnordered::new(),
-            followed: BTreeMap::new(),
-            budget,
-            inquiry: Inquiry::default(),
-            granted: None,
+            followed: BTreeSet::new(),
         }
     }
 
@@ -123,19 +102,13 @@ impl EpochTask {
                 biased;
                 change = connection.next() => match change {
                     Some(Connection::Connected) => self.reconnected(),
-                    Some(Connection::Disconnected) => self.disconnected(),
+                    Some(Connection::Disconnected) => self.link.disconnected(),
                     Some(Connection::Ended(reason)) => return Over::Session(reason),
                     None => return Over::Session(EndReason::Closed),
                 },
                 (id, event) = next(&mut self.own_watches) => self.own_node(id, event),
                 looked = next(&mut self.under_way) => self.looked(looked),
                 answer = output(&mut self.heartbeat) => self.answered(answer),
-                seen = self.inquiry.answer() => self.seen_by_others(seen),
-                granted = output(&mut self.granted) => {
-                    if let Some(shortened) = self.shortened(granted) {
-                        return Over::Shortened(shortened);
-                    }
-                }
                 () = epoch.wake_task.notified() => {}
                 () = tokio::time::sleep_until(timer_at) => {}
             }
@@ -179,8 +152,7 @@ impl EpochTask {
         let look_due_at = self.looks.next_at().filter(|at| *at > now);
         // Soon enough to schedule a lease that arrives from now on before its grace is over.
         let look_at = now + OWN_WATCH_GRACE;
-        let ask_at = self.inquiry.ask(now, &self.epoch, &*self.nodes);
-        let others = [loss_at, look_due_at, heartbeat_at, ask_at];
+        let others = [loss_at, look_due_at, heartbeat_at];
         let others = others.into_iter().flatten();
         others.fold(look_at, Instant::min)
     }
@@ -214,26 +186,7 @@ impl EpochTask {
         }
     }
 
-    fn disconnected(&mut self) {
-        self.link.disconnected();
-        if let Some(timeout) = self.nodes.session_timeout() {
-            self.inquiry.disconnected(timeout);
-        }
-    }
-
-    /// Ends the leases whose nodes the store does not have any more.
-    fn seen_by_others(&mut self, seen: Seen) {
-        for (id, is_seen) in seen {
-            if !is_seen {
-                self.epoch.observe(id, None, None);
-            }
-        }
-    }
-
     fn reconnected(&mut self) {
-        self.inquiry = Inquiry::default();
-        self.granted = Some(Box::pin(granted(Arc::clone(&self.nodes))));
-        self.nodes.reconnected();
         self.link.connected();
         let now = Instant::now();
         self.beat_after = now;
@@ -242,16 +195,11 @@ impl EpochTask {
         }
     }
 
-    /// Whether the store may end the session before its deadline.
-    fn shortened(&self, granted: Option<Duration>) -> Option<Shortened> {
-        let (counted, granted) = (self.nodes.session_timeout()?, granted?);
-        (granted < counted).then_some(Shortened { counted, granted })
-    }
-
     fn take_arrivals(&mut self) {
         for Arrival { id, at, own_watch } in self.epoch.arrivals() {
             match own_watch {
-                Some(own_watch) => self.arrived(id, own_watch),
+                // Also if it is released already: removing the watch would cost a request.
+                Some(own_watch) => self.follow(id, own_watch),
                 None if self.epoch.lease(id).is_some() => {
                     let at = at.map_or_else(Instant::now, |at| at + OWN_WATCH_GRACE);
                     self.looks.schedule(id, at);
@@ -261,30 +209,7 @@ impl EpochTask {
         }
     }
 
-    /// Takes over the watch of a node that has waited.
-    fn arrived(&mut self, id: u64, own_watch: OwnWatch) {
-        let Some(lease) = self.epoch.lease(id) else {
-            // Released already. Removing the watch would cost a request, keeping it does not.
-            return self.follow(id, own_watch, None);
-        };
-        match self.permit(lease.node_path()) {
-            Some(permit) => {
-                own_watch.leave_room();
-                self.follow(id, own_watch, Some(permit));
-            }
-            // The watch may have fired, and it is dropped here.
-            None => {
-                lease.care().watch(None);
-                self.looks.schedule(id, Instant::now());
-            }
-        }
-    }
-
-    fn permit(&self, path: &str) -> Option<WatchPermit> {
-        self.budget.take(path)
-    }
-
-    /// Reads whether a lease's node exists and is ours, and watches it if the budget allows.
+    /// Reads whether a lease's node exists and is ours, and watches it.
     fn look_at(&mut self, id: u64) {
         let Some(lease) = self.epoch.lease(id) else {
             return;
@@ -294,21 +219,17 @@ impl EpochTask {
         }
         let (nodes, connection) = (Arc::clone(&self.nodes), self.epoch.connection());
         // A watch survives reconnects.
-        let is_followed = self.followed.contains_key(&id);
-        let permit = match is_followed {
-            true => None,
-            false => self.permit(lease.node_path()),
-        };
+        let is_followed = self.followed.contains(&id);
         let look = async move {
             let path = lease.node_path();
-            let found = if let Some(permit) = permit {
-                let watched = nodes.watch(path).await;
-                watched.map(|found| {
-                    found.map(|(data, stat, it)| ((data, stat), Some((OwnWatch::new(it), permit))))
-                })
-            } else {
+            let found = if is_followed {
                 let read = nodes.read(path).await;
                 read.map(|found| found.map(|read| (read, None)))
+            } else {
+                let watched = nodes.watch(path).await;
+                watched.map(|found| {
+                    found.map(|(data, stat, it)| ((data, stat), Some(OwnWatch::new(it))))
+                })
             };
             (id, connection, found)
         };
@@ -325,12 +246,13 @@ impl EpochTask {
                 self.epoch.observe(id, Some(&read), connection);
                 self.refusals.answered(lease.lock_path(), now);
                 match own_watch {
-                    Some((own_watch, permit)) => {
+                    Some(own_watch) => {
                         lease.care().watch(Some(own_watch.clone()));
-                        self.follow(id, own_watch, Some(permit));
+                        self.follow(id, own_watch);
                     }
-                    None if self.followed.contains_key(&id) => {}
-                    None => self.looks.schedule_next(id, now),
+                    None if self.followed.contains(&id) => {}
+                    // Its watch has fired meanwhile.
+                    None => self.looks.schedule(id, now),
                 }
             }
             Ok(None) => self.epoch.observe(id, None, None),
@@ -354,8 +276,8 @@ impl EpochTask {
         }
     }
 
-    fn follow(&mut self, id: u64, own_watch: OwnWatch, permit: Option<WatchPermit>) {
-        if self.followed.insert(id, permit).is_none() {
+    fn follow(&mut self, id: u64, own_watch: OwnWatch) {
+        if self.followed.insert(id) {
             self.own_watches
                 .push(Box::pin(async move { (id, own_watch.event().await) }));
         }
@@ -408,21 +330,6 @@ impl EpochTask {
                 target: SESSION,
                 "session not closed in time; it goes with the last acquire"
             ),
-        }
-    }
-}
-
-/// The session timeout that the store grants now. It is asked until it answers, the session is over, or the
-/// connection is another.
-async fn granted(nodes: Arc<dyn Nodes>) -> Option<Duration> {
-    let timeout = nodes.session_timeout()?;
-    loop {
-        match nodes.granted().await {
-            Ok(granted) => return granted,
-            Err(error) => {
-                debug!(target: SESSION, %error, "what the store grants is not known yet");
-                tokio::time::sleep(timeout / BEATS).await;
-            }
         }
     }
 }

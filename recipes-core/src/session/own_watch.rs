@@ -1,7 +1,6 @@
 //! What vouches for a node of ours: a watch, and the connection on which the node was seen.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
@@ -9,50 +8,31 @@ use futures::FutureExt;
 use futures::future::Shared;
 use tokio::task::unconstrained;
 
-use crate::session::watch_budget::WatchPermit;
 use crate::store::nodes::{NodeEvent, NodeWatch};
 use crate::sync::{Mutex, lock};
 
 /// A watch on a node of ours, shared by all that wait for its event.
 #[derive(Clone)]
-pub(crate) struct OwnWatch {
-    watch: Shared<NodeWatch>,
-    /// The room of the attempt that set the watch. It is taken as long as the watch is set, unless
-    /// a holder makes room for it.
-    room: Arc<Mutex<Option<Arc<WatchPermit>>>>,
-}
+pub(crate) struct OwnWatch(Shared<NodeWatch>);
 
 impl OwnWatch {
     pub(crate) fn new(watch: NodeWatch) -> Self {
-        Self {
-            watch: watch.shared(),
-            room: Arc::default(),
-        }
-    }
-
-    /// Takes this room of an attempt for the watch.
-    pub(crate) fn take_room(&self, room: Option<Arc<WatchPermit>>) {
-        *lock(&self.room) = room;
-    }
-
-    /// Gives back the room of the attempt, for the next waiter.
-    pub(crate) fn leave_room(&self) {
-        self.take_room(None);
+        Self(watch.shared())
     }
 
     /// Waits for what happens to the node.
     pub(crate) fn event(&self) -> impl Future<Output = NodeEvent> + Send + use<> {
-        self.watch.clone()
+        self.0.clone()
     }
 
     /// As [`event`](Self::event). Must not be polled again after the event was returned.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<NodeEvent> {
-        self.watch.poll_unpin(cx)
+        self.0.poll_unpin(cx)
     }
 
     /// What has happened to the node, even when the task's budget is used up.
     fn happened(&self) -> Option<NodeEvent> {
-        unconstrained(self.watch.clone()).now_or_never()
+        unconstrained(self.0.clone()).now_or_never()
     }
 }
 

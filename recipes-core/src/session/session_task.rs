@@ -15,7 +15,7 @@ use crate::log::SESSION;
 use crate::names::session_id::SessionId;
 use crate::session::cleanup::{Cleanup, Doomed, Remaining};
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
-use crate::session::epoch_task::{EpochTask, Over, Shortened, UNPOLLED_GRACE};
+use crate::session::epoch_task::{EpochTask, Over, UNPOLLED_GRACE};
 use crate::session::phase::Phase;
 use crate::session::witness::HighestNumber;
 use crate::store::nodes::{Connection, EndReason, Nodes, NodesError};
@@ -111,6 +111,7 @@ impl SessionTask {
             traits: self.traits,
         };
         let epoch = Arc::new(Epoch::new(number, nodes, link, origin, sent));
+        epoch.rely();
         // It stays open until this function closes it.
         let nodes = epoch.nodes().ok()?;
         info!(
@@ -125,7 +126,6 @@ impl SessionTask {
             biased;
             () = closed(&mut self.close) => None,
             over = watch.run() => Some(over),
-            never = epoch.lookout.run(&*nodes) => match never {},
         };
         drop(nodes);
         let ended = match over {
@@ -141,10 +141,6 @@ impl SessionTask {
                 watch.end(LostReason::SessionClosed);
                 drop(epoch.take_nodes());
                 return Some(Phase::Ended(NodesError::StoreForgot { seen, now }));
-            }
-            Some(Over::Shortened(shortened)) => {
-                warn_of_less_time(number, shortened);
-                Some(EndReason::Expired)
             }
         };
         if let Some(reason) = ended {
@@ -263,17 +259,6 @@ fn report_forgot(seen: i64, now: i64) {
          more, as its fencing tokens would be too low"
     );
     telemetry::store_forgot();
-}
-
-fn warn_of_less_time(epoch: u64, Shortened { counted, granted }: Shortened) {
-    warn!(
-        target: SESSION,
-        epoch,
-        counted_ms = counted.as_millis(),
-        granted_ms = granted.as_millis(),
-        "the store grants a shorter session timeout than this session was opened with, and may expire \
-         it before the deadline of its locks: its locks are lost, and a new session is opened"
-    );
 }
 
 /// The client reports both alike: that the store has expired the session, and that it gave the

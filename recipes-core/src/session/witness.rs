@@ -1,7 +1,7 @@
 //! [`Nodes`] with a record of what every answer proves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,7 +16,7 @@ use crate::session::silence::Silence;
 use crate::store::Guarantee;
 use crate::store::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
-    Nodes, NodesError, Reply,
+    Nodes, NodesError, Reliant, Reply,
 };
 use crate::sync::{Mutex, lock};
 
@@ -155,9 +155,8 @@ impl Nodes for Witness {
         self.nodes.session_timeout()
     }
 
-    /// Nothing is noted: other sessions have sent the requests.
-    fn granted(&self) -> Reply<'static, Option<Duration>> {
-        self.nodes.granted()
+    fn relied_on_by(&self, reliant: Weak<dyn Reliant>) {
+        self.nodes.relied_on_by(reliant);
     }
 
     fn guarantee(&self) -> Guarantee {
@@ -182,10 +181,6 @@ impl Nodes for Witness {
 
     fn connection(&self) -> BoxStream<'static, Connection> {
         self.nodes.connection()
-    }
-
-    fn reconnected(&self) {
-        self.nodes.reconnected();
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
@@ -234,11 +229,6 @@ impl Nodes for Witness {
         self.read_with(self.nodes.watch(path), |found| {
             found.as_ref().map(|(_, stat, _)| stat)
         })
-    }
-
-    /// Nothing is noted: other sessions have sent the requests.
-    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
-        self.nodes.others_see(paths)
     }
 
     fn sync(&self, path: &str) -> Reply<'_, ()> {

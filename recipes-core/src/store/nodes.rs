@@ -1,12 +1,13 @@
 //! The operations of a store that a lock needs.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
-use futures::stream::BoxStream;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::store::Guarantee;
@@ -74,14 +75,13 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The id of the session; the `ephemeral_owner` of the nodes that it creates.
     fn session(&self) -> i64;
 
-    /// The negotiated session timeout; `None` if sessions never expire by time.
+    /// The session timeout that counts now; `None` if sessions never expire by time. It may become
+    /// shorter, of which [`relied_on_by`](Self::relied_on_by) has word.
     fn session_timeout(&self) -> Option<Duration>;
 
-    /// The session timeout that the store grants now to whoever asks for that of this session. Asked of
-    /// the store after a reconnect, over sessions of its own: a store may grant this one less than at
-    /// its opening, and not tell.
-    fn granted(&self) -> Reply<'static, Option<Duration>> {
-        future::ready(Ok(self.session_timeout())).boxed()
+    /// Who counts on the session timeout. Called once, soon after the session was opened.
+    fn relied_on_by(&self, reliant: Weak<dyn Reliant>) {
+        drop(reliant);
     }
 
     /// What the store promises, as far as is known now.
@@ -117,9 +117,6 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Changes of the connection from now on, after its present state unless that is `Connected`.
     /// If some changes were missed, the latest comes next. Ends after [`Connection::Ended`].
     fn connection(&self) -> BoxStream<'static, Connection>;
-
-    /// Must be called once for each connection after the first.
-    fn reconnected(&self) {}
 
     /// Creates one node.
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created>;
@@ -166,20 +163,41 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
 
-    /// Whether other sessions see these nodes now, for a session that has no connection: asked of
-    /// the store over a session of its own. An answer is as fresh as a committed transaction. It
-    /// proves nothing about this session, and never completes if the store cannot be asked so.
-    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
-        drop(paths);
-        future::pending().boxed()
-    }
-
     /// Passes through a server that takes itself for the leader, and proves no more than that. A
     /// deposed leader that has not noticed answers too.
     fn sync(&self, path: &str) -> Reply<'_, ()>;
 
     /// Carries out all operations or none.
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError>;
+}
+
+/// Who counts on the timeout of a session, for its store.
+#[doc(hidden)]
+pub trait Reliant: fmt::Debug + Send + Sync {
+    /// Whether a lock is held.
+    fn is_held(&self) -> bool;
+
+    /// From now on the store may end the session after this time of silence, if that is shorter than
+    /// before. Called before a request is sent that may have this effect.
+    fn shortened(&self, timeout: Duration);
+}
+
+/// The changes of a connection whose present state is in a channel: see [`Nodes::connection`].
+#[doc(hidden)]
+#[must_use]
+pub fn connection_changes(mut link: watch::Receiver<Connection>) -> BoxStream<'static, Connection> {
+    // The caller assumes that a session is connected until it is notified otherwise.
+    if *link.borrow() != Connection::Connected {
+        link.mark_changed();
+    }
+    let next = |link: Option<watch::Receiver<Connection>>| async move {
+        let mut link = link?;
+        link.changed().await.ok()?;
+        let connection = *link.borrow_and_update();
+        let more = !matches!(connection, Connection::Ended(_));
+        Some((connection, more.then_some(link)))
+    };
+    stream::unfold(Some(link), next).boxed()
 }
 
 /// State of the connection of one session.

@@ -22,8 +22,6 @@ pub(super) const TRAITS: Traits = Traits {
     pings_rarely: false,
     // Polls tell what has happened when they come, not before later answers.
     watches_directories: false,
-    watch_bytes: usize::MAX,
-    path_prefix_bytes: 0,
 };
 
 /// MariaDB as the store of locks.

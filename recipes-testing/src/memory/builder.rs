@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::ensemble::MemoryEnsemble;
 use super::faults::Faults;
-use super::seam::traits::ZOOKEEPER;
 
 /// 2024-01-01T00:00:00Z: fixed, so that two runs see the same times.
 const START_MS: i64 = 1_704_067_200_000;
@@ -19,7 +18,6 @@ pub struct MemoryBuilder {
     pub(super) seed: u64,
     pub(super) session_timeout: Option<Duration>,
     pub(super) latency: Duration,
-    pub(super) watch_bytes: usize,
     pub(super) containers: bool,
     pub(super) stats_in_transactions: bool,
     pub(super) tells_first: bool,
@@ -35,7 +33,6 @@ impl Default for MemoryBuilder {
             seed: 0,
             session_timeout: Some(SESSION_TIMEOUT),
             latency: Duration::ZERO,
-            watch_bytes: ZOOKEEPER.watch_bytes,
             containers: true,
             stats_in_transactions: false,
             tells_first: false,
@@ -76,14 +73,6 @@ impl MemoryBuilder {
     /// Sets how long a reply or a watch event takes after its cause. Default zero.
     pub fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
-        self
-    }
-
-    /// Sets how many bytes of watched paths a client can set again after a reconnect. Default
-    /// 128 KiB, as a client of real servers. A session with less room has to do without watches
-    /// sooner.
-    pub fn watch_bytes(mut self, bytes: usize) -> Self {
-        self.watch_bytes = bytes;
         self
     }
 

@@ -201,8 +201,8 @@ impl MemoryEnsemble {
     }
 
     /// Grants this session timeout from now on: to new sessions, and to present ones from their next
-    /// connection on, as servers do after an operator has changed `maxSessionTimeout`. A client is not
-    /// told what it gets at a reconnect.
+    /// connection on, as servers do after an operator has changed `maxSessionTimeout`. A session that gets
+    /// less counts with that from the reconnect on.
     ///
     /// # Panics
     /// On a store as that on Redis, where each session keeps its timeout.

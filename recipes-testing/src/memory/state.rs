@@ -23,11 +23,11 @@ pub(super) mod shared;
 pub(super) mod watches;
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use recipes_core::{NodeEvent, NodesError};
+use recipes_core::{NodeEvent, NodesError, Reliant};
 use tokio::time::Instant;
 
 use super::builder::MemoryBuilder;
@@ -67,7 +67,6 @@ pub(crate) struct State {
     pub(crate) session_timeout: Option<Duration>,
     pub(crate) containers: bool,
     pub(crate) stats_in_transactions: bool,
-    pub(crate) watch_bytes: usize,
     pub(crate) stats_need_read: bool,
     pub(crate) random: Random,
     pub(crate) faults: Faults,
@@ -76,6 +75,8 @@ pub(crate) struct State {
     pub(crate) requests: Vec<Request>,
     /// Wakers to wake after the mutex is released.
     pub(crate) wakers: Vec<Waker>,
+    /// Who is to know that its session has less time.
+    pub(crate) shortened: Vec<(Arc<dyn Reliant>, Duration)>,
     /// Wakers to drop after the mutex is released: the last waker of a task may drop its futures.
     pub(crate) retired: Vec<Waker>,
     /// How long the machine of the clients has slept.
@@ -102,7 +103,6 @@ impl State {
             session_timeout: options.session_timeout,
             containers: options.containers,
             stats_in_transactions: options.stats_in_transactions,
-            watch_bytes: options.watch_bytes,
             stats_need_read: options.stats_need_read,
             random: Random::new(options.seed),
             faults: options.faults.clone(),
@@ -110,6 +110,7 @@ impl State {
             denied: Vec::new(),
             requests: Vec::new(),
             wakers: Vec::new(),
+            shortened: Vec::new(),
             retired: Vec::new(),
             suspended: Duration::ZERO,
             latency: options.latency,

@@ -12,6 +12,7 @@
 //! | 7 | For requests that were sent together, events and replies come in another order; a watch that is set and fires among them may come at any place. | In memory, without delays, a request takes effect when it is made, before any reply. |
 //! | 8 | The reply to a transaction that creates has no number. | Servers before 3.7.2 and 3.8.2 do not return it; newer ones do, as does the double on request. |
 //! | 9 | A path that ends in `/.` or `/..` is bad input in memory. | The client lets it pass, and to a server it is the name of no node. No script requests it. |
+//! | 10 | A path that is none is refused after the end of a session in memory, and reports the end on a server. | The client reads it when it is to be sent. |
 //!
 //! The scripts do not contain what no server does on request: lists of a replica that lags, lost
 //! replies, delayed requests, reaped containers, sessions that expire by time, a new leader or one
@@ -21,13 +22,14 @@
 use recipes_core::{EndReason, NodeOpDone};
 
 use crate::script::Step;
-use crate::seen::{Answer, EventKind, Heard, Seen};
+use crate::seen::{Answer, EventKind, Heard, Refusal, Seen};
 
 /// What a session saw of a step, without what may differ.
 pub(crate) fn without(step: &Step, seen: Seen) -> Seen {
     let mut seen = without_orders(step, seen);
     for answer in &mut seen.answers {
         forget_created(answer);
+        read_after_the_end(answer);
     }
     seen
 }
@@ -82,6 +84,16 @@ fn same_cause(one: &Heard, other: &Heard) -> bool {
             },
         ) => (place, event) == (other_place, other_event),
         _ => false,
+    }
+}
+
+// 10
+fn read_after_the_end(answer: &mut Answer) {
+    if let Answer::Refused { index, why } = answer {
+        // A session that lives never reports its end.
+        if let Refusal::BadPath | Refusal::SessionEnded = why {
+            (*index, *why) = (None, Refusal::BadPath);
+        }
     }
 }
 

@@ -8,13 +8,15 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all, select_all};
-use lock_recipes::{MutexGuard, Session};
+use lock_recipes::{MutexGuard, Session, SessionHealth, ZooKeeper};
 use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode, ZooKeeperEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use zookeeper_client::Client;
 
-use super::{LONG, PATH, PATIENCE, await_queue, children, connect, mutex, proxy, until, waiter};
+use super::{
+    LONG, PATH, PATIENCE, await_health, await_queue, children, connect, mutex, proxy, until, waiter,
+};
 
 /// Rounds of each kind, unless `SECOND_NODES` sets another number.
 fn rounds() -> usize {
@@ -47,22 +49,18 @@ struct Scene {
 impl Scene {
     /// Returns after the create is committed and its reply is lost.
     async fn set() -> Self {
-        let builder = ZooKeeperEnsemble::builder().links();
-        let builder = builder.config("initLimit", "30").config("syncLimit", "600");
-        let ensemble = builder.start_ensemble(3).await.unwrap();
-        let leader = ensemble.leader().await.unwrap();
+        let (ensemble, leader) = start().await;
         let others = [(leader + 1) % 3, (leader + 2) % 3];
         let proxy = proxy(ensemble.server(leader)).await;
-        let session = connect(&proxy.connect_string(), LONG).await;
+        // A client of ours goes on with no server that commits nothing. That of a service does.
+        let client = Client::connector().with_session_timeout(LONG);
+        let client = client.connect(&proxy.connect_string()).await.unwrap();
+        let session = ZooKeeper::from_client(client);
         let lock = mutex(&session);
         // This leaves the directory without any node in it.
         lock.acquire().await.unwrap().release().await.unwrap();
 
-        ensemble.cut_off(leader);
-        join_all(others.iter().map(|it| ensemble.kill(*it))).await;
-        for started in join_all(others.iter().map(|it| ensemble.start_again(*it))).await {
-            started.unwrap();
-        }
+        elect(&ensemble, leader, &others).await;
         let follower = follower_of(&ensemble, &others).await;
         let address = ensemble.server(follower).connect_string();
         let moved = move_to(&proxy, &address).await.unwrap();
@@ -137,6 +135,24 @@ impl Scene {
     }
 }
 
+/// Three servers, and their leader, who needs long to notice that it has lost the others.
+async fn start() -> (ZooKeeperEnsemble, usize) {
+    let builder = ZooKeeperEnsemble::builder().links();
+    let builder = builder.config("initLimit", "30").config("syncLimit", "600");
+    let ensemble = builder.start_ensemble(3).await.unwrap();
+    let leader = ensemble.leader().await.unwrap();
+    (ensemble, leader)
+}
+
+/// Cuts the leader off, and has the others elect another.
+async fn elect(ensemble: &ZooKeeperEnsemble, leader: usize, others: &[usize]) {
+    ensemble.cut_off(leader);
+    join_all(others.iter().map(|it| ensemble.kill(*it))).await;
+    for started in join_all(others.iter().map(|it| ensemble.start_again(*it))).await {
+        started.unwrap();
+    }
+}
+
 async fn follower_of(ensemble: &ZooKeeperEnsemble, servers: &[usize]) -> usize {
     for server in servers {
         let status = ensemble.server(*server).four_letter("srvr").await.unwrap();
@@ -194,4 +210,32 @@ async fn create_committed_behind_the_back_of_a_deposed_leader_is_cleaned_up() {
         let next = mutex(&scene.session).acquire().await.unwrap();
         next.release().await.unwrap();
     }
+}
+
+/// Such a leader opens no session, but goes on with one that it knows. A session without locks goes there
+/// directly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_does_not_go_on_with_a_leader_that_commits_nothing() {
+    let (ensemble, leader) = start().await;
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    let proxy = proxy(ensemble.server(leader)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    elect(&ensemble, leader, &others).await;
+    let answers = || proxy.on(Direction::FromServer).opcode(Opcode::Connect);
+    let (before, mut seen) = (answers().count(), 0);
+    proxy.cut_all(Cut::Fin);
+    // It is let in, waits for a commit in vain, and is let in again.
+    while seen < 2 {
+        timeout(LEADS, answers().nth(before + seen + 1).seen())
+            .await
+            .unwrap();
+        seen += 1;
+        assert_eq!(session.health(), SessionHealth::Disconnected);
+    }
+    let follower = follower_of(&ensemble, &others).await;
+    proxy.retarget(&ensemble.server(follower).connect_string());
+    proxy.cut_all(Cut::Fin);
+    await_health(&session, SessionHealth::Connected).await;
+    let lock = mutex(&session);
+    lock.acquire().await.unwrap().release().await.unwrap();
 }

@@ -26,10 +26,9 @@ async fn session_with_a_password_may_release_and_list_after_a_reconnection() {
     let is_refused = matches!(refused, AcquireError::NotAuthorized { .. });
     assert!(is_refused, "{refused}");
 
-    let connections = proxy.connections();
+    let sent = || proxy.on(Direction::ToServer).opcode(Opcode::Auth);
+    let again = sent().nth(sent().count() + 1).seen();
     proxy.cut_all(Cut::Reset);
-    let again = proxy.on(Direction::ToServer).opcode(Opcode::Auth);
-    let again = again.connection(connections + 1).seen();
     timeout(PATIENCE, again).await.unwrap();
     until("verified", async || held.verify().await.is_ok()).await;
     assert_eq!(mutex(&session).participants().await.unwrap().len(), 1);

@@ -6,7 +6,7 @@ use std::process::Output;
 use futures::future::join_all;
 use recipes_multilock::Member;
 use serde_json::json;
-use test_rig::{Direction, FaultProxy, Opcode, TestEnsemble};
+use test_rig::{Direction, Fault, FaultProxy, Opcode, TestEnsemble};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -70,7 +70,9 @@ async fn ensemble_that_falls_silent() {
     let told = ["ls", "inspect", "revoke", "break", "deadlocks"].map(async |task| {
         let proxy = proxy(&ensemble).await;
         let requests = proxy.on(Direction::ToServer);
-        let _never = requests.opcode(Opcode::GetChildren).hold();
+        // Over each connection: the session goes on over another soon.
+        let never = requests.opcode(Opcode::GetChildren).each();
+        let _never = never.then(Fault::BlackHole);
         let mut command = command(&proxy.connect_string(), task, "/locks/a");
         command.env("LOCKCTL_CONNECT_TIMEOUT", "5s");
         let ran = output(command).await;

@@ -23,9 +23,6 @@ use crate::telemetry;
 impl InFlight<'_> {
     fn own_watched(&mut self, member: usize, seen: OwnNode) {
         if let Some(own) = self.own_nodes.get_mut(member) {
-            if let Some(watch) = &seen.watch {
-                watch.take_room(self.room.clone());
-            }
             own.watch = seen.watch;
             // A request to give the lock up stays noted, even if it was overwritten.
             own.is_revoked |= seen.is_revoked;
@@ -54,10 +51,6 @@ impl InFlight<'_> {
                 Ok(Done::OwnWatch(member, own)) => {
                     self.own_watched(member, own);
                     return Ok(Event::OwnWatched(member));
-                }
-                Ok(Done::Room(room)) => {
-                    self.move_in(room);
-                    return Ok(Event::BlockerChanged);
                 }
                 // The epoch ends as well, and `acquire` then drops this future.
                 Err(Refused {
@@ -109,7 +102,7 @@ impl InFlight<'_> {
             };
             let kept = (slot, future::ready(done).boxed());
             match (&news, &kept.0) {
-                (Event::Reconnected, Slot::Members | Slot::Room | Slot::Permits) => {
+                (Event::Reconnected, Slot::Members | Slot::Permits) => {
                     self.slots.push(kept);
                 }
                 (Event::Reconnected, _) => {}
@@ -146,7 +139,7 @@ impl InFlight<'_> {
     }
 
     /// Sets aside the earlier connection's watches and requests, except those for several members,
-    /// its place in the queue for room, and what does not come from the store.
+    /// and what does not come from the store.
     fn outdate(&mut self) {
         for own in &mut self.own_nodes {
             self.outdated.push((own.take_watch(), None));
@@ -154,7 +147,7 @@ impl InFlight<'_> {
         let slots = std::mem::take(&mut self.slots);
         for (slot, request) in slots {
             match slot {
-                Slot::Members | Slot::Room | Slot::Permits => self.slots.push((slot, request)),
+                Slot::Members | Slot::Permits => self.slots.push((slot, request)),
                 _ => self.outdated.push((None, Some(request))),
             }
         }

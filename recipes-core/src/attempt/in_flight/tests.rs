@@ -1,4 +1,4 @@
-use futures::{future, poll};
+use futures::poll;
 
 use super::*;
 use crate::names::node_name::LockKind;
@@ -33,7 +33,6 @@ macro_rules! flight {
 }
 
 mod adopting;
-mod room;
 
 fn granted(czxid: i64) -> Vec<GrantedNode> {
     let name = "n".to_owned();

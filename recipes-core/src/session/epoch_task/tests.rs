@@ -261,34 +261,7 @@ async fn machine_that_slept_past_the_deadline_tells_its_holders() {
     assert!(poll!(lost.as_mut()).is_ready());
 }
 
-/// Their paths are longer together than the watch budget.
-#[tokio::test(start_paused = true)]
-async fn nodes_that_may_not_be_watched_are_looked_at_now_and_then() {
-    let stage = Stage::new().await;
-    let path = format!("/{}", "x".repeat(30 * 1024));
-    let lock = stage.lock(&path, 0);
-    let watched = stage.lease_of(&lock, 1, None);
-    let second = stage.lease_of(&lock, 2, None);
-    settle().await;
-    tokio::time::advance(OWN_WATCH_GRACE).await;
-    assert!(watching(&stage).await.send(Ok(Some(with_watch(1)))).is_ok());
-    let mut looks = 0;
-    for _ in 0..4 {
-        reading(&stage).await.send(Ok(Some(node(2, b"")))).unwrap();
-        looks += 1;
-        stage.beat_for(4 * SECOND).await;
-        let early = stage.log().await;
-        assert!(!early.iter().any(|it| it.starts_with("read")), "{looks}");
-        stage.beat_for(6 * SECOND).await;
-    }
-    // The next look finds that the unwatched node is gone.
-    reading(&stage).await.send(Ok(None)).unwrap();
-    settle().await;
-    assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
-    assert!(watched.check().is_ok());
-}
-
-/// A waiter's watch passes to its lease if the budget allows.
+/// A waiter's watch passes to its lease.
 #[tokio::test(start_paused = true)]
 async fn watch_of_a_waiter_is_kept() {
     let stage = Stage::new().await;
@@ -298,19 +271,6 @@ async fn watch_of_a_waiter_is_kept() {
     stage.beat_for(20 * SECOND).await;
     assert!(stage.log().await.is_empty());
     event.send(NodeEvent::Deleted).unwrap();
-    settle().await;
-    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_of_a_waiter_without_room_is_looked_behind() {
-    let stage = Stage::new().await;
-    let lock = stage.lock(&format!("/{}", "x".repeat(50 * 1024)), 0);
-    let (_event, watch) = node_watch();
-    let lease = stage.lease_of(&lock, 1, Some(OwnWatch::new(watch)));
-    let answer = reading(&stage).await;
-    assert!(!lease_is_vouched_for(&stage), "nobody listens any more");
-    answer.send(Ok(None)).unwrap();
     settle().await;
     assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
 }

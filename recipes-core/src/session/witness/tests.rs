@@ -72,7 +72,6 @@ fn send(witness: &Arc<Witness>, request: &str) -> tokio::task::JoinHandle<()> {
             "read" => drop(witness.read("/").await),
             "stat" => drop(witness.stat("/").await),
             "watch" => drop(witness.watch("/").await),
-            "others_see" => drop(witness.others_see(Vec::new()).await),
             other => panic!("{other}"),
         }
     })
@@ -93,7 +92,6 @@ fn answer(asked: Asked, error: Option<NodesError>) {
         Asked::Read(_, it) => drop(it.send(result(Some(node(1, b"")), error))),
         Asked::Stat(_, it) => drop(it.send(result(Some(node(1, b"").1), error))),
         Asked::Watch(_, it) => drop(it.send(result(None, error))),
-        Asked::OthersSee(_, it) => drop(it.send(result(Vec::new(), error))),
         Asked::Sync(it) => drop(it.send(result((), error))),
         Asked::Multi(_, it) => drop(it.send(result(Vec::new(), error).map_err(failed))),
     }
@@ -132,7 +130,7 @@ async fn write_is_proof_of_a_quorum_and_sync_of_a_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn read_proves_nothing() {
-    for request in ["list", "list_all", "read", "stat", "watch", "others_see"] {
+    for request in ["list", "list_all", "read", "stat", "watch"] {
         let scene = scene();
         tokio::time::advance(SECOND).await;
         let sent = send(&scene.witness, request);

@@ -1,16 +1,15 @@
 //! [`Nodes`] of one session.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _, future};
 use recipes_core::{
     Connection, Created, EndReason, Guarantee, Listing, MultiError, NewNode, NodeOp, NodeOpDone,
-    NodeStat, NodeWatch, Nodes, NodesError, Reply, RequestTooLarge,
+    NodeStat, NodeWatch, Nodes, NodesError, Reliant, Reply, RequestTooLarge, connection_changes,
 };
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::reply::PendingReply;
@@ -72,8 +71,12 @@ impl Nodes for MemoryNodes {
         self.timeout
     }
 
-    fn granted(&self) -> Reply<'static, Option<Duration>> {
-        future::ready(self.shared.with(|state| state.granted())).boxed()
+    fn relied_on_by(&self, reliant: Weak<dyn Reliant>) {
+        self.shared.with(|state| {
+            if let Some(record) = state.sessions.get_mut(&self.session) {
+                record.reliant = Some(reliant);
+            }
+        });
     }
 
     fn guarantee(&self) -> Guarantee {
@@ -106,7 +109,7 @@ impl Nodes for MemoryNodes {
                 .map(|record| record.connection.subscribe())
         });
         match receiver {
-            Some(receiver) => changes(receiver),
+            Some(receiver) => connection_changes(receiver),
             None => stream::iter([Connection::Ended(EndReason::Closed)]).boxed(),
         }
     }
@@ -189,17 +192,6 @@ impl Nodes for MemoryNodes {
         })
     }
 
-    fn others_see(&self, paths: Vec<String>) -> Reply<'static, Vec<bool>> {
-        let shared = Arc::clone(&self.shared);
-        if shared.with(|state| state.on_redis.is_some()) {
-            return future::pending().boxed();
-        }
-        // No network answers at once.
-        let asked = tokio::task::yield_now();
-        let answered = asked.map(move |()| shared.with(|state| state.others_see(&paths)));
-        answered.boxed()
-    }
-
     fn multi(&self, operations: Vec<NodeOp>) -> Reply<'_, Vec<NodeOpDone>, MultiError> {
         let acls = self.rules.acl_of_each(&operations);
         let words = acls.iter().flat_map(|acl| acl.iter().map(Acl::words));
@@ -244,19 +236,4 @@ fn matching<T>(picked: Option<T>) -> T {
         Some(answer) => answer,
         None => unreachable!("a request was answered with the answer to another"),
     }
-}
-
-fn changes(mut receiver: watch::Receiver<Connection>) -> BoxStream<'static, Connection> {
-    // The caller assumes that a session is connected until it is notified otherwise.
-    if *receiver.borrow() != Connection::Connected {
-        receiver.mark_changed();
-    }
-    let next = |receiver: Option<watch::Receiver<Connection>>| async move {
-        let mut receiver = receiver?;
-        receiver.changed().await.ok()?;
-        let connection = *receiver.borrow_and_update();
-        let more = !matches!(connection, Connection::Ended(_));
-        Some((connection, more.then_some(receiver)))
-    };
-    stream::unfold(Some(receiver), next).boxed()
 }

@@ -63,15 +63,9 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn traits(&self) -> Traits {
-        let (is_on_redis, watch_bytes) = self
-            .shared
-            .with(|state| (state.on_redis.is_some(), state.watch_bytes));
-        match is_on_redis {
+        match self.shared.with(|state| state.on_redis.is_some()) {
             true => REDIS,
-            false => Traits {
-                watch_bytes,
-                ..ZOOKEEPER
-            },
+            false => ZOOKEEPER,
         }
     }
 

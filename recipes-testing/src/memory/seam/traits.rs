@@ -14,13 +14,10 @@ pub const ZOOKEEPER: Traits = Traits {
     closes: true,
     pings_rarely: false,
     watches_directories: true,
-    watch_bytes: 128 * 1024,
-    path_prefix_bytes: 0,
 };
 
 /// As the store on Redis has it.
 pub const REDIS: Traits = Traits {
     watches_directories: false,
-    watch_bytes: usize::MAX,
     ..ZOOKEEPER
 };

@@ -1,11 +1,11 @@
 //! One session, as the ensemble and its client together see it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use recipes_core::{Connection, EndReason};
+use recipes_core::{Connection, EndReason, Reliant};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -120,6 +120,8 @@ pub(crate) struct SessionRecord {
     pub(crate) grants_from: Option<Instant>,
     /// Before this, the store may keep nodes of sessions that are over.
     pub(crate) in_doubt_until: Option<Instant>,
+    /// Who counts on its timeout.
+    pub(crate) reliant: Option<Weak<dyn Reliant>>,
 }
 
 impl SessionRecord {
@@ -150,7 +152,15 @@ impl SessionRecord {
             owned: Owned::default(),
             grants_from: None,
             in_doubt_until: None,
+            reliant: None,
         }
+    }
+
+    /// Grants a session timeout to a connection. Returns who counts on it.
+    #[must_use]
+    pub(crate) fn grant(&mut self, granted: Option<Duration>) -> Option<Arc<dyn Reliant>> {
+        self.granted = granted;
+        self.reliant.as_ref().and_then(Weak::upgrade)
     }
 
     /// Whether no handle can refer to this session any more.

@@ -15,7 +15,6 @@ use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
 use crate::memory::tree::Tree;
 use crate::memory::tree::access::Access;
-use crate::memory::tree::node_path::NodePath;
 
 impl State {
     /// Opens a session, unless the ensemble is stopped. `is_first`: its client has had none.
@@ -239,43 +238,19 @@ impl State {
         }
     }
 
-    /// Starts the ensemble again, without data.
-    ///
-    /// It lets no present client in, because each has seen later transactions. A client tries until
-    /// its session is over by its own clock.
+    /// Starts the ensemble again, without data. It knows no session that a client asks it to go on with.
     pub(crate) fn wipe(&mut self) {
         self.stop();
         for session in self.live_sessions() {
-            self.cut(session);
-            self.start_timeout(session);
             if let Some(record) = self.sessions.get_mut(&session) {
                 record.gone = true;
             }
-            if self.session_timeout.is_none() {
-                self.end_client(session, EndReason::Expired);
-            }
+            self.end_client(session, EndReason::Expired);
             self.forget_if_done(session);
         }
         self.tree = Tree::new(self.now_ms(), self.tree.tells_first());
         self.zxid = TERM;
         self.stopped = false;
-    }
-
-    /// The session timeout that a session gets which is opened now.
-    pub(crate) fn granted(&self) -> Result<Option<Duration>, NodesError> {
-        match self.stopped {
-            true => Err(MemoryError::Unreachable.into()),
-            false => Ok(self.session_timeout),
-        }
-    }
-
-    /// Which nodes a session that is opened now sees.
-    pub(crate) fn others_see(&self, paths: &[String]) -> Result<Vec<bool>, NodesError> {
-        if self.stopped {
-            return Err(MemoryError::Unreachable.into());
-        }
-        let sees = |path: &String| Ok(self.tree.get(&NodePath::parse(path)?).is_some());
-        paths.iter().map(sees).collect()
     }
 
     /// The connection breaks, and is back before the client can send another request.
@@ -287,9 +262,8 @@ impl State {
         if !self.resume(session) {
             return;
         }
-        let granted = self.session_timeout;
+        self.grant(session);
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.granted = granted;
             record.connection.send_replace(Connection::Connected);
         }
         self.set_watches_again(session);
@@ -319,11 +293,10 @@ impl State {
         if !self.resume(session) {
             return;
         }
-        let granted = self.session_timeout;
+        self.grant(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        record.granted = granted;
         record.deadline = None;
         record.timer = None;
         record.connection.send_replace(Connection::Connected);
@@ -336,6 +309,15 @@ impl State {
             }
         }
         self.close_again(session);
+    }
+
+    /// Grants a session timeout to the next connection of a session, which its client knows before it asks
+    /// for that connection.
+    fn grant(&mut self, session: i64) {
+        let granted = self.session_timeout;
+        let record = self.sessions.get_mut(&session);
+        let reliant = record.and_then(|record| record.grant(granted));
+        self.shortened.extend(reliant.zip(granted));
     }
 
     /// A client whose close request never arrived sends it again.

@@ -29,15 +29,19 @@ impl Shared {
     /// timeout expire.
     ///
     /// Wakers are used and dropped after the mutex is released, because an executor may poll or
-    /// drop a future immediately.
+    /// drop a future immediately. Before that, sessions learn that they have less time.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.let_arrive(Instant::now());
         state.expire_overdue();
         let result = change(&mut state);
+        let shortened = mem::take(&mut state.shortened);
         let wakers = mem::take(&mut state.wakers);
         let retired = mem::take(&mut state.retired);
         drop(state);
+        for (reliant, timeout) in shortened {
+            reliant.shortened(timeout);
+        }
         drop(retired);
         for waker in wakers {
             waker.wake();

@@ -6,8 +6,6 @@ use super::connection::Request;
 use super::ensemble::{Made, Whose};
 use super::world::{OURS, World};
 use super::*;
-use crate::session::watch_budget::WatchBudget;
-use crate::store::Traits;
 use crate::store::nodes::NodeEvent;
 
 /// A watch that has been set on a directory.
@@ -266,9 +264,6 @@ impl World {
             false => stream::iter([Connection::Disconnected]).boxed(),
         };
         let stat = NodeStat::new(watch.czxid, watch.czxid, 0, 0, 0);
-        let budget = WatchBudget::of_directories(&Traits::default())
-            .take("")
-            .unwrap();
-        Watched::new((Vec::new(), stat, event), connection, budget)
+        Watched::new((Vec::new(), stat, event), connection)
     }
 }

@@ -58,142 +58,22 @@ async fn all_nodes_are_looked_at_after_a_reconnect_and_held_once_they_were_seen(
     assert_eq!(is_lost(&second), Some(LostReason::NodeRemoved));
 }
 
-/// The question that is sent in a while, and not just before.
-async fn others_see(stage: &Stage, after: Duration) -> (Vec<String>, Answer<Vec<bool>>) {
-    settle().await;
-    tokio::time::advance(after - MILLI).await;
-    let early = stage.log().await;
-    assert!(
-        !early.iter().any(|it| it.starts_with("others see")),
-        "{early:?}"
-    );
-    tokio::time::advance(2 * MILLI).await;
-    loop {
-        if let Asked::OthersSee(paths, answer) = stage.asked().await {
-            return (paths, answer);
-        }
-    }
-}
-
-/// The client of a store that has lost its data goes on trying until its session is over by its own
-/// clock.
+/// The store says it before it asks a server that may end the session earlier.
 #[tokio::test(start_paused = true)]
-async fn holder_is_told_while_disconnected_that_others_do_not_see_its_node() {
-    let stage = Stage::new().await;
-    let (gone, _event) = watched(&stage, 1).await;
-    let (kept, _event) = watched(&stage, 2).await;
-    stage.nodes.connection_is(Connection::Disconnected);
-    let (paths, answer) = others_see(&stage, T / 24).await;
-    assert_eq!(paths.len(), 2);
-    answer.send(Ok(vec![false, true])).unwrap();
-    settle().await;
-    assert_eq!(is_lost(&gone), Some(LostReason::NodeRemoved));
-    assert!(matches!(kept.state(), GuardState::Suspended { .. }));
-    // The session itself may come back.
-    assert_eq!(stage.epoch.link(), Link::Disconnected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn others_are_asked_again_soon_if_none_was_let_in_and_late_if_one_sees_the_node() {
+async fn lease_ends_earlier_under_a_shorter_timeout_from_the_moment_at_which_it_is_said() {
     let stage = Stage::new().await;
     let (lease, _event) = watched(&stage, 1).await;
     stage.nodes.connection_is(Connection::Disconnected);
-    let (_, answer) = others_see(&stage, T / 24).await;
-    answer.send(Err(unknown())).unwrap();
-    let (_, answer) = others_see(&stage, T / 24).await;
-    answer.send(Ok(vec![true])).unwrap();
-    let (_, answer) = others_see(&stage, T / 4).await;
-    // A question that is under way says nothing of the connection that comes meanwhile.
-    stage.nodes.connection_is(Connection::Connected);
+    let reliant = crate::sync::lock(&stage.nodes.reliant).clone();
+    let reliant = reliant.and_then(|it| it.upgrade()).unwrap();
+    assert!(reliant.is_held());
+    reliant.shortened(T / 3);
+    // At once, whatever the task of the epoch has to do.
+    assert!(stage.epoch.deadline() <= tokio::time::Instant::now() + T / 6);
+    tokio::time::advance(T / 6 + MILLI).await;
+    assert!(matches!(lease.state(), GuardState::Lost(_)));
     settle().await;
-    assert!(answer.send(Ok(vec![false])).is_err());
-    let read = reading(&stage).await;
-    read.send(Ok(Some(node(1, b"")))).unwrap();
-    settle().await;
-    assert_eq!(lease.state(), GuardState::Held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn others_are_not_asked_while_nothing_is_held() {
-    let stage = Stage::new().await;
-    let _waits = contend(&stage);
-    stage.nodes.connection_is(Connection::Disconnected);
-    for _ in 0..20 {
-        settle().await;
-        tokio::time::advance(T / 24).await;
-    }
-    let asked = stage.log().await;
-    assert!(
-        !asked.iter().any(|it| it.starts_with("others see")),
-        "{asked:?}"
-    );
-}
-
-/// Every question opens a session on each server. Nothing depends on the answer any more: the locks
-/// are lost, and their guards have not been dropped yet.
-#[tokio::test(start_paused = true)]
-async fn others_are_not_asked_about_locks_that_are_lost() {
-    let stage = Stage::new().await;
-    let (lease, _event) = watched(&stage, 1).await;
-    stage.nodes.connection_is(Connection::Disconnected);
-    let (_, answer) = others_see(&stage, T / 24).await;
-    answer.send(Ok(vec![false])).unwrap();
-    settle().await;
-    assert_eq!(is_lost(&lease), Some(LostReason::NodeRemoved));
-    let mut questions = 0;
-    for _ in 0..24 {
-        settle().await;
-        tokio::time::advance(T / 24 + MILLI).await;
-        settle().await;
-        while let Some(asked) = stage.nodes.asked() {
-            if let Asked::OthersSee(paths, answer) = asked {
-                questions += 1;
-                drop(answer.send(Ok(vec![false; paths.len()])));
-            }
-        }
-    }
-    assert_eq!(questions, 0, "about a lock that is lost");
-}
-
-/// A store that is slow to open sessions is not helped by more of them: each is a transaction.
-#[tokio::test(start_paused = true)]
-async fn others_are_asked_less_and_less_often_while_none_is_let_in() {
-    let stage = Stage::new().await;
-    let (_lease, _event) = watched(&stage, 1).await;
-    stage.nodes.connection_is(Connection::Disconnected);
-    let mut questions = 0;
-    for _ in 0..120 {
-        settle().await;
-        tokio::time::advance(T / 120).await;
-        settle().await;
-        while let Some(asked) = stage.nodes.asked() {
-            if let Asked::OthersSee(_, answer) = asked {
-                questions += 1;
-                drop(answer.send(Err(unknown())));
-            }
-        }
-    }
-    assert!(
-        questions <= 12,
-        "{questions} questions in one session timeout"
-    );
-}
-
-/// The client has to repeat what it has set on the old connection, such as `TCP_NODELAY`.
-#[tokio::test(start_paused = true)]
-async fn client_is_told_of_each_new_connection() {
-    let stage = Stage::new().await;
-    settle().await;
-    let told = || *crate::sync::lock(&stage.nodes.reconnections);
-    assert_eq!(told(), 0);
-    for times in 1..=2 {
-        stage.nodes.connection_is(Connection::Disconnected);
-        settle().await;
-        assert_eq!(told(), times - 1);
-        stage.nodes.connection_is(Connection::Connected);
-        settle().await;
-        assert_eq!(told(), times);
-    }
+    assert_eq!(is_lost(&lease), Some(LostReason::DeadlinePassed));
 }
 
 /// The look was sent before the connection broke, and is answered when there is another.
