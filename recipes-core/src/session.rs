@@ -10,7 +10,7 @@
 //! | `epoch_task` | the epoch's heartbeats, and looks at own nodes |
 //! | `link` | whether the epoch is connected |
 //! | `check_schedule` | when to look at which node |
-//! | `own_watch`, `watch_budget` | the watch on an own node; how many there may be |
+//! | `own_watch` | the watch on an own node |
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
 //! | `silence` | since when the store does not answer |

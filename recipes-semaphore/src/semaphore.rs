@@ -26,9 +26,7 @@ use crate::permit::SemaphorePermit;
 /// - A release wakes the contender whose turn it is, and no other. The permits of a crashed process
 ///   are free within its session timeout.
 ///
-/// The contender whose turn it is watches every lease. With so many permits that their paths have
-/// no room among the session's watches, it lists them every 1 to 5 s instead: from some 300 on
-/// ZooKeeper, of 40 kB of paths for all waiters of a session.
+/// The contender whose turn it is watches every lease.
 ///
 /// # The number of permits
 /// It is not in the store: each process brings its own, and may [set](Self::set_permits) another

@@ -12,25 +12,17 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::debug;
-use zookeeper_client::{Client, Error, SessionInfo, SessionState};
+use zookeeper_client::{Error, SessionInfo, SessionState};
 
 use crate::answers::{node_stat, refusal};
 use crate::client::ClientNodes;
 use crate::connect_string::Server;
-use crate::kept::{Again, Kept, Seen, Up};
+use crate::kept::{Again, Kept, Seen};
 use crate::link::Link;
 use crate::no_delay::NoDelay;
-use crate::servers::{Address, Servers, jittered};
-use crate::wire::{Watcher, Wire};
-
-/// The shortest time that a server gets to answer, whatever the session timeout is.
-const ANSWER_MIN: Duration = Duration::from_millis(250);
-
-/// The longest.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
-
-/// The longest pause between attempts to connect again, whatever the session timeout is.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+use crate::pace::{ANSWER_MAX, ANSWER_MIN, Patience, jittered, look_pause, pause_max};
+use crate::servers::{Address, Servers};
+use crate::wire::{Up, Watcher, Wire};
 
 /// The longest pause after a round of servers of which none has opened a session.
 const OPENING_PAUSE: Duration = Duration::from_millis(200);
@@ -57,11 +49,10 @@ impl Keeper {
         no_delay: NoDelay,
     ) -> Result<(Arc<Kept>, oneshot::Sender<()>), Error> {
         let mut servers = Servers::new(link.servers(), fastrand::usize(..));
-        let (wire, client) = first_wire(&link, &mut servers).await?;
+        let (wire, up) = first_wire(&link, &mut servers).await?;
         no_delay.apply();
-        let (info, asked) = (client.session().clone(), client.session_timeout());
-        let open = wire.is_open();
-        let kept = Arc::new(Kept::new(Up { client, open }));
+        let (info, asked) = (up.client.session().clone(), up.client.session_timeout());
+        let kept = Arc::new(Kept::new(up));
         let (used, closed) = oneshot::channel();
         let keeper = Self {
             kept: Arc::clone(&kept),
@@ -205,7 +196,7 @@ impl Keeper {
             .with_session_timeout(self.asked)
             .with_connection_timeout(timeout_now / 4);
         let opened = self.link.open_on(address, connector);
-        let (mut wire, client) = match timeout(patience.of(timeout_now), opened).await {
+        let (mut wire, up) = match timeout(patience.of(timeout_now), opened).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(Error::SessionExpired)) => return Ok(Attached::Expired),
             Ok(Err(Error::AuthFailed)) => return Err(EndReason::AuthFailed),
@@ -216,9 +207,7 @@ impl Keeper {
             Err(_) => return Ok(Attached::Silent),
         };
         self.no_delay.apply();
-        self.kept.counts(client.session_timeout());
-        let open = wire.is_open();
-        let up = Up { client, open };
+        self.kept.counts(up.client.session_timeout());
         let again = tokio::select! {
             biased;
             state = wire.serve() => match end(state) {
@@ -243,7 +232,7 @@ impl Keeper {
 }
 
 /// Opens a session on one of the servers.
-async fn first_wire(link: &Link, servers: &mut Servers) -> Result<(Wire, Client), Error> {
+async fn first_wire(link: &Link, servers: &mut Servers) -> Result<(Wire, Up), Error> {
     let until = Instant::now() + link.session_timeout;
     let mut wanted = link.session_timeout;
     loop {
@@ -252,14 +241,12 @@ async fn first_wire(link: &Link, servers: &mut Servers) -> Result<(Wire, Client)
             let connector = link.connector().with_session_timeout(wanted);
             let opened = link.open_on(&address, connector.with_connection_timeout(wanted / 4));
             match timeout((wanted * 2 / 5).min(ANSWER_MAX), opened).await {
-                Ok(Ok((wire, client))) if client.session_timeout() >= wanted => {
-                    return Ok((wire, client));
-                }
+                Ok(Ok(opened)) if opened.1.client.session_timeout() >= wanted => return Ok(opened),
                 // When it would notice a silent server was counted by the time that was wanted.
-                Ok(Ok((wire, client))) => {
-                    wanted = client.session_timeout();
+                Ok(Ok((wire, up))) => {
+                    wanted = up.client.session_timeout();
                     servers.turn_back();
-                    drop(client);
+                    drop(up);
                     tokio::spawn(closed(wire, ANSWER_MAX));
                 }
                 Ok(Err(error @ (Error::AuthFailed | Error::BadArguments(_)))) => return Err(error),
@@ -290,42 +277,6 @@ enum Attached {
     Expired,
 }
 
-/// The longest pause between attempts.
-fn pause_max(timeout: Duration) -> Duration {
-    (timeout / 24).min(PAUSE_MAX)
-}
-
-/// The longest pause between looks at one of so many servers. A lock is valid for T/2 after a heartbeat was sent,
-/// which are T/6 apart: what of this an outage leaves must be enough to come back.
-fn look_pause(timeout: Duration, servers: usize) -> Duration {
-    let servers = u32::try_from(servers).unwrap_or(u32::MAX);
-    (timeout / 96)
-        .saturating_mul(servers)
-        .min(pause_max(timeout))
-}
-
-/// How long a server may take to let a session in: a twelfth of the session timeout, and more if none was in
-/// time. Servers to which thousands come back at once are slow.
-#[derive(Clone, Copy, Debug, Default)]
-struct Patience(u32);
-
-impl Patience {
-    const MOST: Self = Self(2);
-
-    fn more(self) -> Self {
-        Self((self.0 + 1).min(Self::MOST.0))
-    }
-
-    /// Whether one was not in time.
-    fn is_tried(self) -> bool {
-        self.0 > 0
-    }
-
-    fn of(self, timeout: Duration) -> Duration {
-        (timeout * (self.0 + 1) / 12).clamp(ANSWER_MIN, ANSWER_MAX)
-    }
-}
-
 /// Tries to open a session of its own on a server, until it has done so or nobody wants to know. Reports
 /// what it is granted, and closes it.
 ///
@@ -345,10 +296,10 @@ async fn look_at(
         }
         let connector = link.connector().with_session_timeout(wanted);
         match timeout(patience.of(wanted), link.open_on(&address, connector)).await {
-            Ok(Ok((wire, client))) => {
+            Ok(Ok((wire, up))) => {
                 // Another one may have answered before.
-                drop(answers.try_send((address, client.session_timeout())));
-                drop(client);
+                drop(answers.try_send((address, up.client.session_timeout())));
+                drop(up);
                 return closed(wire, patience.of(wanted)).await;
             }
             Ok(Err(error)) => debug!(target: STORE, server = %address.0, %error, "no session"),

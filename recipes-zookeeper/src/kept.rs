@@ -13,16 +13,9 @@ use recipes_core::internal::log::STORE;
 use recipes_core::{Connection, EndReason, NodeEvent, NodeStat, Reliant};
 use tokio::sync::{oneshot, watch};
 use tracing::warn;
-use zookeeper_client::Client;
 
 use crate::watch::{Entry, News, Watch};
-use crate::wire::{Open, Watcher};
-
-/// The connection over which requests leave.
-pub(crate) struct Up {
-    pub(crate) client: Client,
-    pub(crate) open: Arc<Open>,
-}
+use crate::wire::{Up, Watcher};
 
 /// A request that waits for a connection.
 type Unsent = Box<dyn FnOnce(&Up) + Send>;

@@ -11,6 +11,7 @@
 //! | `diagnosis` | why no server opened a session |
 //! | `link` | how connections to the servers are made |
 //! | `servers` | which server is tried next |
+//! | `pace` | how long a server may take, and how long pauses are |
 //! | `wire` | one connection to one server, through a client of its own |
 //! | `keeper` | keeps a session alive, over one wire after the other |
 //! | `kept` | a session as its keeper and its users share it |
@@ -30,6 +31,7 @@ mod keeper;
 mod kept;
 mod link;
 mod no_delay;
+mod pace;
 mod servers;
 mod watch;
 mod wire;

@@ -7,7 +7,7 @@ use zookeeper_client::{Client, Connector, Error};
 
 use crate::connect_string::ConnectString;
 use crate::servers::Address;
-use crate::wire::Wire;
+use crate::wire::{Up, Wire};
 
 /// The servers of a connect string, and how to speak with them.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Link {
         &self,
         (server, tls): &Address,
         connector: Connector,
-    ) -> Result<(Wire, Client), Error> {
+    ) -> Result<(Wire, Up), Error> {
         let scheme = if *tls { "tcp+tls" } else { "tcp" };
         let address = format!("{scheme}://{server}{}", self.connect_string.chroot());
         Wire::open(self.connect(connector.with_fail_eagerly(), &address)).await

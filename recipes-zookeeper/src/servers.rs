@@ -1,7 +1,6 @@
 //! Which server is tried next. Pure.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -101,13 +100,10 @@ impl Known {
     }
 }
 
-/// A pause of half of this time, or more: what failed together does not come back together.
-pub(crate) fn jittered(longest: Duration) -> Duration {
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const WHILE: Duration = Duration::from_secs(12);
@@ -204,13 +200,5 @@ mod tests {
         let first = |number| round(&mut servers(3, number), now).first().copied();
         let firsts: Vec<_> = (0..3).map(first).collect();
         assert_eq!(firsts, [Some(1), Some(2), Some(0)]);
-    }
-
-    #[test]
-    fn pauses_differ_and_are_half_as_long_at_least() {
-        let pauses: Vec<_> = (0..100).map(|_| jittered(WHILE)).collect();
-        assert!(pauses.iter().all(|it| *it >= WHILE / 2 && *it <= WHILE));
-        let whole: std::collections::BTreeSet<_> = pauses.iter().map(Duration::as_millis).collect();
-        assert!(whole.len() > 50, "{whole:?}");
     }
 }

@@ -28,6 +28,12 @@ pub(crate) struct Wire {
     open: Arc<Open>,
 }
 
+/// The connection over which requests leave.
+pub(crate) struct Up {
+    pub(crate) client: Client,
+    pub(crate) open: Arc<Open>,
+}
+
 /// Whether a connection is open. Its client panics if a watch is polled after it was lost.
 #[derive(Debug)]
 pub(crate) struct Open(Mutex<bool>);
@@ -53,7 +59,7 @@ impl Wire {
     /// Connects. The client carries nothing while the wire is not [served](Self::serve).
     pub(crate) async fn open(
         connecting: impl Future<Output = Result<Client, Error>>,
-    ) -> Result<(Self, Client), Error> {
+    ) -> Result<(Self, Up), Error> {
         let tasks = Tasks::default();
         let mut connecting = pin!(connecting);
         let client = poll_fn(|cx| {
@@ -66,12 +72,13 @@ impl Wire {
             let why = "the client runs where it cannot be stopped".to_owned();
             return Err(Error::UnexpectedError(why));
         }
+        let open = Arc::new(Open(Mutex::new(true)));
         let wire = Self {
             task: join_all(tasks).map(drop).boxed(),
             state: client.state_watcher(),
-            open: Arc::new(Open(Mutex::new(true))),
+            open: Arc::clone(&open),
         };
-        Ok((wire, client))
+        Ok((wire, Up { client, open }))
     }
 
     /// Carries requests and answers until the connection is lost. Returns what the client says of the
@@ -93,10 +100,6 @@ impl Wire {
             }
         });
         caught(served).await.unwrap_or(SessionState::Disconnected)
-    }
-
-    pub(crate) fn is_open(&self) -> Arc<Open> {
-        Arc::clone(&self.open)
     }
 }
 

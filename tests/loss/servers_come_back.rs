@@ -186,7 +186,7 @@ async fn one_of_three(away: Away) -> usize {
             proxy.black_hole(Direction::ToServer);
         }
     }
-    // Until its address is known to say nothing, and for as long again.
+    // A lock without an answer is lost after half of its session timeout.
     sleep(Duration::from_secs(35)).await;
     let verified = scene
         .holders

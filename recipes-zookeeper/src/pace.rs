@@ -1,0 +1,98 @@
+//! How long a server may take, and how long pauses are. No I/O.
+
+use std::time::Duration;
+
+/// The shortest time that a server gets to answer, whatever the session timeout is.
+pub(crate) const ANSWER_MIN: Duration = Duration::from_millis(250);
+
+/// The longest.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// The longest pause between attempts to connect again, whatever the session timeout is.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The longest pause between attempts.
+pub(crate) fn pause_max(timeout: Duration) -> Duration {
+    (timeout / 24).min(PAUSE_MAX)
+}
+
+/// The longest pause between looks at one of so many servers. A lock is valid for T/2 after a heartbeat was sent,
+/// which are T/6 apart: what of this an outage leaves must be enough to come back.
+pub(crate) fn look_pause(timeout: Duration, servers: usize) -> Duration {
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX);
+    (timeout / 96)
+        .saturating_mul(servers)
+        .min(pause_max(timeout))
+}
+
+/// How long a server may take to let a session in: a twelfth of the session timeout, and more if none was in
+/// time. Servers to which thousands come back at once are slow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    pub(crate) const MOST: Self = Self(2);
+
+    pub(crate) fn more(self) -> Self {
+        Self((self.0 + 1).min(Self::MOST.0))
+    }
+
+    /// Whether one was not in time.
+    pub(crate) fn is_tried(self) -> bool {
+        self.0 > 0
+    }
+
+    pub(crate) fn of(self, timeout: Duration) -> Duration {
+        (timeout * (self.0 + 1) / 12).clamp(ANSWER_MIN, ANSWER_MAX)
+    }
+}
+
+/// A pause of half of this time, or more: what failed together does not come back together.
+pub(crate) fn jittered(longest: Duration) -> Duration {
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(12);
+
+    #[test]
+    fn server_has_a_twelfth_of_the_timeout_and_up_to_a_quarter_if_none_was_in_time() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_tried());
+        for twelfths in [1, 2, 3, 3] {
+            assert_eq!(patience.of(T), T * twelfths / 12);
+            patience = patience.more();
+        }
+        assert!(patience.is_tried());
+        assert_eq!(patience.of(T), Patience::MOST.of(T));
+        assert_eq!(patience.of(Duration::from_secs(1)), ANSWER_MIN);
+        assert_eq!(patience.of(100 * T), ANSWER_MAX);
+    }
+
+    #[test]
+    fn heartbeat_outage_and_look_fit_into_the_time_of_a_lock() {
+        let outage = T / 3 - T / 48;
+        assert!(T / 6 + outage + look_pause(T, 1) < T / 2);
+    }
+
+    #[test]
+    fn many_servers_are_not_asked_more_often_than_one() {
+        assert_eq!(look_pause(T, 1), T / 96);
+        assert_eq!(look_pause(T, 3), T / 32);
+        for servers in [4, 100, usize::MAX] {
+            assert_eq!(look_pause(T, servers), pause_max(T));
+        }
+        assert_eq!(pause_max(100 * T), PAUSE_MAX);
+    }
+
+    #[test]
+    fn pauses_differ_and_are_half_as_long_at_least() {
+        let pauses: Vec<_> = (0..100).map(|_| jittered(T)).collect();
+        assert!(pauses.iter().all(|it| *it >= T / 2 && *it <= T));
+        let whole: std::collections::BTreeSet<_> = pauses.iter().map(Duration::as_millis).collect();
+        assert!(whole.len() > 50, "{whole:?}");
+    }
+}
