@@ -23,7 +23,7 @@ mod verbs;
 mod wire;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use contention::ReadWriteMix;
 pub use election::CandidateKind;
@@ -160,10 +160,15 @@ impl CuratorPeer {
     /// Returns the last state that Curator reported to the client's listeners: a name of Java's
     /// `ConnectionState`, as in `LOST`.
     pub async fn state(&self, client: &str) -> Result<String, PeerError> {
-        self.process
-            .ask(Command::new(MAIN, "state").word(client))
-            .await?
-            .text()
+        self.state_since(client).await.map(|(state, _)| state)
+    }
+
+    /// Returns the last state, and when Curator reported it. The epoch if it was never more than connected.
+    pub async fn state_since(&self, client: &str) -> Result<(String, SystemTime), PeerError> {
+        let state = Command::new(MAIN, "state").word(client);
+        let mut told = self.process.ask(state).await?;
+        let (state, at) = (told.text()?, Duration::from_millis(told.parsed()?));
+        Ok((state, SystemTime::UNIX_EPOCH + at))
     }
 
     /// Ends the client's session at the server, and returns its id.

@@ -1,13 +1,17 @@
 //! Holders whose servers are away for a part of the time for which their locks are valid, and of which
 //! one of three does not answer.
 
-use std::time::Duration;
+mod curator;
 
-use futures::future::join_all;
+use std::time::{Duration, SystemTime};
+
+use futures::future::{join, join_all};
 use lock_recipes::{InterProcessMutex, MutexGuard, Session, SessionHealth, ZooKeeper};
 use test_rig::{Cut, Direction, FaultProxy, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+
+use curator::Curators;
 
 /// The default.
 const T: Duration = Duration::from_secs(12);
@@ -54,6 +58,25 @@ struct Scene {
     holders: Vec<(Session, MutexGuard)>,
 }
 
+/// How many were lost, and how long after the server's return each of the others was connected.
+struct Returned {
+    lost: usize,
+    times: Vec<Duration>,
+}
+
+impl Returned {
+    /// `None` for each that was lost.
+    fn of(all: Vec<Option<Duration>>) -> Self {
+        let count = all.len();
+        let mut times: Vec<_> = all.into_iter().flatten().collect();
+        times.sort_unstable();
+        Self {
+            lost: count - times.len(),
+            times,
+        }
+    }
+}
+
 impl Scene {
     async fn start(addresses: usize, holders: usize, timeout: Duration) -> Self {
         let builder = ZooKeeperServer::builder().config("maxSessionTimeout", "600000");
@@ -64,8 +87,7 @@ impl Scene {
         for _ in 0..addresses {
             proxies.push(FaultProxy::start(&server.connect_string()).await.unwrap());
         }
-        let addresses: Vec<_> = proxies.iter().map(FaultProxy::connect_string).collect();
-        let addresses = addresses.join(",");
+        let addresses = connect_string(&proxies);
         Self {
             holders: join_all((0..holders).map(|number| hold(&addresses, number, timeout))).await,
             server,
@@ -108,9 +130,8 @@ impl Scene {
         }
     }
 
-    /// The server is away for a while. Returns how many holders have lost their locks, and how long after
-    /// its return each of the others was connected.
-    async fn outage(&self, away: Away, lasts: Duration) -> (usize, Vec<Duration>) {
+    /// The server is away for a while, and comes back.
+    async fn outage(&self, away: Away, lasts: Duration) -> Instant {
         let began = Instant::now();
         self.go_away(away).await;
         while began.elapsed() < lasts {
@@ -120,7 +141,11 @@ impl Scene {
             sleep(lasts / 200).await;
         }
         self.come_back(away).await;
-        let back = Instant::now();
+        Instant::now()
+    }
+
+    /// How the holders have come back.
+    async fn returned(&self, back: Instant) -> Returned {
         let returns = self.holders.iter().map(async |(session, guard)| {
             let verified = async {
                 let mut health = session.watch_health();
@@ -139,10 +164,13 @@ impl Scene {
             };
             timeout(PATIENCE, verified).await.unwrap()
         });
-        let mut times: Vec<_> = join_all(returns).await.into_iter().flatten().collect();
-        times.sort_unstable();
-        (self.holders.len() - times.len(), times)
+        Returned::of(join_all(returns).await)
     }
+}
+
+fn connect_string(proxies: &[FaultProxy]) -> String {
+    let addresses: Vec<_> = proxies.iter().map(FaultProxy::connect_string).collect();
+    addresses.join(",")
 }
 
 /// A lock is valid for 30 s after an answer, of which the outage takes 10.
@@ -156,8 +184,8 @@ async fn holders_keep_their_locks_over_a_short_outage_on_a_real_server() {
     ];
     let lost = scenes.map(async |(away, addresses)| {
         let scene = Scene::start(addresses, 10, Duration::from_secs(60)).await;
-        let (lost, _) = scene.outage(away, Duration::from_secs(10)).await;
-        (away, lost)
+        let back = scene.outage(away, Duration::from_secs(10)).await;
+        (away, scene.returned(back).await.lost)
     });
     for (away, lost) in join_all(lost).await {
         assert_eq!(lost, 0, "{away:?}");
@@ -196,7 +224,7 @@ async fn one_of_three(away: Away) -> usize {
     verified.iter().filter(|it| it.is_err()).count()
 }
 
-fn table(what: &str, lost: usize, times: &[Duration]) {
+fn table(what: &str, Returned { lost, times }: &Returned) {
     let middle = times.get(times.len() / 2).copied().unwrap_or_default();
     let worst = times.last().copied().unwrap_or_default();
     println!("{what}: {lost} lost, connected after {middle:?}, at worst {worst:?}");
@@ -216,9 +244,12 @@ async fn outages_of_almost_two_thirds_of_the_time_of_a_lock() {
                 scenes.spawn(async move {
                     let lasts = Duration::from_millis(millis);
                     let scene = Scene::start(addresses, 25, T).await;
+                    let theirs = Curators::start(&connect_string(&scene.proxies), 25, T).await;
                     // Not all at the same distance from their last heartbeats.
                     sleep(Duration::from_millis(3_000 + fastrand::u64(0..2_000))).await;
-                    (lasts, scene.outage(away, lasts).await)
+                    let back = scene.outage(away, lasts).await;
+                    let returned = theirs.returned(SystemTime::now());
+                    (lasts, join(scene.returned(back), returned).await)
                 });
                 if let Away::IsKilled = away {
                     // The time that it takes to start comes on top.
@@ -226,10 +257,11 @@ async fn outages_of_almost_two_thirds_of_the_time_of_a_lock() {
                 }
             }
             while let Some(done) = scenes.join_next().await {
-                let (lasts, (lost, times)) = done.unwrap();
-                all += lost;
+                let (lasts, (ours, theirs)) = done.unwrap();
+                all += ours.lost;
                 let what = format!("{addresses} addresses, {away:?} for {lasts:?}, {round}");
-                table(&what, lost, &times);
+                table(&what, &ours);
+                table(&format!("{what}, Curator"), &theirs);
             }
         }
     }
@@ -253,8 +285,7 @@ async fn with_a_follower(befalls: Follower) -> usize {
     for server in ensemble.servers() {
         proxies.push(FaultProxy::start(&server.connect_string()).await.unwrap());
     }
-    let addresses: Vec<_> = proxies.iter().map(FaultProxy::connect_string).collect();
-    let addresses = addresses.join(",");
+    let addresses = connect_string(&proxies);
     let holders = join_all((0..100).map(|number| hold(&addresses, number, T))).await;
     let follower = (ensemble.leader().await.unwrap() + 1) % 3;
     match befalls {

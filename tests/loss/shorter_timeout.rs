@@ -1,10 +1,11 @@
 //! Servers whose operator has lowered the session timeout that they grant. A reconnect negotiates it
 //! anew, and what the server grants counts from the moment at which it is asked.
 
+use std::slice;
 use std::time::Duration;
 
-use futures::future::join_all;
-use lock_recipes::{InterProcessMutex, LostReason, MutexGuard, ZooKeeper};
+use futures::future::{join, join_all};
+use lock_recipes::{InterProcessMutex, LeaderLatch, LostReason, MutexGuard, Session, ZooKeeper};
 use test_rig::{Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -76,113 +77,230 @@ async fn reconnect_under_the_same_timeout_or_a_longer_one_keeps_the_lock() {
     }
 }
 
-/// A holder behind a proxy, on a server that will grant less.
-struct Holder {
-    proxy: FaultProxy,
-    path: String,
-    /// When it learns that its lock is lost. It keeps its guard.
-    lost: JoinHandle<(Instant, MutexGuard)>,
+/// What is held.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    Lock,
+    /// Leadership, by a latch.
+    Lead,
 }
 
-/// Holders that have a timeout, on a server that has been started again since then and grants less.
+impl Held {
+    /// Takes it. Returns what tells when the holder learns of its loss, and keeps what is held until then.
+    async fn take(self, session: &Session, path: &str) -> JoinHandle<(Instant, Kept)> {
+        match self {
+            Self::Lock => {
+                let lock = InterProcessMutex::new(session, path).unwrap();
+                let held = lock.acquire().await.unwrap();
+                tokio::spawn(async move {
+                    held.lost().await;
+                    (Instant::now(), Kept::Lock(held))
+                })
+            }
+            Self::Lead => {
+                let latch = LeaderLatch::start(session, path, "first").unwrap();
+                let mut watcher = latch.watch();
+                assert!(watcher.changed().await.unwrap());
+                tokio::spawn(async move {
+                    assert!(!watcher.changed().await.unwrap());
+                    (Instant::now(), Kept::Lead(latch))
+                })
+            }
+        }
+    }
+
+    /// Waits until somebody else has it, and returns when that was.
+    async fn next(self, session: &Session, path: &str) -> Instant {
+        match self {
+            Self::Lock => {
+                let lock = InterProcessMutex::new(session, path).unwrap();
+                let next = timeout(PATIENCE, lock.acquire()).await.unwrap().unwrap();
+                let granted = Instant::now();
+                next.release().await.unwrap();
+                granted
+            }
+            Self::Lead => {
+                let latch = LeaderLatch::start(session, path, "second").unwrap();
+                let leads = timeout(PATIENCE, latch.wait_until_leader()).await;
+                leads.unwrap().unwrap();
+                let granted = Instant::now();
+                latch.stop().await.unwrap();
+                granted
+            }
+        }
+    }
+}
+
+/// Whoever lets go of it releases it.
+#[expect(dead_code, reason = "it is kept")]
+enum Kept {
+    Lock(MutexGuard),
+    Lead(LeaderLatch),
+}
+
+/// A holder behind proxies, on servers that will grant less.
+struct Holder {
+    proxies: Vec<FaultProxy>,
+    held: Held,
+    path: String,
+    /// When it learns of its loss.
+    lost: JoinHandle<(Instant, Kept)>,
+}
+
+impl Holder {
+    async fn new(servers: &[ZooKeeperServer], held: Held, number: usize, t: Duration) -> Self {
+        let mut proxies = Vec::new();
+        for server in servers {
+            proxies.push(FaultProxy::start(&server.connect_string()).await.unwrap());
+        }
+        let addresses: Vec<_> = proxies.iter().map(FaultProxy::connect_string).collect();
+        let builder = ZooKeeper::builder().session_timeout(t);
+        let session = builder.connect(&addresses.join(",")).await.unwrap();
+        let path = format!("{PATH}/{number}");
+        Self {
+            lost: held.take(&session, &path).await,
+            proxies,
+            held,
+            path,
+        }
+    }
+
+    fn cut(&self) {
+        self.proxies.iter().for_each(|it| it.cut_all(Cut::Reset));
+    }
+
+    /// Nothing reaches a server from now on.
+    fn silence(&self) {
+        let all = self.proxies.iter();
+        all.for_each(|it| it.black_hole(Direction::ToServer));
+    }
+
+    /// The connection to the only server is cut. The answer to the first attempt to move the session to another
+    /// one is lost, and nothing passes from then on.
+    async fn lose_the_move(&self) {
+        // Before it comes the answer to the session that asks what is granted.
+        let answers = self.proxies[0].on(Direction::FromServer);
+        let lost = answers.opcode(Opcode::Connect).nth(2);
+        let lost = lost.then(Fault::BlackHole);
+        self.cut();
+        timeout(PATIENCE, lost.struck()).await.unwrap();
+        self.silence();
+    }
+
+    /// Waits for what it holds with another session, and returns how long after its loss that got it. `None` if
+    /// it trusted what it held then.
+    async fn margin(self, addresses: &str) -> Option<Duration> {
+        let session = ZooKeeper::builder().session_timeout(Duration::from_secs(4));
+        let session = session.connect(addresses).await.unwrap();
+        let granted = self.held.next(&session, &self.path).await;
+        let (at, _kept) = timeout(PATIENCE, self.lost).await.unwrap().unwrap();
+        granted.checked_duration_since(at)
+    }
+}
+
+/// Holders that have a timeout, on servers that grant less as soon as they are started again.
 async fn holders(
-    server: &ZooKeeperServer,
-    count: usize,
+    servers: &[ZooKeeperServer],
+    (held, count): (Held, usize),
     (before, after): (Duration, Duration),
 ) -> Vec<Holder> {
-    let hold = async |number: usize| {
-        let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
-        let builder = ZooKeeper::builder().session_timeout(before);
-        let session = builder.connect(&proxy.connect_string()).await.unwrap();
-        let path = format!("{PATH}/{number}");
-        let lock = InterProcessMutex::new(&session, &path).unwrap();
-        let held = lock.acquire().await.unwrap();
-        let lost = tokio::spawn(async move {
-            held.lost().await;
-            (Instant::now(), held)
-        });
-        Holder { proxy, path, lost }
-    };
-    let holders = join_all((0..count).map(hold)).await;
+    let holders = (0..count).map(|number| Holder::new(servers, held, number, before));
+    let holders = join_all(holders).await;
     let after = after.as_millis().to_string();
-    server.configure("maxSessionTimeout", &after).unwrap();
+    for server in servers {
+        server.configure("maxSessionTimeout", &after).unwrap();
+    }
     holders
 }
 
-/// The connection is cut. The answer to the first attempt to move the session to another one is lost, and nothing
-/// passes from then on.
-async fn lose_the_move(proxy: &FaultProxy) {
-    // Before it comes the answer to the session that asks what is granted.
-    let answers = proxy.on(Direction::FromServer).opcode(Opcode::Connect);
-    let lost = answers.nth(2).then(Fault::BlackHole);
-    proxy.cut_all(Cut::Reset);
-    timeout(PATIENCE, lost.struck()).await.unwrap();
-    proxy.black_hole(Direction::ToServer);
-}
-
-/// Waits for each lock with a session of its own, and returns how long after the loss of the holder it is
-/// granted. `None` if the holder trusts it then.
-async fn margins(server: &ZooKeeperServer, holders: Vec<Holder>) -> Vec<Option<Duration>> {
-    let next = holders
-        .into_iter()
-        .map(async |Holder { proxy, path, lost }| {
-            let session = ZooKeeper::builder().session_timeout(Duration::from_secs(4));
-            let session = session.connect(&server.connect_string()).await.unwrap();
-            let lock = InterProcessMutex::new(&session, &path).unwrap();
-            let next = timeout(PATIENCE, lock.acquire()).await.unwrap().unwrap();
-            let granted = Instant::now();
-            let (at, _held) = timeout(PATIENCE, lost).await.unwrap().unwrap();
-            next.release().await.unwrap();
-            drop(proxy);
-            granted.checked_duration_since(at)
-        });
-    join_all(next).await
+async fn margins(addresses: &str, holders: Vec<Holder>) -> Vec<Option<Duration>> {
+    join_all(holders.into_iter().map(|it| it.margin(addresses))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_second_holder_while_the_answer_to_the_reconnect_is_lost_on_a_real_server() {
     let server = ZooKeeperServer::start().await.unwrap();
     let terms = (Duration::from_secs(20), SHORTER);
-    let holders = holders(&server, 4, terms).await;
+    let holders = holders(slice::from_ref(&server), (Held::Lock, 4), terms).await;
     server.restart().await.unwrap();
-    join_all(holders.iter().map(|it| lose_the_move(&it.proxy))).await;
-    let margins = margins(&server, holders).await;
+    join_all(holders.iter().map(Holder::lose_the_move)).await;
+    let margins = margins(&server.connect_string(), holders).await;
     assert!(margins.iter().all(Option::is_some), "{margins:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a figure: 204 holders, on a machine that has nothing else to do"]
-async fn no_second_holder_in_two_hundred_reconnects_under_a_shorter_timeout() {
+/// From 12 to 4 s, from 20 to 4 s, and from 30 to 10 s.
+fn all_terms() -> [(Duration, Duration); 3] {
     let seconds = Duration::from_secs;
-    for terms in [(12, 4), (20, 4), (30, 10)] {
-        for is_lost in [false, true] {
-            let server = ZooKeeperServer::builder().config("maxSessionTimeout", "60000");
-            let server = server.start().await.unwrap();
-            let terms = (seconds(terms.0), seconds(terms.1));
-            let holders = holders(&server, 34, terms).await;
+    [(12, 4), (20, 4), (30, 10)].map(|(before, after)| (seconds(before), seconds(after)))
+}
+
+/// Prints the least margin and the one in the middle.
+fn table(what: &str, mut margins: Vec<Option<Duration>>) {
+    let wrong = margins.iter().filter(|it| it.is_none()).count();
+    margins.sort_unstable();
+    let (least, middle) = (margins[0], margins[margins.len() / 2]);
+    println!("{what}: {wrong} wrong, margin {least:?} at least, {middle:?} in the middle");
+    assert_eq!(wrong, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a figure: 408 holders, on a machine that has nothing else to do"]
+async fn no_second_holder_in_hundreds_of_reconnects_under_a_shorter_timeout() {
+    let builder = || ZooKeeperServer::builder().config("maxSessionTimeout", "60000");
+    for terms in all_terms() {
+        for (held, is_lost) in [Held::Lock, Held::Lead]
+            .into_iter()
+            .flat_map(|it| [(it, false), (it, true)])
+        {
+            let server = builder().start().await.unwrap();
+            let holders = holders(slice::from_ref(&server), (held, 34), terms).await;
             server.restart().await.unwrap();
             let cut = holders.iter().enumerate().map(async |(number, holder)| {
-                let Holder { proxy, .. } = holder;
                 if is_lost {
-                    return lose_the_move(proxy).await;
+                    return holder.lose_the_move().await;
                 }
-                proxy.cut_all(Cut::Reset);
+                holder.cut();
                 // Back, and cut off for good: soon after that, or at any time after a heartbeat.
                 let within = [300, 8_000][number % 2];
                 sleep(Duration::from_millis(fastrand::u64(0..within))).await;
-                proxy.black_hole(Direction::ToServer);
+                holder.silence();
             });
             join_all(cut).await;
-            let mut margins = margins(&server, holders).await;
-            let wrong = margins.iter().filter(|it| it.is_none()).count();
-            margins.sort_unstable();
-            println!(
-                "{terms:?}, answers lost: {is_lost}: {wrong} wrong, margin {:?} at least, {:?} in the middle",
-                margins[0],
-                margins[margins.len() / 2]
-            );
-            assert_eq!(wrong, 0);
+            let what = format!("{held:?}, {terms:?}, answers lost: {is_lost}");
+            table(&what, margins(&server.connect_string(), holders).await);
         }
+    }
+}
+
+/// Holders are cut off for good before, while and after the servers are started again one by one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a figure: 204 holders, on a machine that has nothing else to do"]
+async fn no_second_holder_in_hundreds_of_rolling_restarts_under_a_shorter_timeout() {
+    for (terms, held) in all_terms()
+        .into_iter()
+        .flat_map(|it| [(it, Held::Lock), (it, Held::Lead)])
+    {
+        let ensemble = ZooKeeperServer::builder().config("maxSessionTimeout", "60000");
+        let ensemble = ensemble.start_ensemble(3).await.unwrap();
+        let holders = holders(ensemble.servers(), (held, 34), terms).await;
+        let leader = ensemble.leader().await.unwrap();
+        let rolled = async {
+            let began = Instant::now();
+            // The leader is the last one.
+            for number in 1..=3 {
+                ensemble.restart((leader + number) % 3).await.unwrap();
+            }
+            began.elapsed()
+        };
+        let cut = holders.iter().map(async |holder| {
+            sleep(Duration::from_millis(fastrand::u64(0..20_000))).await;
+            holder.cut();
+            sleep(Duration::from_millis(fastrand::u64(0..1_000))).await;
+            holder.silence();
+        });
+        let (took, _) = join(rolled, join_all(cut)).await;
+        let what = format!("{held:?}, {terms:?}, started again in {took:?}");
+        table(&what, margins(&ensemble.connect_string(), holders).await);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | question it answers |
 //! |---|---|
+//! | `back_at_once` | do sessions that lose a server together trample it when it is back? |
 //! | `impatient` | what becomes of acquires that are given up before the store answers? |
 //! | `many_watches` | does a session keep more locks than its client can watch again? |
 //! | `long_listing` | does a queue work whose listing Java clients cannot read? |
@@ -15,6 +16,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod back_at_once;
 mod impatient;
 #[path = "../support/log.rs"]
 mod log;

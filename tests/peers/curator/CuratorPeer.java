@@ -51,12 +51,15 @@ public final class CuratorPeer {
 
     private final PrintStream answers;
     private final Map<String, CuratorFramework> clients = new ConcurrentHashMap<>();
-    private final Map<String, ConnectionState> states = new ConcurrentHashMap<>();
+    private final Map<String, Told> states = new ConcurrentHashMap<>();
     private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
     private final Map<String, Election> elections = new ConcurrentHashMap<>();
     private final Map<String, Semaphore> revocations = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private final ExecutorService unnamed = Executors.newCachedThreadPool(CuratorPeer::daemon);
+
+    /** What the listeners of a client were told, and when. */
+    private record Told(ConnectionState state, long atMs) {}
 
     private CuratorPeer(PrintStream answers) {
         this.answers = answers;
@@ -146,7 +149,8 @@ public final class CuratorPeer {
             String name = words.next("CLIENT");
             known(clients.get(name), "client", name);
             // Listeners are told after the client has connected.
-            return Words.values(states.getOrDefault(name, ConnectionState.CONNECTED));
+            Told told = states.getOrDefault(name, new Told(ConnectionState.CONNECTED, 0));
+            return Words.values(told.state, told.atMs);
         }
         CuratorFramework client = client(words);
         long session = client.getZookeeperClient().getZooKeeper().getSessionId();
@@ -174,7 +178,8 @@ public final class CuratorPeer {
         if (clients.putIfAbsent(name, client) != null) {
             throw new IllegalArgumentException("client exists already: " + name);
         }
-        client.getConnectionStateListenable().addListener((unused, state) -> states.put(name, state));
+        client.getConnectionStateListenable()
+                .addListener((unused, state) -> states.put(name, new Told(state, System.currentTimeMillis())));
         client.start();
         if (!client.blockUntilConnected(CONNECT_MS_MAX, MILLISECONDS)) {
             clients.remove(name);
