@@ -1,27 +1,35 @@
-//! What is asked of the functions, and in which words.
+//! What is asked of a server.
 
 use std::sync::Arc;
 
 use recipes_core::{NodeMode, NodeOp};
 
-use crate::wire::Words;
-
-/// One request, as `requests.lua` of `recipes-redis` lists them.
+/// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// All of these operations, or none.
     Multi(Arc<[NodeOp]>),
+    /// The names of a directory's nodes.
     List(String),
-    /// A listing for the contender with this node; with that of this call if there is no name.
+    /// A listing for a contender. If others are ahead of its node, the node itself and the two right ahead
+    /// of it are watched, as far as the session does not watch them yet: what the contender would ask for next.
     Look {
+        /// What is listed.
         directory: String,
-        own: String,
-        watches: Vec<u64>,
+        /// The name of the contender's node. `None`: the last one that this call has created there.
+        own: Option<String>,
+        /// The numbers of the watches are this one and the two after it.
+        first: u64,
     },
+    /// Data and stat of a node.
     Read(String),
+    /// The stat of a node.
     Stat(String),
+    /// As a read, of a node that is watched from now on, under this number.
     Watch(String, u64),
+    /// The session does not want any news of a node any more.
     Unwatch(String),
+    /// The session lives.
     Beat,
 }
 
@@ -44,6 +52,17 @@ impl Asked {
         matches!(self, Self::List(_) | Self::Look { .. })
     }
 
+    /// Whether it sets watches.
+    pub fn watches(&self) -> bool {
+        matches!(self, Self::Look { .. } | Self::Watch(..))
+    }
+
+    /// Whether it deletes or changes nodes that somebody may watch.
+    pub fn tells(&self) -> bool {
+        let tells = |it: &NodeOp| matches!(it, NodeOp::Delete { .. } | NodeOp::Set { .. });
+        self.operations().iter().any(tells)
+    }
+
     /// The operations of a transaction.
     pub(crate) fn operations(&self) -> &[NodeOp] {
         match self {
@@ -54,79 +73,35 @@ impl Asked {
 
     /// About how long it is.
     pub(crate) fn bytes(&self) -> usize {
-        let of = |operation: &NodeOp| match operation {
-            NodeOp::Create(node) => node.path.len() + node.data.len(),
-            NodeOp::Set { path, data, .. } => path.len() + data.len(),
-            NodeOp::Delete { path, .. } | NodeOp::Check { path, .. } => path.len(),
+        let data = |operation: &NodeOp| match operation {
+            NodeOp::Create(node) => node.data.len(),
+            NodeOp::Set { data, .. } => data.len(),
+            NodeOp::Delete { .. } | NodeOp::Check { .. } => 0,
         };
+        let of = |operation: &NodeOp| operation.path().len() + data(operation);
         match self {
             Self::Multi(operations) => operations.iter().map(of).sum(),
-            Self::Look { directory, own, .. } => directory.len() + own.len(),
-            Self::List(path) | Self::Read(path) | Self::Stat(path) | Self::Unwatch(path) => {
-                path.len()
+            Self::Look { directory, own, .. } => {
+                directory.len() + own.as_ref().map_or(0, String::len)
             }
-            Self::Watch(path, _) => path.len(),
+            Self::List(path) | Self::Read(path) | Self::Stat(path) => path.len(),
+            Self::Unwatch(path) | Self::Watch(path, _) => path.len(),
             Self::Beat => 0,
         }
     }
+}
 
-    /// Adds its words to the call.
-    pub(crate) fn say(&self, call: &mut Words) {
-        match self {
-            Self::Multi(operations) => {
-                call.arg("multi").number(operations.len());
-                for operation in operations.iter() {
-                    say(operation, call);
-                }
-                call
-            }
-            Self::List(path) => call.arg("list").arg(path),
-            Self::Look {
-                directory,
-                own,
-                watches,
-            } => {
-                call.arg("look").arg(directory).arg(own);
-                for number in watches {
-                    call.number(number);
-                }
-                call
-            }
-            Self::Read(path) => call.arg("read").arg(path),
-            Self::Stat(path) => call.arg("stat").arg(path),
-            Self::Watch(path, number) => call.arg("watch").arg(path).number(number),
-            Self::Unwatch(path) => call.arg("unwatch").arg(path),
-            Self::Beat => call.arg("beat"),
-        };
+/// The mode of a node, as all servers are told.
+pub fn letter(mode: NodeMode) -> &'static str {
+    match mode {
+        NodeMode::Persistent => "P",
+        NodeMode::Container => "C",
+        NodeMode::Ephemeral => "E",
+        NodeMode::EphemeralSequential => "S",
     }
 }
 
-fn say(operation: &NodeOp, call: &mut Words) {
-    match operation {
-        NodeOp::Create(node) => {
-            let kind = match node.mode {
-                NodeMode::Persistent => "P",
-                NodeMode::Container => "C",
-                NodeMode::Ephemeral => "E",
-                NodeMode::EphemeralSequential => "S",
-            };
-            let create = call.arg("create").arg(&node.path);
-            create.arg(&*node.data).arg(kind);
-        }
-        NodeOp::Delete { path, version } => at(version, call.arg("delete").arg(path)),
-        NodeOp::Set {
-            path,
-            data,
-            version,
-        } => at(version, call.arg("set").arg(path).arg(data)),
-        NodeOp::Check { path, version } => at(version, call.arg("check").arg(path)),
-    }
-}
-
-/// Any version is an empty word.
-fn at(version: &Option<i32>, call: &mut Words) {
-    match version {
-        Some(version) => call.number(version),
-        None => call.arg(""),
-    };
+/// The version that a node must have. Any is an empty word.
+pub fn version_word(version: Option<i32>) -> String {
+    version.map(|it| it.to_string()).unwrap_or_default()
 }

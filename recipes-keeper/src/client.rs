@@ -12,13 +12,13 @@ use recipes_core::{
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::answers::{Parts, Trouble, multi, present};
+use crate::answers::{Trouble, present, whole};
 use crate::asked::Asked;
 use crate::kept::Kept;
 use crate::queue::Answer;
 use crate::shared::Shared;
 use crate::watches::Seen;
-use crate::wire::Value;
+use crate::wire::{Outcome, Said};
 
 /// The operations of one session.
 #[derive(Debug)]
@@ -35,37 +35,31 @@ impl KeptNodes {
 
     /// Lists for a contender, which will then watch its own node and the two ahead of it. The answer
     /// has those watches with it. Its node is `own`, or the one that this call has created there.
-    fn look(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
+    fn look(&self, path: &str, own: Option<&str>) -> Reply<'_, Vec<String>> {
         let shared = &self.kept.shared;
         let (mut anywhere, answer) = self.kept.with(|waiting| {
-            let anywhere = shared.watches.enter_anywhere(3);
+            let (first, anywhere) = shared.watches.enter_anywhere(3);
             let look = Asked::Look {
                 directory: path.to_owned(),
-                own: own.to_owned(),
-                watches: anywhere.numbers().collect(),
+                own: own.map(str::to_owned),
+                first,
             };
             (anywhere, waiting.ask(look))
         });
         let path = path.to_owned();
         async move {
-            let mut parts = done(answer).await?;
-            let names = parts.texts()?;
-            while !parts.is_empty() {
-                let (number, name) = (parts.number()?, parts.text()?);
-                let (data, stat) = (parts.bytes()?, parts.stat()?);
-                let number = u64::try_from(number).unwrap_or_default();
-                shared.saw_node(&stat);
-                anywhere.bind(number, &format!("{path}/{name}"), data, stat);
+            let (names, watched) = done(answer).await?.names()?;
+            for it in watched {
+                shared.saw_node(&it.stat);
+                anywhere.bind(it.number, &format!("{path}/{}", it.name), it.data, it.stat);
             }
             Ok(names)
         }
         .boxed()
     }
 
-    fn transact(&self, operations: impl Into<Arc<[NodeOp]>>) -> (Arc<[NodeOp]>, Answer) {
-        let operations = operations.into();
-        let answer = self.ask(Asked::Multi(Arc::clone(&operations)));
-        (operations, answer)
+    fn transact(&self, operations: impl Into<Arc<[NodeOp]>>) -> Answer {
+        self.ask(Asked::Multi(operations.into()))
     }
 
     fn ask(&self, asked: Asked) -> Answer {
@@ -73,21 +67,14 @@ impl KeptNodes {
     }
 }
 
-async fn answered(answer: Answer) -> Result<Value, NodesError> {
-    match answer.await {
-        Ok(answer) => answer,
-        // It went with its connection.
-        Err(_) => Err(Trouble::Lost.into()),
-    }
+async fn answered(answer: Answer) -> Outcome {
+    // Without an answer it went with its connection.
+    answer.await.unwrap_or(Err(whole(Trouble::Lost)))
 }
 
-/// What was done by these operations.
-async fn transacted(
-    shared: &Shared,
-    operations: &[NodeOp],
-    answer: Answer,
-) -> Result<Vec<NodeOpDone>, MultiError> {
-    let done = multi(operations, answered(answer).await)?;
+/// What a transaction has done.
+async fn transacted(shared: &Shared, answer: Answer) -> Result<Vec<NodeOpDone>, MultiError> {
+    let done = answered(answer).await?.multi()?;
     for done in &done {
         match done {
             NodeOpDone::Created(created) => shared.saw(created.czxid.unwrap_or_default()),
@@ -98,8 +85,8 @@ async fn transacted(
     Ok(done)
 }
 
-async fn done(answer: Answer) -> Result<Parts, NodesError> {
-    Parts::done(answered(answer).await?)
+async fn done(answer: Answer) -> Result<Said, NodesError> {
+    answered(answer).await.map_err(|error| error.source)
 }
 
 /// A watch that somebody wants. Dropping it removes the watch, on the server too.
@@ -171,9 +158,9 @@ impl Nodes for KeptNodes {
     }
 
     fn create<'a>(&'a self, node: &'a NewNode) -> Reply<'a, Created> {
-        let (operations, answer) = self.transact([NodeOp::Create(node.clone())]);
+        let answer = self.transact([NodeOp::Create(node.clone())]);
         async move {
-            let done = transacted(&self.kept.shared, &operations, answer).await;
+            let done = transacted(&self.kept.shared, answer).await;
             let done = done.map_err(|error| error.source)?;
             match done.into_iter().next() {
                 Some(NodeOpDone::Created(created)) => Ok(created),
@@ -184,28 +171,22 @@ impl Nodes for KeptNodes {
     }
 
     fn delete(&self, path: &str) -> Reply<'static, ()> {
-        let (operations, answer) = self.transact([NodeOp::Delete {
+        let answer = self.transact([NodeOp::Delete {
             path: path.to_owned(),
             version: None,
         }]);
-        async move {
-            multi(&operations, answered(answer).await)
-                .map(drop)
-                .map_err(|error| error.source)
-        }
-        .boxed()
+        async move { done(answer).await.map(drop) }.boxed()
     }
 
     fn list(&self, path: &str) -> Reply<'_, Vec<String>> {
         let answer = self.ask(Asked::List(path.to_owned()));
-        async move { done(answer).await?.texts() }.boxed()
+        async move { Ok(done(answer).await?.names()?.0) }.boxed()
     }
 
     fn read(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat)>> {
         let answer = self.ask(Asked::Read(path.to_owned()));
         let read = async move {
-            let mut parts = done(answer).await?;
-            let (data, stat) = (parts.bytes()?, parts.stat()?);
+            let (data, stat) = done(answer).await?.node()?;
             self.kept.shared.saw_node(&stat);
             Ok((data, stat))
         };
@@ -239,8 +220,7 @@ impl Nodes for KeptNodes {
         });
         let wanted = wanted(number);
         let watched = async move {
-            let mut parts = done(answer).await?;
-            let (data, stat) = (parts.bytes()?, parts.stat()?);
+            let (data, stat) = done(answer).await?.node()?;
             let shared = &wanted.kept.shared;
             shared.saw_node(&stat);
             shared
@@ -252,12 +232,12 @@ impl Nodes for KeptNodes {
     }
 
     fn list_entered(&self, paths: &[&str]) -> Reply<'_, Vec<Listing>> {
-        let asked: Vec<_> = paths.iter().map(|path| self.look(path, "")).collect();
+        let asked: Vec<_> = paths.iter().map(|path| self.look(path, None)).collect();
         async move { Ok(join_all(asked).await) }.boxed()
     }
 
     fn list_again(&self, path: &str, own: &str) -> Reply<'_, Vec<String>> {
-        self.look(path, own)
+        self.look(path, Some(own))
     }
 
     fn together(&self) -> Box<dyn Send + '_> {
@@ -275,7 +255,7 @@ impl Nodes for KeptNodes {
             // As a client of ZooKeeper: there is nothing to ask, even when the session has ended.
             return future::ready(Ok(Vec::new())).boxed();
         }
-        let (operations, answer) = self.transact(operations);
-        async move { transacted(&self.kept.shared, &operations, answer).await }.boxed()
+        let answer = self.transact(operations);
+        async move { transacted(&self.kept.shared, answer).await }.boxed()
     }
 }

@@ -1,19 +1,22 @@
 //! Requests that are on their way, in one call.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::FutureExt;
 use recipes_core::{EndReason, NodesError};
+use tokio::sync::oneshot;
 use tokio::task::{Unconstrained, unconstrained};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::Trouble;
+use crate::answers::{Trouble, whole};
+use crate::asked::Asked;
 use crate::kept::Kept;
 use crate::moment::Moment;
 use crate::queue::Request;
-use crate::wire::{CallError, Function, Source, Value, Wire, Words};
+use crate::wire::{Answers, CallError, Called, Caller, Outcome, Said, Source, Wire};
 
 /// Why a connection is not served any more.
 pub(crate) enum Over {
@@ -27,59 +30,70 @@ pub(crate) enum Over {
 /// Requests that are on their way, in one call. It is sent when it is [polled](Self::poll) first.
 pub(crate) struct Flight {
     pub(crate) sent: Moment,
-    function: Function,
-    requests: Vec<Request>,
+    asked: Arc<[Asked]>,
+    waiting: Vec<oneshot::Sender<Outcome>>,
     /// Unconstrained: requests are sent in the order of these futures, whatever the task has done
     /// before.
-    answer: Unconstrained<BoxFuture<'static, Result<Value, CallError>>>,
+    answer: Unconstrained<Called<Option<Answers>>>,
     /// What it has come to.
-    landed: Option<Result<Value, CallError>>,
+    landed: Option<Result<Option<Answers>, CallError>>,
 }
 
 /// Requests that are back, with their answers.
 pub(crate) struct Landed {
     sent: Moment,
-    function: Function,
-    requests: Vec<Request>,
-    answer: Result<Value, CallError>,
+    asked: Arc<[Asked]>,
+    waiting: Vec<oneshot::Sender<Outcome>>,
+    answer: Result<Option<Answers>, CallError>,
 }
 
 impl Flight {
-    /// Requests, in a call that begins with these words.
     pub(crate) fn of_requests(
         kept: &Kept,
         wire: &dyn Wire,
-        mut call: Words,
+        caller: &Arc<Caller>,
         requests: Vec<Request>,
     ) -> Self {
+        let (asked, waiting) = apart(requests);
         let mut owned = kept.owned();
-        for Request { asked, .. } in &requests {
+        for asked in asked.iter() {
             owned.sent(asked.operations());
-            asked.say(&mut call);
         }
         drop(owned);
-        Self::new(wire, Function::Requests, call, requests)
+        Self::new(wire.requests(caller, &asked), asked, waiting)
     }
 
     /// One beat for all that ask for one.
-    pub(crate) fn of_beats(kept: &Kept, wire: &dyn Wire, requests: Vec<Request>) -> Self {
-        Self::new(wire, Function::Beat, kept.requests(wire), requests)
+    pub(crate) fn of_beats(wire: &dyn Wire, caller: &Arc<Caller>, requests: Vec<Request>) -> Self {
+        let (asked, waiting) = apart(requests);
+        let count = asked.len();
+        let answers = move |lives: bool| {
+            lives.then(|| Answers {
+                outcomes: (0..count).map(|_| Ok(Said::Nothing)).collect(),
+                step: None,
+            })
+        };
+        let beaten = wire.beat(caller).map(move |beaten| beaten.map(answers));
+        Self::new(beaten.boxed(), asked, waiting)
     }
 
-    fn new(wire: &dyn Wire, function: Function, call: Words, requests: Vec<Request>) -> Self {
+    fn new(
+        called: Called<Option<Answers>>,
+        asked: Arc<[Asked]>,
+        waiting: Vec<oneshot::Sender<Outcome>>,
+    ) -> Self {
         Self {
-            answer: unconstrained(wire.call(function, call)),
+            answer: unconstrained(called),
             sent: Moment::now(),
-            function,
-            requests,
+            asked,
+            waiting,
             landed: None,
         }
     }
 
     /// How many of the requests list a directory.
     pub(crate) fn listings(&self) -> usize {
-        let lists = |it: &&Request| it.asked.lists();
-        self.requests.iter().filter(lists).count()
+        self.asked.iter().filter(|it| it.lists()).count()
     }
 
     /// Whether it has landed.
@@ -96,82 +110,75 @@ impl Flight {
     pub(crate) fn landed(self) -> Option<Landed> {
         Some(Landed {
             sent: self.sent,
-            function: self.function,
-            requests: self.requests,
+            asked: self.asked,
+            waiting: self.waiting,
             answer: self.landed?,
         })
     }
+}
+
+/// What is asked, and who waits for it.
+fn apart(requests: Vec<Request>) -> (Arc<[Asked]>, Vec<oneshot::Sender<Outcome>>) {
+    let both = requests.into_iter().map(|it| (it.asked, it.answer));
+    let (asked, waiting): (Vec<_>, Vec<_>) = both.unzip();
+    (asked.into(), waiting)
 }
 
 /// Hands out the answers to the requests of one call.
 pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
     let Landed {
         sent,
-        function,
-        requests,
+        asked,
+        waiting,
         answer,
     } = landed;
-    let answers = match answer {
-        Ok(answer) if answer.is_ended() => {
+    let Answers { outcomes, step } = match answer {
+        Ok(None) => {
             kept.end(EndReason::Expired);
-            refuse(requests, &NodesError::SessionEnded);
+            refuse(waiting, &NodesError::SessionEnded);
             return Err(Over::Expired);
         }
-        Ok(Value::List(_)) if function == Function::Beat => {
-            let done = || Value::List(vec![Value::Bytes(Vec::new())]);
-            requests.iter().map(|_| done()).collect()
-        }
-        Ok(Value::List(mut answers)) if answers.len() == requests.len() + 1 => {
-            if let Some(step) = answers.pop().and_then(|step| step.number()) {
-                let step = u64::try_from(step).unwrap_or_default();
-                kept.step.store(step, Ordering::Relaxed);
-            }
-            answers
-        }
-        Ok(other) => {
-            let trouble = Trouble::Unexpected(format!("{other:?}"));
-            return Err(Over::Lost(trouble));
+        Ok(Some(answers)) if answers.outcomes.len() == asked.len() => answers,
+        Ok(Some(answers)) => {
+            let count = answers.outcomes.len();
+            let trouble = format!("{count} answers to {} requests", asked.len());
+            return Err(Over::Lost(Trouble::Unexpected(trouble)));
         }
         Err(CallError::Unconfirmed { heard, asked }) => {
-            refuse(requests, &Trouble::Replicas { heard, asked }.into());
+            refuse(waiting, &Trouble::Replicas { heard, asked }.into());
             return Ok(());
         }
         Err(CallError::NotNow(error)) => {
             debug!(target: STORE, %error, "the server is busy");
-            refuse(requests, &NodesError::Throttled);
+            refuse(waiting, &NodesError::Throttled);
             return Ok(());
         }
         Err(CallError::Lost(error) | CallError::Refused(error)) => {
             return Err(Over::Refused(error));
         }
     };
+    if let Some(step) = step {
+        let step = u64::try_from(step.as_micros()).unwrap_or(u64::MAX);
+        kept.step.store(step, Ordering::Relaxed);
+    }
     kept.shared.was_heard(sent);
-    let both = requests.iter().zip(&answers);
-    let listed = both.filter(|(request, _)| request.asked.lists());
-    if let Some(names) = listed.map(|(_, answer)| names_in(answer)).max() {
+    let names = outcomes.iter().filter_map(|outcome| match outcome {
+        Ok(Said::Names(names, _)) => Some(names.len()),
+        _ => None,
+    });
+    if let Some(names) = names.max() {
         kept.listed(names);
     }
-    for (request, answer) in requests.into_iter().zip(answers) {
-        kept.owned().answered(&request.asked, &answer);
+    for ((asked, outcome), waiting) in asked.iter().zip(outcomes).zip(waiting) {
+        kept.owned().answered(asked, &outcome);
         // Whoever dropped the request does not want to know.
-        drop(request.answer.send(Ok(answer)));
+        drop(waiting.send(outcome));
     }
     Ok(())
 }
 
-/// How many names a listing has, whose answer begins with its reason.
-fn names_in(answer: &Value) -> usize {
-    match answer {
-        Value::List(parts) => match parts.get(1) {
-            Some(Value::List(names)) => names.len(),
-            _ => 0,
-        },
-        _ => 0,
-    }
-}
-
-fn refuse(requests: Vec<Request>, error: &NodesError) {
-    for request in requests {
-        drop(request.answer.send(Err(error.clone())));
+fn refuse(waiting: Vec<oneshot::Sender<Outcome>>, error: &NodesError) {
+    for waiting in waiting {
+        drop(waiting.send(Err(whole(error.clone()))));
     }
 }

@@ -1,9 +1,14 @@
 //! Wires below which a client may panic. A panic is a lost connection.
 
+use std::sync::Arc;
+
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{NodesError, caught};
 
-use crate::wire::{CallError, Facts, Function, Loss, Started, Value, Wire, Words};
+use crate::asked::Asked;
+use crate::wire::{
+    Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Wire,
+};
 
 /// A wire whose client may panic.
 #[derive(Debug)]
@@ -34,14 +39,28 @@ impl Wire for Guarded {
         self.0.leaves_anywhere()
     }
 
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
-        let called = caught(self.0.call(function, words));
-        let answer = called.map(|answer| answer.unwrap_or_else(|why| Err(CallError::Lost(why))));
-        answer.boxed()
+    fn open(&self, open: Open) -> Called<Opened> {
+        guarded(self.0.open(open))
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        guarded(self.0.resume(resume))
+    }
+
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        guarded(self.0.requests(caller, asked))
+    }
+
+    fn undo(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        guarded(self.0.undo(caller, asked))
+    }
+
+    fn beat(&self, caller: &Arc<Caller>) -> Called<bool> {
+        guarded(self.0.beat(caller))
+    }
+
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool> {
+        guarded(self.0.close(caller))
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
@@ -55,7 +74,13 @@ impl Wire for Guarded {
         done.boxed()
     }
 
-    fn started(&self, session: &Started) {
+    fn started(&self, session: &Arc<Caller>) {
         self.0.started(session);
     }
+}
+
+fn guarded<T: Send + 'static>(called: Called<T>) -> Called<T> {
+    let called = caught(called);
+    let answer = called.map(|answer| answer.unwrap_or_else(|why| Err(CallError::Lost(why))));
+    answer.boxed()
 }

@@ -13,7 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{Parts, Trouble};
+use crate::answers::Trouble;
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, doubted, quarantined};
@@ -23,7 +23,7 @@ use crate::queue::{Queue, Waiting};
 use crate::resume::connected;
 use crate::shared::Shared;
 use crate::traffic::Traffic;
-use crate::wire::{Function, Loss, Wire, Words, micros};
+use crate::wire::{Caller, Loss, Open, Wire};
 
 /// What keeps one session. It ends with the session.
 pub(crate) struct Keeper {
@@ -46,31 +46,29 @@ impl Keeper {
         let connections = 1;
         shared.watches.count_on(connections);
         let wire = terms.open(&shared, connections).await?;
-        let timeout = micros(terms.session_timeout);
         // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
         // is not known.
         let is_old = wire.facts().uptime_s > terms.session_timeout.as_secs().saturating_add(1)
             && !wire.facts().was_replica;
-        let mut open = Words::default();
-        open.arg(secret)
-            .number(timeout)
-            .arg(&wire.facts().run)
-            .number(i32::from(is_first && (terms.is_new || is_old)));
+        let open = Open {
+            secret: secret.to_owned(),
+            timeout: terms.session_timeout,
+            run: wire.facts().run.clone(),
+            is_known: is_first && (terms.is_new || is_old),
+        };
         let sent = Moment::now();
-        let opened = wire.call(Function::Open, open).await?;
+        let opened = wire.open(open).await?;
         shared.was_heard(sent);
-        let mut opened = Parts::of(opened)?;
-        let id = opened.number()?;
         let promise = Promise {
             guarantee: wire.facts().guarantee,
-            grants_from: quarantined(opened.number()?),
+            grants_from: quarantined(opened.quarantine),
         };
-        let in_doubt_until = doubted(opened.number()?, terms.session_timeout);
-        wire.subscribe(id).await?;
+        let in_doubt_until = doubted(opened.doubt, terms.session_timeout);
+        wire.subscribe(opened.id).await?;
         let (link, _) = watch::channel(Connection::Connected);
         let kept = Arc::new(Kept {
-            id,
-            name: format!("{id}:{timeout}:{secret}"),
+            id: opened.id,
+            secret: secret.to_owned(),
             known_by: Mutex::new(vec![connections]),
             step: AtomicU64::default(),
             names: AtomicUsize::new(NAMES_FIRST),
@@ -90,7 +88,7 @@ impl Keeper {
             closed: closed.fuse(),
             connections,
         };
-        wire.started(&kept.started(&*wire));
+        wire.started(&kept.caller(wire.number()));
         tokio::spawn(keeper.run(wire));
         if kept.beats_apart {
             // Only beats end sessions that were silent. Who comes for a try has gone before its first.
@@ -129,7 +127,9 @@ impl Keeper {
         if self.closed.is_terminated() {
             return Over::Closed;
         }
-        let over = self.serve_line(&kept, &**wire).await;
+        let over = self
+            .serve_line(&kept, &**wire, &kept.caller(wire.number()))
+            .await;
         if matches!(over, Over::Closed) {
             // What waits is still to be sent.
             return over;
@@ -144,7 +144,7 @@ impl Keeper {
         over
     }
 
-    async fn serve_line(&mut self, kept: &Kept, wire: &dyn Wire) -> Over {
+    async fn serve_line(&mut self, kept: &Kept, wire: &dyn Wire, caller: &Arc<Caller>) -> Over {
         let timeout = kept.terms.session_timeout;
         let patience = timeout / 4;
         let mut beat = kept.beat();
@@ -172,7 +172,7 @@ impl Keeper {
                 () = kept.may_send() => drop(kept.send()),
                 // One at a time. Whoever asks meanwhile shares the next.
                 () = kept.beats.arrived(Waiting::may_leave), if beats.is_empty() => {
-                    let flight = Flight::of_beats(kept, wire, kept.beats.take(0));
+                    let flight = Flight::of_beats(wire, caller, kept.beats.take(0));
                     beats.send(flight, &waker().await);
                 }
                 now = ticks.tick() => {
@@ -219,14 +219,8 @@ impl Keeper {
                     break;
                 }
             }
-            loop {
-                let mut close = Words::default();
-                close.arg(kept.name_on(wire));
-                let left = wire.call(Function::Close, close).await;
-                if !left.is_ok_and(|left| left.number() > Some(0)) {
-                    return;
-                }
-            }
+            let caller = kept.caller(wire.number());
+            while wire.close(&caller).await.unwrap_or(false) {}
         };
         // Without an answer the session ends by itself.
         let patience = kept.terms.session_timeout / 4;

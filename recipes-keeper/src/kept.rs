@@ -15,7 +15,7 @@ use crate::guarded::Guarded;
 use crate::owned::Owned;
 use crate::queue::{Answer, Queue};
 use crate::shared::Shared;
-use crate::wire::{Server, Started, Wire, Words};
+use crate::wire::{Caller, Server, Wire};
 
 /// A contender that wants the watches of its listing wants them at once.
 const SPARE_MAX: Duration = Duration::from_secs(1);
@@ -61,8 +61,7 @@ impl Terms {
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) id: i64,
-    /// By which the server knows it: id, timeout, secret. The number of the connection follows.
-    pub(crate) name: String,
+    pub(crate) secret: String,
     /// The numbers of the connections by which the server may know it.
     pub(crate) known_by: Mutex<Vec<u64>>,
     /// The most that the store's clock advances between two calls, in microseconds.
@@ -91,24 +90,15 @@ pub(crate) struct Promise {
 }
 
 impl Kept {
-    /// The session as the server knows it over this connection.
-    pub(crate) fn name_on(&self, wire: &dyn Wire) -> String {
-        format!("{}:{}", self.name, wire.number())
-    }
-
-    /// Begins a call that carries out requests; they come next.
-    pub(crate) fn requests(&self, wire: &dyn Wire) -> Words {
-        self.started(wire).words()
-    }
-
-    /// What the wire has to know once the session goes on over it.
-    pub(crate) fn started(&self, wire: &dyn Wire) -> Started {
-        Started {
+    /// The session as the server knows it over the connection with this number.
+    pub(crate) fn caller(&self, connection: u64) -> Arc<Caller> {
+        Arc::new(Caller {
             id: self.id,
-            name: self.name_on(wire),
+            secret: self.secret.clone(),
+            connection,
             timeout: self.terms.session_timeout,
             container_rest: self.terms.container_rest,
-        }
+        })
     }
 
     /// Somebody asks for a beat.
@@ -205,9 +195,8 @@ fn names_to_expect(expected: usize, names: usize) -> usize {
     names.max(expected / 2)
 }
 
-/// The end of a quarantine that lasts for so many microseconds.
-pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
-    let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
+/// The end of a quarantine that lasts for so long.
+pub(crate) fn quarantined(wait: Duration) -> Option<Instant> {
     if wait.is_zero() {
         return None;
     }
@@ -220,10 +209,9 @@ pub(crate) fn quarantined(wait: i64) -> Option<Instant> {
     Some(Instant::now() + wait)
 }
 
-/// Until when sessions that were there before this one end if they are over. They do so within so many
-/// microseconds, at the next beat of any session, which is that of this one if there is no other.
-pub(crate) fn doubted(wait: i64, session_timeout: Duration) -> Option<Instant> {
-    let wait = Duration::from_micros(u64::try_from(wait).unwrap_or_default());
+/// Until when sessions that were there before this one end if they are over. They do so within this time, at
+/// the next beat of any session, which is that of this one if there is no other.
+pub(crate) fn doubted(wait: Duration, session_timeout: Duration) -> Option<Instant> {
     (!wait.is_zero()).then(|| Instant::now() + wait + session_timeout / 12)
 }
 

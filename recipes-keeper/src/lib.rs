@@ -6,7 +6,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `wire` | the seam: server, connection, words, answers |
+//! | `wire` | the seam: server, connection, calls, answers |
 //! | `guarded` | wires below which a client may panic |
 //! | `sessions` | where the sessions of a store come from |
 //! | `shared` | what the wires of a session share |
@@ -16,11 +16,12 @@
 //! | `flight` | requests that are on their way, in one call |
 //! | `traffic` | the calls that are on their way over one connection |
 //! | `owned` | the nodes that a session has, as far as it was told |
-//! | `asked` | what is asked of the functions, and in which words |
+//! | `asked` | what is asked of a server |
 //! | `queue` | requests that wait for the connection |
 //! | `watches` | who waits for news of which node |
 //! | `client` | the requests of one session |
 //! | `answers` | what the server's answers mean for a lock |
+//! | `parts` | the parts of an answer |
 //! | `moment` | time that goes on while the machine sleeps |
 
 mod answers;
@@ -32,6 +33,7 @@ mod keeper;
 mod kept;
 mod moment;
 mod owned;
+mod parts;
 mod queue;
 mod resume;
 mod sessions;
@@ -40,13 +42,18 @@ mod traffic;
 mod watches;
 mod wire;
 
-pub use answers::{event, news};
+pub use answers::{event, news, reason};
+pub use asked::{Asked, letter, version_word};
 pub use kept::Terms;
 pub use moment::Moment;
+pub use parts::{Parts, stat};
 pub use sessions::Sessions;
 pub use shared::Shared;
 pub use watches::{Rewatch, Seen, Watches};
-pub use wire::{CallError, Facts, Function, Loss, Server, Source, Started, Value, Wire, Words};
+pub use wire::{
+    Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Resume, Resumed, Said,
+    Server, Source, Watched, Wire, duration, micros,
+};
 
 /// Target of log events about a store.
 const STORE: &str = recipes_core::internal::log::STORE;

@@ -6,11 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use recipes_core::{NewNode, NodeMode, NodeOp};
+use recipes_core::{NewNode, NodeMode, NodeOp, NodeOpDone, NodesError};
 
-use crate::answers::parts_of;
 use crate::asked::Asked;
-use crate::wire::Value;
+use crate::wire::{Outcome, Said};
 
 /// The nodes of one session that go with it.
 #[derive(Debug, Default)]
@@ -38,36 +37,39 @@ impl Owned {
     }
 
     /// A request was carried out or refused.
-    pub(crate) fn answered(&mut self, asked: &Asked, answer: &Value) {
-        let Value::List(answers) = answer else {
-            return;
-        };
-        let mut answers = answers.iter();
-        let reason = answers.next();
-        let is = |word: &[u8]| matches!(reason, Some(Value::Bytes(it)) if it == word);
-        let operations = match asked {
-            Asked::Multi(operations) => operations,
+    pub(crate) fn answered(&mut self, asked: &Asked, outcome: &Outcome) {
+        let is_missing =
+            matches!(outcome, Err(refused) if matches!(refused.source, NodesError::NoNode));
+        match (asked, outcome) {
             // Whoever reads its node learns in this way that it is gone.
-            Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _) if is(b"NoNode") => {
+            (Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _), _) if is_missing => {
                 self.known.remove(path);
-                return;
             }
-            _ => return,
-        };
-        let is_single = operations.len() == 1;
-        for operation in operations.iter() {
-            let answer: Vec<_> = answers.by_ref().take(parts_of(operation)).collect();
-            if let Some(node) = owned(operation) {
-                self.unanswered.remove(&node.path);
-                if let (true, Some(Value::Bytes(path))) = (is(b""), answer.first()) {
-                    self.known
-                        .insert(String::from_utf8_lossy(path).into_owned());
+            (Asked::Multi(operations), Ok(Said::Multi(done))) => {
+                for (operation, done) in operations.iter().zip(done) {
+                    self.done(operation, done);
                 }
-            } else if let NodeOp::Delete { path, .. } = operation {
-                if is(b"") || (is_single && is(b"NoNode")) {
+            }
+            (Asked::Multi(operations), _) => {
+                for node in operations.iter().filter_map(owned) {
+                    self.unanswered.remove(&node.path);
+                }
+                if let ([NodeOp::Delete { path, .. }], true) = (&**operations, is_missing) {
                     self.gone(path);
                 }
             }
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, operation: &NodeOp, done: &NodeOpDone) {
+        if let Some(node) = owned(operation) {
+            self.unanswered.remove(&node.path);
+            if let NodeOpDone::Created(created) = done {
+                self.known.insert(created.path.clone());
+            }
+        } else if let NodeOp::Delete { path, .. } = operation {
+            self.gone(path);
         }
     }
 
@@ -144,7 +146,10 @@ fn owned(operation: &NodeOp) -> Option<&NewNode> {
 
 #[cfg(test)]
 mod tests {
+    use recipes_core::{Created, NodeStat};
+
     use super::*;
+    use crate::answers::reason;
 
     fn create(path: &str) -> NodeOp {
         NodeOp::Create(NewNode {
@@ -164,62 +169,56 @@ mod tests {
         NodeOp::Delete { path, version }
     }
 
-    fn text(word: &str) -> Value {
-        Value::Bytes(word.into())
+    fn made(path: &str) -> NodeOpDone {
+        NodeOpDone::Created(Created {
+            path: path.to_owned(),
+            czxid: Some(1),
+        })
     }
 
-    fn made(path: &str) -> Vec<Value> {
-        vec![text(path), text("1")]
+    fn refused(word: &str) -> Outcome {
+        Err(reason(word, Some(0)).unwrap())
     }
 
-    fn asked(owned: &mut Owned, operations: &[NodeOp], answer: Vec<Value>) {
+    fn done(owned: &mut Owned, operations: &[NodeOp], done: Vec<NodeOpDone>) {
+        asked(owned, operations, Ok(Said::Multi(done)));
+    }
+
+    fn asked(owned: &mut Owned, operations: &[NodeOp], outcome: Outcome) {
         owned.sent(operations);
-        owned.answered(&Asked::Multi(operations.into()), &Value::List(answer));
+        owned.answered(&Asked::Multi(operations.into()), &outcome);
     }
 
     #[test]
     fn node_that_was_deleted_and_is_back_is_told_from_those_that_may_be_used() {
         let mut owned = Owned::on("one");
         let entered = [check("/a"), create("/a/x-"), create("/b/y-")];
-        let done = [vec![text("")], made("/a/x-1"), made("/b/y-1")].concat();
-        asked(&mut owned, &entered, done);
-        asked(&mut owned, &[delete("/a/x-1")], vec![text("")]);
+        let answer = vec![NodeOpDone::Checked, made("/a/x-1"), made("/b/y-1")];
+        done(&mut owned, &entered, answer);
+        done(&mut owned, &[delete("/a/x-1")], vec![NodeOpDone::Deleted]);
         // Nobody knows whether this was done.
         owned.sent(&[create("/c/z-")]);
         // This was not.
-        let refused = vec![text("NoNode"), Value::Number(0)];
-        asked(&mut owned, &[create("/d/w-")], refused);
+        asked(&mut owned, &[create("/d/w-")], refused("NoNode"));
         assert!(!owned.is_new("one") && owned.is_new("two"));
         let nodes = ["/a/x-1", "/b/y-1", "/c/z-7", "/d/w-3"].map(ToOwned::to_owned);
         assert_eq!(owned.deleted(nodes.to_vec()), ["/a/x-1", "/d/w-3"]);
         // What was found is known from now on.
         let nodes = ["/b/y-1", "/c/z-7"].map(ToOwned::to_owned);
         assert!(owned.deleted(nodes.to_vec()).is_empty());
-        asked(
-            &mut owned,
-            &[delete("/c/z-7")],
-            vec![text("NoNode"), Value::Number(0)],
-        );
+        asked(&mut owned, &[delete("/c/z-7")], refused("NoNode"));
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }
 
     #[test]
     fn node_that_is_gone_as_the_session_has_learned_is_not_spared() {
         let mut owned = Owned::on("one");
-        asked(
-            &mut owned,
-            &[create("/a/x-")],
-            [vec![text("")], made("/a/x-1")].concat(),
-        );
+        done(&mut owned, &[create("/a/x-")], vec![made("/a/x-1")]);
         owned.all_gone("/a/x-1");
         // Nobody knows whether this was done, but it is gone.
         owned.sent(&[create("/b/y-")]);
         owned.all_gone("/b/y-7");
-        asked(
-            &mut owned,
-            &[create("/b/z-")],
-            [vec![text("")], made("/b/z-8")].concat(),
-        );
+        done(&mut owned, &[create("/b/z-")], vec![made("/b/z-8")]);
         owned.all_gone("/b/z");
         let nodes = ["/a/x-1", "/b/y-7", "/b/z-8"].map(ToOwned::to_owned);
         assert_eq!(owned.deleted(nodes.to_vec()), nodes);
@@ -230,17 +229,18 @@ mod tests {
         let paths = ["/a/x-1", "/a/y-2", "/a/z-3", "/a/w-4"].map(ToOwned::to_owned);
         let mut owned = Owned::on("one");
         for path in &paths {
-            let made = [vec![text("")], made(path)].concat();
-            asked(&mut owned, &[create(path.split('-').next().unwrap())], made);
+            let create = create(path.split('-').next().unwrap());
+            done(&mut owned, &[create], vec![made(path)]);
         }
         let [read, stat, watch, _] = paths.clone();
         for asked in [Asked::Read(read), Asked::Stat(stat), Asked::Watch(watch, 1)] {
-            owned.answered(&asked, &Value::List(vec![text("")]));
+            let stat = NodeStat::new(1, 1, 0, 7, 0);
+            owned.answered(&asked, &Ok(Said::Stat(stat)));
         }
         assert!(owned.deleted(paths.to_vec()).is_empty());
         let [read, stat, watch, _] = paths.clone();
         for asked in [Asked::Read(read), Asked::Stat(stat), Asked::Watch(watch, 1)] {
-            owned.answered(&asked, &Value::List(vec![text("NoNode")]));
+            owned.answered(&asked, &refused("NoNode"));
         }
         assert_eq!(owned.deleted(paths.to_vec()), paths[..3]);
     }
@@ -248,11 +248,7 @@ mod tests {
     #[test]
     fn session_that_may_have_ended_keeps_nothing() {
         let mut owned = Owned::on("one");
-        asked(
-            &mut owned,
-            &[create("/a/x-")],
-            [vec![text("")], made("/a/x-1")].concat(),
-        );
+        done(&mut owned, &[create("/a/x-")], vec![made("/a/x-1")]);
         owned.sent(&[create("/b/y-")]);
         let nodes = ["/a/x-1", "/b/y-7"].map(ToOwned::to_owned);
         assert_eq!(owned.all(nodes.to_vec()), nodes);
@@ -263,7 +259,7 @@ mod tests {
     fn node_of_a_lost_create_that_was_found_and_deleted_is_not_spared() {
         let mut owned = Owned::on("one");
         owned.sent(&[create("/c/z-")]);
-        asked(&mut owned, &[delete("/c/z-7")], vec![text("")]);
+        done(&mut owned, &[delete("/c/z-7")], vec![NodeOpDone::Deleted]);
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }
 }

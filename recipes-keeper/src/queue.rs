@@ -16,11 +16,12 @@ use recipes_core::NodesError;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use crate::answers::whole;
 use crate::asked::Asked;
 use crate::flight::{Landed, Over, settle};
 use crate::kept::Kept;
 use crate::traffic::Line;
-use crate::wire::{Value, Wire};
+use crate::wire::{Outcome, Wire};
 
 /// One call does so much at most: others of the server wait as long.
 const REQUESTS_MAX: usize = 128;
@@ -30,11 +31,11 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// A request, and who waits for its answer.
 pub(crate) struct Request {
     pub(crate) asked: Asked,
-    pub(crate) answer: oneshot::Sender<Result<Value, NodesError>>,
+    pub(crate) answer: oneshot::Sender<Outcome>,
 }
 
 /// The answer to a request that is in the queue.
-pub(crate) type Answer = oneshot::Receiver<Result<Value, NodesError>>;
+pub(crate) type Answer = oneshot::Receiver<Outcome>;
 
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -57,7 +58,7 @@ impl Waiting {
     pub(crate) fn ask(&mut self, asked: Asked) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.is_over {
-            drop(answer.send(Err(NodesError::SessionEnded)));
+            drop(answer.send(Err(whole(NodesError::SessionEnded))));
         } else {
             self.requests.push_back(Request { asked, answer });
         }
@@ -152,7 +153,7 @@ impl Queue {
             std::mem::take(&mut waiting.requests)
         };
         for request in requests {
-            drop(request.answer.send(Err(NodesError::SessionEnded)));
+            drop(request.answer.send(Err(whole(NodesError::SessionEnded))));
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Takes a session up again over a new connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
 use tracing::warn;
 
 use crate::STORE;
-use crate::answers::{Parts, Trouble, event};
+use crate::answers::Trouble;
 use crate::asked::Asked;
 use crate::kept::{Kept, Promise, quarantined};
 use crate::moment::Moment;
 use crate::watches::Rewatch;
-use crate::wire::{Function, Value, Wire, Words, micros};
+use crate::wire::{Caller, Resume, Wire};
 
 /// Watches that one call sets again.
 const REWATCHED_MAX: usize = 200;
@@ -51,7 +52,7 @@ async fn resumed(kept: &Kept, number: u64) -> Result<Option<Box<dyn Wire>>, Node
         Ok(went_on) => {
             let goes_on = went_on?;
             if goes_on {
-                wire.started(&kept.started(&*wire));
+                wire.started(&kept.caller(number));
             }
             Ok(goes_on.then_some(wire))
         }
@@ -69,39 +70,32 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
     // Before it is heard again.
     let may_have_ended = kept.may_have_ended();
     let mut told = Vec::new();
-    let mut wait = 0;
+    let mut quarantine = Duration::ZERO;
+    let caller = kept.caller(number);
     // At least once, also without watches.
     let mut chunks = rewatches.chunks(REWATCHED_MAX);
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
     loop {
-        let mut resume = Words::default();
         kept.known_by().push(number);
-        let known_by: Vec<_> = kept.known_by().iter().map(u64::to_string).collect();
-        resume
-            .arg(&kept.name)
-            .number(kept.id)
-            .number(micros(kept.terms.session_timeout))
-            .number(number)
-            .arg(run)
-            .number(i32::from(is_new))
-            .arg(known_by.join(","));
-        for watch in chunk {
-            resume
-                .number(watch.number)
-                .arg(&watch.path)
-                .number(watch.seen.czxid)
-                .number(watch.seen.mzxid);
-        }
+        let resume = Resume {
+            caller: Arc::clone(&caller),
+            known_by: kept.known_by().clone(),
+            run: run.clone(),
+            wants_nodes: is_new,
+            watches: chunk.to_vec(),
+        };
         let sent = Moment::now();
-        let answer = wire.call(Function::Resume, resume).await?;
-        if answer.is_ended() {
+        let Some(resumed) = wire.resume(resume).await? else {
             return Ok(false);
+        };
+        if resumed.news.len() != chunk.len() {
+            let trouble = "news of other watches than were set".to_owned();
+            return Err(Trouble::Unexpected(trouble).into());
         }
         kept.is_known_by(number);
-        let mut answer = Parts::of(answer)?;
-        wait = answer.number()?.max(wait);
-        told.extend(answer.texts()?);
-        let nodes = answer.texts()?;
+        quarantine = quarantine.max(resumed.quarantine);
+        told.extend(resumed.news);
+        let nodes = resumed.nodes;
         if std::mem::take(&mut is_new) {
             // The run before may have ended the session and granted others its place, and this one
             // has forgotten it: a contender would be granted beside them.
@@ -109,7 +103,7 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
                 true => kept.owned().all(nodes),
                 false => kept.owned().deleted(nodes),
             };
-            if !delete(kept, wire, &deleted).await? {
+            if !delete(wire, &caller, &deleted).await? {
                 return Ok(false);
             }
             kept.owned().go_on(run);
@@ -122,35 +116,36 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
     }
     kept.promised(Promise {
         guarantee: wire.facts().guarantee,
-        grants_from: quarantined(wait),
+        grants_from: quarantined(quarantine),
     });
     // Before any news or answer of this connection.
     kept.link.send_replace(Connection::Connected);
-    for (watch, word) in rewatches.iter().zip(&told) {
-        if let Some(event) = event(word) {
-            kept.shared
-                .watches
-                .fire(number, &watch.path, watch.number, event);
+    for (watch, event) in rewatches.iter().zip(told) {
+        if let Some(event) = event {
+            let watches = &kept.shared.watches;
+            watches.fire(number, &watch.path, watch.number, event);
         }
     }
     Ok(true)
 }
 
 /// Deletes nodes that are back. False if the session is over.
-async fn delete(kept: &Kept, wire: &dyn Wire, paths: &[String]) -> Result<bool, NodesError> {
+async fn delete(
+    wire: &dyn Wire,
+    caller: &Arc<Caller>,
+    paths: &[String],
+) -> Result<bool, NodesError> {
     for paths in paths.chunks(DELETED_MAX) {
-        let mut call = kept.requests(wire);
-        for path in paths {
+        let deletes = paths.iter().map(|path| {
             let delete = NodeOp::Delete {
                 path: path.clone(),
                 version: None,
             };
-            Asked::Multi([delete].into()).say(&mut call);
-        }
-        match wire.call(Function::Undo, call).await? {
-            answer if answer.is_ended() => return Ok(false),
-            Value::List(_) => {}
-            other => return Err(Trouble::Unexpected(format!("{other:?}")).into()),
+            Asked::Multi([delete].into())
+        });
+        // What is refused is gone already.
+        if wire.undo(caller, &deletes.collect()).await?.is_none() {
+            return Ok(false);
         }
     }
     Ok(true)

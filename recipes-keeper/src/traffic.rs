@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::flight::{Flight, Landed};
 use crate::kept::Kept;
 use crate::queue::Request;
-use crate::wire::{Wire, Words};
+use crate::wire::{Caller, Wire};
 
 /// Calls that are answered one after the other.
 #[derive(Default)]
@@ -61,8 +61,7 @@ impl Traffic {
 /// The connection over which requests leave.
 pub(crate) struct Line {
     wire: Arc<dyn Wire>,
-    /// What each call begins with.
-    words: Words,
+    caller: Arc<Caller>,
     pub(crate) traffic: Traffic,
     /// When the last call was sent.
     pub(crate) last: Instant,
@@ -74,7 +73,7 @@ impl Line {
     pub(crate) fn new(kept: &Kept, wire: &Arc<dyn Wire>, keeper: &Waker) -> Self {
         Self {
             wire: Arc::clone(wire),
-            words: kept.requests(&**wire),
+            caller: kept.caller(wire.number()),
             traffic: Traffic::default(),
             last: Instant::now(),
             keeper: keeper.clone(),
@@ -96,7 +95,7 @@ impl Line {
     }
 
     pub(crate) fn send(&mut self, kept: &Kept, requests: Vec<Request>) {
-        let flight = Flight::of_requests(kept, &*self.wire, self.words.clone(), requests);
+        let flight = Flight::of_requests(kept, &*self.wire, &self.caller, requests);
         self.last = flight.sent.at();
         self.traffic.send(flight, &self.keeper);
     }

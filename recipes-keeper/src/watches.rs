@@ -113,9 +113,10 @@ impl Watches {
         (number, news)
     }
 
-    /// Enters watches on nodes that the server chooses.
-    pub(crate) fn enter_anywhere(&self, count: usize) -> Anywhere<'_> {
+    /// Enters watches on nodes that the server chooses. Returns the first of their numbers, too.
+    pub(crate) fn enter_anywhere(&self, count: usize) -> (u64, Anywhere<'_>) {
         let mut table = self.lock();
+        let first = table.number + 1;
         let mut unbound = Vec::with_capacity(count);
         for _ in 0..count {
             let (event, news) = oneshot::channel();
@@ -123,10 +124,11 @@ impl Watches {
             table.anywhere.insert(number, event);
             unbound.push((number, news));
         }
-        Anywhere {
+        let anywhere = Anywhere {
             watches: self,
             unbound,
-        }
+        };
+        (first, anywhere)
     }
 
     /// The server has set a watch on a node like this.
@@ -299,10 +301,6 @@ impl Table {
 }
 
 impl Anywhere<'_> {
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.unbound.iter().map(|(number, _)| *number)
-    }
-
     /// The server has put the watch with this number on a node.
     pub(crate) fn bind(&mut self, number: u64, path: &str, data: Vec<u8>, stat: NodeStat) {
         let mut table = self.watches.lock();

@@ -1,16 +1,17 @@
-//! What a store's crate brings: the server, connections to it, and the words that they carry.
+//! What a store's crate brings: the server, connections to it, and the calls that they carry.
 
 use std::error::Error as StdError;
-use std::fmt::{Debug, Display};
-use std::io::Write;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{Guarantee, NodesError};
+use recipes_core::{Guarantee, MultiError, NodeEvent, NodeOpDone, NodeStat, NodesError};
 
 use crate::answers::Trouble;
+use crate::asked::Asked;
 use crate::shared::Shared;
+use crate::watches::Rewatch;
 
 /// An error of a store's client.
 pub type Source = Arc<dyn StdError + Send + Sync>;
@@ -34,7 +35,14 @@ pub trait Server: Send + Sync + Debug {
     }
 }
 
+/// The answer to a call. The call is sent at the first poll, behind those that were sent before. The
+/// future may be dropped; the server may then carry it out nevertheless.
+pub type Called<T> = BoxFuture<'static, Result<T, CallError>>;
+
 /// One connection of a session. Dropping it closes it.
+///
+/// Answers come in the order of the calls. Those of [`beat`](Self::beat) are in an order of their own if
+/// beats are apart.
 pub trait Wire: Send + Sync + Debug {
     /// The number with which it was opened.
     fn number(&self) -> u64;
@@ -42,7 +50,7 @@ pub trait Wire: Send + Sync + Debug {
     /// What the server has said about itself.
     fn facts(&self) -> &Facts;
 
-    /// How many calls of [`Function::Requests`] may be on their way. What waits meanwhile leaves
+    /// How many calls of [`requests`](Self::requests) may be on their way. What waits meanwhile leaves
     /// together.
     fn in_flight_max(&self) -> usize;
 
@@ -53,28 +61,42 @@ pub trait Wire: Send + Sync + Debug {
 
     /// Whether the wire keeps the session alive by itself from [`started`](Self::started) on.
     ///
-    /// Then the keeper sends no beats of its own, and those that somebody asks for travel as
-    /// [`Function::Beat`], beside requests instead of among them. All wires of a server say the same.
+    /// Then the keeper sends no beats of its own, and those that somebody asks for travel as a
+    /// [`beat`](Self::beat), beside requests instead of among them. All wires of a server say the same.
     fn beats_apart(&self) -> bool {
         false
     }
 
-    /// Whether the first poll of a [`call`](Self::call) of [`Function::Requests`] may happen anywhere, also
-    /// outside of a runtime. Then a request leaves where it is asked for, without waking the keeper.
+    /// Whether the first poll of [`requests`](Self::requests) may happen anywhere, also outside of a runtime.
+    /// Then a request leaves where it is asked for, without waking the keeper.
     fn leaves_anywhere(&self) -> bool {
         false
     }
 
-    /// Calls a function. The call is sent at the first poll, behind those that were sent before. Its
-    /// future may be dropped; the function may then run nevertheless.
-    ///
-    /// Answers come in the order of the calls. Those of [`Function::Beat`] are in an order of their own
-    /// if beats are apart.
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>>;
+    /// Opens a session.
+    fn open(&self, open: Open) -> Called<Opened>;
+
+    /// Goes on with a session over this connection, and compares or sets again what it watches. `None` if it
+    /// is over.
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>>;
+
+    /// Carries out requests, in order. Each is refused or done by itself. `None` if the session is over.
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>>;
+
+    /// As [`requests`](Self::requests), while the session is resumed: deletes its nodes that should be gone.
+    /// The session goes on once it is answered; no replica has to confirm it.
+    fn undo(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        self.requests(caller, asked)
+    }
+
+    /// Keeps a session alive. False if it is over.
+    fn beat(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let beaten = self.requests(caller, &[Asked::Beat].into());
+        beaten.map(|beaten| Ok(beaten?.is_some())).boxed()
+    }
+
+    /// Closes the session. Whether some of its nodes are left for another call.
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool>;
 
     /// Completes when the connection is of no more use.
     fn lost(&self) -> BoxFuture<'_, Loss>;
@@ -88,7 +110,7 @@ pub trait Wire: Send + Sync + Debug {
 
     /// The session is open, or goes on, over this connection. All that happened to its watches until
     /// now has been told.
-    fn started(&self, session: &Started) {
+    fn started(&self, session: &Arc<Caller>) {
         let _ = session;
     }
 }
@@ -102,37 +124,131 @@ pub enum Loss {
     Session,
 }
 
-/// A session that is open, for its wire.
-#[derive(Clone, Debug)]
-pub struct Started {
+/// A session to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Only who has opened it knows this.
+    pub secret: String,
+    /// How long the server keeps it without a beat.
+    pub timeout: Duration,
+    /// The [run](Facts::run) of the server.
+    pub run: String,
+    /// Nobody can hold a lock of which this run knows nothing.
+    pub is_known: bool,
+}
+
+/// A session that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
     /// Its number.
     pub id: i64,
-    /// By which the server knows it over this connection: id, timeout in microseconds, secret, number
-    /// of the connection, with colons between them. It is the first word of most calls.
-    pub name: String,
+    /// How long nobody may be granted a lock.
+    pub quarantine: Duration,
+    /// How long sessions that were there before may be there although they are over.
+    pub doubt: Duration,
+}
+
+/// A session, as its server knows it over one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its number.
+    pub id: i64,
+    /// Only who has opened it knows this.
+    pub secret: String,
+    /// The number of the connection.
+    pub connection: u64,
     /// How long the server keeps it without a beat.
     pub timeout: Duration,
     /// How long a container may be empty.
     pub container_rest: Duration,
 }
 
-impl Started {
-    /// The words with which calls of [`Function::Requests`] and [`Function::Beat`] begin: the name,
-    /// the id, and both times in microseconds.
-    pub fn words(&self) -> Words {
-        let mut words = Words::default();
-        words
-            .arg(&self.name)
-            .number(self.id)
-            .number(micros(self.timeout))
-            .number(micros(self.container_rest));
-        words
+impl Caller {
+    /// Its name on any connection: id, timeout in microseconds, secret, with colons between them.
+    pub fn lasting_name(&self) -> String {
+        format!("{}:{}:{}", self.id, micros(self.timeout), self.secret)
+    }
+
+    /// Its name on this connection, whose number comes last.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.lasting_name(), self.connection)
     }
 }
 
-/// As the functions count time.
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// As servers count time.
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A time that a server has told. It is over if it is negative.
+pub fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
+/// How a session goes on.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    /// The session over the new connection.
+    pub caller: Arc<Caller>,
+    /// The numbers of connections by which it may be known.
+    pub known_by: Vec<u64>,
+    /// The [run](Facts::run) of the server.
+    pub run: String,
+    /// Whether to list the nodes of the session.
+    pub wants_nodes: bool,
+    /// What it watches, as it was.
+    pub watches: Vec<Rewatch>,
+}
+
+/// A session that goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// How long nobody may be granted a lock.
+    pub quarantine: Duration,
+    /// What has happened to each node that it watched, in their order.
+    pub news: Vec<Option<NodeEvent>>,
+    /// Paths of its nodes, if they were wanted.
+    pub nodes: Vec<String>,
+}
+
+/// What has become of requests.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// Of each, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// The most that the store's clock advances at once, if it is told.
+    pub step: Option<Duration>,
+}
+
+/// What has become of a request. One that is refused has changed nothing.
+pub type Outcome = Result<Said, MultiError>;
+
+/// The answer to a request that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// To a transaction: of each operation.
+    Multi(Vec<NodeOpDone>),
+    /// To a listing: all names, and the nodes that are watched from now on.
+    Names(Vec<String>, Vec<Watched>),
+    /// To a read, or for a watch.
+    Node(Vec<u8>, NodeStat),
+    /// Without the data.
+    Stat(NodeStat),
+    /// There is nothing to tell.
+    Nothing,
+}
+
+/// A node that is watched since the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Of the watch.
+    pub number: u64,
+    /// In its directory.
+    pub name: String,
+    /// Its data.
+    pub data: Vec<u8>,
+    /// What else it is like.
+    pub stat: NodeStat,
 }
 
 /// What a server has said about itself.
@@ -147,105 +263,6 @@ pub struct Facts {
     pub was_replica: bool,
     /// How far its promises reach.
     pub guarantee: Guarantee,
-}
-
-/// One of the functions that run on the server. Their words and answers are at the top of the files in
-/// `recipes-redis/src/library`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// Opens a session.
-    Open,
-    /// Goes on with it over a new connection.
-    Resume,
-    /// Carries out requests of a session.
-    Requests,
-    /// As `Requests`, while the session is resumed: deletes its nodes that should be gone. The session
-    /// goes on once it is answered; no replica has to confirm it.
-    Undo,
-    /// Keeps a session alive. It has the words of `Requests` without any request, and answers 'ended'
-    /// or a list. Called only if beats are [apart](Wire::beats_apart).
-    Beat,
-    /// Closes the session.
-    Close,
-}
-
-/// The words of a call.
-#[derive(Clone, Debug, Default)]
-pub struct Words {
-    bytes: Vec<u8>,
-    /// Where each word ends.
-    ends: Vec<usize>,
-}
-
-impl Words {
-    /// Adds a word.
-    pub fn arg(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
-        self.bytes.extend_from_slice(word.as_ref());
-        self.end()
-    }
-
-    /// Adds a number, in digits.
-    pub fn number(&mut self, number: impl Display) -> &mut Self {
-        // A vector takes all.
-        drop(write!(self.bytes, "{number}"));
-        self.end()
-    }
-
-    fn end(&mut self) -> &mut Self {
-        self.ends.push(self.bytes.len());
-        self
-    }
-
-    /// How many words there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// How long they are together.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The words, one after the other.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let places = starts.zip(&self.ends);
-        places.map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
-    }
-}
-
-/// An answer, whatever the client calls it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A number.
-    Number(i64),
-    /// Data, or text. Numbers may also come as text.
-    Bytes(Vec<u8>),
-    /// Several, in order.
-    List(Vec<Value>),
-    /// What no function answers, as the client shows it.
-    Other(String),
-}
-
-impl Value {
-    /// The number, also if it has come as text.
-    pub(crate) fn number(&self) -> Option<i64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            Self::Bytes(text) => std::str::from_utf8(text).ok()?.parse().ok(),
-            Self::List(_) | Self::Other(_) => None,
-        }
-    }
-
-    /// Whether the session is over.
-    pub(crate) fn is_ended(&self) -> bool {
-        matches!(self, Self::Bytes(word) if word == b"ended")
-    }
 }
 
 /// Why a call has no answer.
@@ -266,6 +283,13 @@ pub enum CallError {
     },
 }
 
+impl CallError {
+    /// An answer that no function gives.
+    pub fn unexpected(what: impl Into<String>) -> Self {
+        Self::Lost(Arc::new(Trouble::Unexpected(what.into())))
+    }
+}
+
 impl From<CallError> for NodesError {
     fn from(error: CallError) -> Self {
         match error {
@@ -273,25 +297,5 @@ impl From<CallError> for NodesError {
             CallError::Refused(source) => Self::Refused(source),
             CallError::Unconfirmed { heard, asked } => Trouble::Replicas { heard, asked }.into(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_come_back_as_they_were_said() {
-        let mut words = Words::default();
-        words
-            .arg("a")
-            .arg("")
-            .number(-7_i64)
-            .arg([0, 1])
-            .number(3_usize);
-        let said: Vec<_> = words.iter().collect();
-        assert_eq!(said, [&b"a"[..], b"", b"-7", &[0, 1], b"3"]);
-        assert_eq!((words.len(), words.bytes()), (5, 6));
-        assert!(Words::default().is_empty() && Words::default().iter().next().is_none());
     }
 }

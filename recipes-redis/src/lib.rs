@@ -10,7 +10,8 @@
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `library` | what runs inside the server; the keys are listed in `library/store.lua` |
 //! | `wire` | one connection |
-//! | `answers` | what the server's answers and errors are called elsewhere |
+//! | `words` | what is asked of the functions, in their words |
+//! | `answers` | what the server's answers and errors mean |
 //!
 //! Sessions, requests and watches are kept by `recipes-keeper`.
 
@@ -21,6 +22,7 @@ mod checks;
 mod library;
 mod server;
 mod wire;
+mod words;
 
 #[doc(hidden)]
 pub use address::without_password;

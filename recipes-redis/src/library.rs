@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use recipes_keeper::{Function, Words};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value, cmd};
+
+use crate::words::Words;
 
 /// The functions of all files, as each uses what stands before it.
 const SOURCE: &str = concat!(
@@ -19,7 +20,15 @@ const SOURCE: &str = concat!(
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| Library::of(SOURCE));
 
-/// The functions that are called.
+/// A function that is called. Its words and answers are at the top of its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Open,
+    Resume,
+    Requests,
+    Close,
+}
+
 const CALLED: [Function; 4] = [
     Function::Open,
     Function::Resume,
@@ -27,12 +36,12 @@ const CALLED: [Function; 4] = [
     Function::Close,
 ];
 
-/// The name of a function in the source. Beats are requests among others.
+/// The name of a function in the source.
 fn name(function: Function) -> &'static str {
     match function {
         Function::Open => "open",
         Function::Resume => "resume",
-        Function::Requests | Function::Undo | Function::Beat => "requests",
+        Function::Requests => "requests",
         Function::Close => "close",
     }
 }
@@ -88,7 +97,7 @@ impl Library {
         match function {
             Function::Open => open,
             Function::Resume => resume,
-            Function::Requests | Function::Undo | Function::Beat => requests,
+            Function::Requests => requests,
             Function::Close => close,
         }
     }

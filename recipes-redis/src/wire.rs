@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, join};
 use recipes_core::NodesError;
-use recipes_keeper::{CallError, Facts, Function, Loss, Server, Shared, Value, Wire, Words, news};
+use recipes_keeper::{
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
+    Shared, Wire, news,
+};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, cmd,
@@ -16,9 +19,10 @@ use redis::{
 use tokio::sync::watch;
 
 use crate::address::Servers;
-use crate::answers::{call_error, refusal, value};
+use crate::answers::{answers, call_error, closed, opened, refusal, resumed};
 use crate::checks::{self, Allowed, RedisRefusal};
-use crate::library;
+use crate::library::{self, Function};
+use crate::words::Words;
 
 /// Requests that may be on their way. More wait in the queue of the session.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -119,6 +123,17 @@ impl RedisWire {
         })
     }
 
+    /// Calls a function, and reads its answer.
+    fn call<T: Send + 'static>(
+        &self,
+        function: Function,
+        words: &Words,
+        read: impl FnOnce(redis::Value) -> Result<T, CallError> + Send + 'static,
+    ) -> Called<T> {
+        let answer = self.send(library::call(function, &self.prefix, words));
+        async move { read(answer.await?) }.boxed()
+    }
+
     /// Sends a command at the first poll; the answer comes later.
     fn send(
         &self,
@@ -160,31 +175,46 @@ impl Wire for RedisWire {
         true
     }
 
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
-        let answer = self.send(library::call(function, &self.prefix, &words));
-        let asked = self.replicas;
-        if asked == 0 || function != Function::Requests {
-            return async move { Ok(value(answer.await?)) }.boxed();
+    fn open(&self, open: Open) -> Called<Opened> {
+        self.call(Function::Open, &Words::of_open(&open), opened)
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        self.call(Function::Resume, &Words::of_resume(&resume), resumed)
+    }
+
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let done = self.undo(caller, asked);
+        let replicas = self.replicas;
+        if replicas == 0 {
+            return done;
         }
         let mut wait = cmd("WAIT");
         let patience = self.replicas_timeout.as_millis();
-        wait.arg(asked).arg(patience.to_string());
+        wait.arg(replicas).arg(patience.to_string());
         // Right behind the call, on its connection: elsewhere it would wait for nothing.
-        let both = join(answer, self.send(wait));
-        both.map(move |(answer, confirmed)| {
-            let answer = answer?;
+        let both = join(done, self.send(wait));
+        both.map(move |(done, confirmed)| {
+            let done = done?;
             match confirmed? {
-                redis::Value::Int(heard) if heard < i64::from(asked) => {
+                redis::Value::Int(heard) if heard < i64::from(replicas) => {
+                    let asked = replicas;
                     Err(CallError::Unconfirmed { heard, asked })
                 }
-                _ => Ok(value(answer)),
+                _ => Ok(done),
             }
         })
         .boxed()
+    }
+
+    fn undo(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let (words, asked) = (Words::of_requests(caller, asked), Arc::clone(asked));
+        let read = move |answer| answers(&asked, answer);
+        self.call(Function::Requests, &words, read)
+    }
+
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool> {
+        self.call(Function::Close, &Words::of_close(caller), closed)
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodeEvent;
 use recipes_core::caught;
-use recipes_keeper::{CallError, Loss, Rewatch, Shared, Started};
+use recipes_keeper::{CallError, Caller, Loss, Rewatch, Shared};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -79,16 +79,15 @@ pub(crate) fn lost(loss: &LossSender) -> BoxFuture<'static, Loss> {
     .boxed()
 }
 
-/// Keeps a session alive and tells its news, until either ends the use of the wire with this number.
+/// Keeps a session alive and tells its news, until either ends the use of its wire.
 pub(crate) fn run(
     aside: Arc<dyn Aside>,
     shared: Arc<Shared>,
-    session: &Started,
-    number: u64,
+    session: &Caller,
     bell: Arc<Bell>,
     loss: LossSender,
 ) -> Running {
-    let (id, timeout) = (session.id, session.timeout);
+    let (id, timeout, number) = (session.id, session.timeout, session.connection);
     Running(tokio::spawn(async move {
         let beats = beats::keep(&*aside, &shared, id, timeout);
         let news = poller::tell(&*aside, &shared.watches, id, number, &bell);

@@ -16,8 +16,7 @@
 //! | `line` | one connection |
 //! | `looks` | statements that see what nodes are like |
 //! | `procedures` | calls of procedures |
-//! | `request` | what is asked, as the keeper says it |
-//! | `batch` | the same, as the procedures want it |
+//! | `batch` | what is asked, as the procedures want it |
 //! | `answers` | what the procedures answer, as the keeper wants it |
 
 mod address;
@@ -31,7 +30,6 @@ mod lane;
 mod line;
 mod looks;
 mod procedures;
-mod request;
 mod schema;
 mod server;
 mod side;

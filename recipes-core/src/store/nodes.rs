@@ -352,7 +352,8 @@ pub enum NodeOp {
 
 impl NodeOp {
     /// The path of its node.
-    pub(crate) fn path(&self) -> &str {
+    #[must_use]
+    pub fn path(&self) -> &str {
         match self {
             Self::Create(node) => &node.path,
             Self::Delete { path, .. } | Self::Set { path, .. } | Self::Check { path, .. } => path,

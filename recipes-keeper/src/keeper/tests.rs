@@ -2,13 +2,13 @@ use std::sync::atomic::Ordering;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{Guarantee, NewNode, NodeMode, Nodes};
+use recipes_core::{Created, Guarantee, NewNode, NodeMode, NodeOpDone, Nodes};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
 use super::*;
 use crate::sessions::Sessions;
-use crate::wire::{CallError, Facts, Server, Started, Value};
+use crate::wire::{Answers, CallError, Called, Facts, Opened, Resume, Resumed, Said, Server};
 
 mod leaving;
 mod reconnects;
@@ -18,20 +18,27 @@ const TIMEOUT: Duration = Duration::from_secs(12);
 /// What a connection was asked.
 #[derive(Debug)]
 enum Heard {
-    Call(Call),
-    Started(u64, Started),
+    Open(Open, Reply<Opened>),
+    Resume(Resume, Reply<Option<Resumed>>),
+    Requests(Requests),
+    Beat(Arc<Caller>, Reply<bool>),
+    Close(Reply<bool>),
+    Started(u64, Arc<Caller>),
 }
+
+type Reply<T> = oneshot::Sender<Result<T, CallError>>;
 
 #[derive(Debug)]
-struct Call {
-    function: Function,
-    words: Vec<String>,
-    answer: oneshot::Sender<Result<Value, CallError>>,
+struct Requests {
+    asked: Arc<[Asked]>,
+    reply: Reply<Option<Answers>>,
 }
 
-impl Call {
-    fn answer(self, parts: impl IntoIterator<Item = Value>) {
-        drop(self.answer.send(Ok(list(parts))));
+impl Requests {
+    fn answer(self, all: impl IntoIterator<Item = Said>) {
+        let outcomes = all.into_iter().map(Ok).collect();
+        let step = None;
+        drop(self.reply.send(Ok(Some(Answers { outcomes, step }))));
     }
 }
 
@@ -137,35 +144,38 @@ impl Wire for ScriptedWire {
         self.kind.leaves_anywhere
     }
 
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
-        let heard = self.heard.clone();
-        let is_broken = self.kind.is_broken && function == Function::Requests;
-        let panics = self.kind.panics && function == Function::Requests;
+    fn open(&self, open: Open) -> Called<Opened> {
+        self.says(move |reply| Heard::Open(open, reply))
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        self.says(move |reply| Heard::Resume(resume, reply))
+    }
+
+    fn requests(&self, _: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let Kind {
+            is_broken, panics, ..
+        } = self.kind;
+        let asked = Arc::clone(asked);
+        let said = self.says(move |reply| Heard::Requests(Requests { asked, reply }));
         async move {
             assert!(!panics, "no such plugin");
             if is_broken {
                 let why = std::io::Error::other("broken");
                 return Err(CallError::Lost(Arc::new(why)));
             }
-            let words = words
-                .iter()
-                .map(|it| String::from_utf8_lossy(it).into_owned());
-            let (answer, answered) = oneshot::channel();
-            let words = words.collect();
-            let call = Call {
-                function,
-                words,
-                answer,
-            };
-            heard.send(Heard::Call(call)).expect("the test listens");
-            let lost = |error| CallError::Lost(Arc::new(error));
-            answered.await.map_err(lost)?
+            said.await
         }
         .boxed()
+    }
+
+    fn beat(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let caller = Arc::clone(caller);
+        self.says(move |reply| Heard::Beat(caller, reply))
+    }
+
+    fn close(&self, _: &Arc<Caller>) -> Called<bool> {
+        self.says(Heard::Close)
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
@@ -179,9 +189,26 @@ impl Wire for ScriptedWire {
         .boxed()
     }
 
-    fn started(&self, session: &Started) {
-        let started = Heard::Started(self.number, session.clone());
+    fn started(&self, session: &Arc<Caller>) {
+        let started = Heard::Started(self.number, Arc::clone(session));
         drop(self.heard.send(started));
+    }
+}
+
+impl ScriptedWire {
+    /// Tells the test at the first poll, and waits for its answer.
+    fn says<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(Reply<T>) -> Heard + Send + 'static,
+    ) -> Called<T> {
+        let heard = self.heard.clone();
+        async move {
+            let (reply, answered) = oneshot::channel();
+            heard.send(what(reply)).expect("the test listens");
+            let lost = |error| CallError::Lost(Arc::new(error));
+            answered.await.map_err(lost)?
+        }
+        .boxed()
     }
 }
 
@@ -210,22 +237,32 @@ impl Scene {
             container_rest: TIMEOUT,
         });
         let opened = async {
-            let Some(Heard::Call(open)) = heard.recv().await else {
+            let Some(Heard::Open(open, reply)) = heard.recv().await else {
                 panic!("nothing is called")
             };
-            assert_eq!(open.words, ["secret", "12000000", "run", "1"]);
-            open.answer([Value::Number(5), Value::Number(0), Value::Number(0)]);
+            let expected = Open {
+                secret: "secret".to_owned(),
+                timeout: TIMEOUT,
+                run: "run".to_owned(),
+                is_known: true,
+            };
+            assert_eq!(open, expected);
+            let opened = Opened {
+                id: 5,
+                quarantine: Duration::ZERO,
+                doubt: Duration::ZERO,
+            };
+            drop(reply.send(Ok(opened)));
             let Some(Heard::Started(1, session)) = heard.recv().await else {
                 panic!("the wire is not told")
             };
-            assert_eq!(session.name, "5:12000000:secret:1");
+            assert_eq!(session.name(), "5:12000000:secret:1");
             if kind.beats_apart {
                 let beat = tokio::time::timeout(TIMEOUT, heard.recv()).await;
-                let Ok(Some(Heard::Call(beat))) = beat else {
+                let Ok(Some(Heard::Beat(_, reply))) = beat else {
                     panic!("nobody looks after the others")
                 };
-                assert_eq!(beat.function, Function::Beat);
-                beat.answer([]);
+                drop(reply.send(Ok(true)));
             }
         };
         let (nodes, ()) = tokio::join!(sessions.open("secret"), opened);
@@ -242,16 +279,38 @@ impl Scene {
         heard.ok().flatten()
     }
 
-    async fn call(&mut self) -> Call {
+    async fn requests(&mut self) -> Requests {
         match self.heard().await {
-            Some(Heard::Call(call)) => call,
+            Some(Heard::Requests(requests)) => requests,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Somebody asks for a beat.
+    async fn beat(&mut self) -> (Arc<Caller>, Reply<bool>) {
+        match self.heard().await {
+            Some(Heard::Beat(caller, reply)) => (caller, reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn resume(&mut self) -> (Resume, Reply<Option<Resumed>>) {
+        match self.heard().await {
+            Some(Heard::Resume(resume, reply)) => (resume, reply),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn is_closed(&mut self) {
+        match self.heard().await {
+            Some(Heard::Close(reply)) => drop(reply.send(Ok(false))),
             other => panic!("{other:?}"),
         }
     }
 
     async fn started(&mut self) -> (u64, String) {
         match self.heard().await {
-            Some(Heard::Started(number, session)) => (number, session.name),
+            Some(Heard::Started(number, session)) => (number, session.name()),
             other => panic!("{other:?}"),
         }
     }
@@ -270,12 +329,26 @@ impl Scene {
     }
 }
 
-fn list(parts: impl IntoIterator<Item = Value>) -> Value {
-    Value::List(parts.into_iter().collect())
+/// The session goes on, and has missed nothing.
+fn goes_on(reply: Reply<Option<Resumed>>) {
+    drop(reply.send(Ok(Some(Resumed::default()))));
 }
 
-fn text(word: &str) -> Value {
-    Value::Bytes(word.into())
+fn lives(reply: Reply<bool>) {
+    drop(reply.send(Ok(true)));
+}
+
+fn names(names: &[&str]) -> Said {
+    let names = names.iter().map(|it| (*it).to_owned());
+    Said::Names(names.collect(), Vec::new())
+}
+
+fn list(path: &str) -> Asked {
+    Asked::List(path.to_owned())
+}
+
+fn stat(path: &str) -> Asked {
+    Asked::Stat(path.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,25 +356,27 @@ async fn beat_that_is_apart_waits_for_no_request() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let mut listed = nodes.list("/a");
-    let requests = scene.call().await;
-    assert_eq!(requests.function, Function::Requests);
-    assert_eq!(requests.words[4..], ["list", "/a"]);
+    let requests = scene.requests().await;
+    assert_eq!(*requests.asked, [list("/a")]);
     let synced = nodes.sync("/a");
-    let beat = scene.call().await;
-    let head = ["5:12000000:secret:1", "5", "12000000", "12000000"];
-    assert_eq!(
-        (beat.function, &beat.words[..]),
-        (Function::Beat, &head.map(String::from)[..])
-    );
+    let (caller, beat) = scene.beat().await;
+    let expected = Caller {
+        id: 5,
+        secret: "secret".to_owned(),
+        connection: 1,
+        timeout: TIMEOUT,
+        container_rest: TIMEOUT,
+    };
+    assert_eq!(*caller, expected);
     // Another request waits, as one is on its way.
     let read = nodes.stat("/b");
     assert!(scene.is_quiet().await);
-    beat.answer([]);
+    lives(beat);
     synced.await.unwrap();
     assert!(futures::poll!(&mut listed).is_pending());
-    requests.answer([list([text(""), list([text("x")])]), Value::Number(0)]);
+    requests.answer([names(&["x"])]);
     assert_eq!(listed.await.unwrap(), ["x"]);
-    assert_eq!(scene.call().await.words[4..], ["stat", "/b"]);
+    assert_eq!(*scene.requests().await.asked, [stat("/b")]);
     drop(read);
 }
 
@@ -310,12 +385,12 @@ async fn beats_that_are_asked_for_behind_one_share_the_next() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let first = nodes.sync("/a");
-    let beat = scene.call().await;
+    let (_, beat) = scene.beat().await;
     let (second, third) = (nodes.sync("/a"), nodes.sync("/b"));
     assert!(scene.is_quiet().await);
-    beat.answer([]);
+    lives(beat);
     first.await.unwrap();
-    scene.call().await.answer([]);
+    lives(scene.beat().await.1);
     second.await.unwrap();
     third.await.unwrap();
     assert!(scene.is_quiet().await);
@@ -326,17 +401,12 @@ async fn keeper_sends_beats_where_the_wire_does_not() {
     let mut scene = Scene::open(TOGETHER).await;
     let nodes = Arc::clone(&scene.nodes);
     let synced = nodes.sync("/a");
-    let requests = scene.call().await;
-    assert_eq!(requests.function, Function::Requests);
-    assert_eq!(requests.words[4..], ["beat"]);
-    requests.answer([list([text("")]), Value::Number(0)]);
+    let requests = scene.requests().await;
+    assert_eq!(*requests.asked, [Asked::Beat]);
+    requests.answer([Said::Nothing]);
     synced.await.unwrap();
     // A sixth of the timeout later.
-    let beat = scene.call().await;
-    assert_eq!(
-        (beat.function, &beat.words[4..]),
-        (Function::Requests, &["beat".to_owned()][..])
-    );
+    assert_eq!(*scene.requests().await.asked, [Asked::Beat]);
     let mut scene = Scene::open(APART).await;
     assert!(scene.heard().await.is_none());
 }
@@ -346,9 +416,8 @@ async fn unanswered_beat_that_is_apart_costs_the_connection() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let synced = nodes.sync("/a");
-    let beat = scene.call().await;
-    let resume = scene.call().await;
-    assert_eq!(resume.function, Function::Resume);
+    let beat = scene.beat().await;
+    let _resume = scene.resume().await;
     let error = synced.await.unwrap_err();
     assert!(matches!(error, NodesError::Unknown(_)), "{error:?}");
     drop(beat);
@@ -368,8 +437,8 @@ async fn what_too_few_replicas_confirm_may_have_been_done() {
     let unconfirmed = CallError::Unconfirmed { heard: 0, asked: 1 };
     for (error, is_known) in [(unconfirmed, false), (CallError::NotNow(why()), true)] {
         let created = nodes.create(&node);
-        let call = scene.call().await;
-        assert!(call.answer.send(Err(error)).is_ok());
+        let requests = scene.requests().await;
+        assert!(requests.reply.send(Err(error)).is_ok());
         let error = created.await.unwrap_err();
         assert_eq!(
             is_known,
@@ -389,14 +458,14 @@ async fn session_that_its_wire_reports_as_ended_is_over() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
     let waiting = nodes.list("/a");
-    let call = scene.call().await;
+    let requests = scene.requests().await;
     scene.server.loss.send_replace(Some((1, Loss::Session)));
     let last = scene.nodes.connection().next().await;
     assert_eq!(last, Some(Connection::Ended(EndReason::Expired)));
     waiting.await.unwrap_err();
     let ended = scene.nodes.sync("/a").await;
     assert!(matches!(ended, Err(NodesError::SessionEnded)), "{ended:?}");
-    drop(call);
+    drop(requests);
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,20 +478,20 @@ async fn highest_number_in_an_answer_is_known_to_the_wire() {
         mode: NodeMode::EphemeralSequential,
     };
     let created = nodes.create(&node);
-    let call = scene.call().await;
+    let requests = scene.requests().await;
     assert_eq!(scene.seen(), 0);
-    call.answer([
-        list([text(""), text("/a/x-1"), text("70")]),
-        Value::Number(0),
-    ]);
+    let made = Created {
+        path: "/a/x-1".to_owned(),
+        czxid: Some(70),
+    };
+    requests.answer([Said::Multi(vec![NodeOpDone::Created(made)])]);
     created.await.unwrap();
     assert_eq!(scene.seen(), 70);
     for (numbers, seen) in [([60, 61, 90], 90), ([80, 80, 80], 90), ([1, 95, 2], 95)] {
         let stat = nodes.stat("/a");
-        let [c, m, p] = numbers.map(Value::Number);
-        let rest = [0, 0, 0, 0].map(Value::Number);
-        let parts = [text(""), c, m].into_iter().chain(rest).chain([p]);
-        scene.call().await.answer([list(parts), Value::Number(0)]);
+        let [c, m, p] = numbers;
+        let told = crate::parts::stat([c, m, 0, 0, 0, 0, p]).unwrap();
+        scene.requests().await.answer([Said::Stat(told)]);
         stat.await.unwrap();
         assert_eq!(scene.seen(), seen);
     }

@@ -49,10 +49,8 @@ fn only_what_was_confirmed_is_watched_again() {
 #[test]
 fn event_that_comes_before_the_server_has_said_where_is_not_missed() {
     let watches = Watches::default();
-    let mut anywhere = watches.enter_anywhere(2);
-    let [one, two] = anywhere.numbers().collect::<Vec<_>>()[..] else {
-        panic!("two")
-    };
+    let (one, mut anywhere) = watches.enter_anywhere(2);
+    let two = one + 1;
     watches.fire(0, "/a", one, NodeEvent::Deleted);
     anywhere.bind(one, "/a", Vec::new(), stat());
     anywhere.bind(two, "/b", Vec::new(), stat());
@@ -70,8 +68,7 @@ fn event_that_comes_before_the_server_has_said_where_is_not_missed() {
 fn spare_watch_is_given_up_when_nobody_wants_it_or_its_connection_is_gone() {
     let watches = Watches::default();
     let spare = |path: &str| {
-        let mut anywhere = watches.enter_anywhere(1);
-        let number = anywhere.numbers().next().unwrap();
+        let (number, mut anywhere) = watches.enter_anywhere(1);
         anywhere.bind(number, path, Vec::new(), stat());
     };
     spare("/a");
@@ -91,10 +88,8 @@ fn spare_watch_is_given_up_when_nobody_wants_it_or_its_connection_is_gone() {
 fn watch_that_a_removal_may_have_hit_is_not_offered() {
     let watches = Watches::default();
     let (own, _news) = watches.enter("/a");
-    let mut anywhere = watches.enter_anywhere(2);
-    let [one, two] = anywhere.numbers().collect::<Vec<_>>()[..] else {
-        panic!("two")
-    };
+    let (one, mut anywhere) = watches.enter_anywhere(2);
+    let two = one + 1;
     assert!(watches.remove("/a", own));
     anywhere.bind(one, "/a", Vec::new(), stat());
     anywhere.bind(two, "/b", Vec::new(), stat());
@@ -102,8 +97,7 @@ fn watch_that_a_removal_may_have_hit_is_not_offered() {
     assert!(watches.take_spare("/a").is_none());
     assert!(watches.take_spare("/b").is_some());
     // What is requested after the removal is not hit by it.
-    let mut anywhere = watches.enter_anywhere(1);
-    let next = anywhere.numbers().next().unwrap();
+    let (next, mut anywhere) = watches.enter_anywhere(1);
     anywhere.bind(next, "/a", Vec::new(), stat());
     assert!(watches.take_spare("/a").is_some());
 }

@@ -1,14 +1,14 @@
 //! What the procedures answer, as the keeper wants it.
 
 use mysql_async::Row;
-use recipes_keeper::{CallError, Value};
+use recipes_core::{Created, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat};
+use recipes_keeper::{Asked, CallError, Outcome, Parts, Said, Watched, reason, stat};
 
-use super::batch::unfit;
-use super::errors::Unexpected;
 use crate::path::split;
 
+use super::batch::{is_nothing, unfit};
+use super::errors::Unexpected;
 use super::procedures::Columns;
-use super::request::{Operation, Request};
 
 /// Why a request is refused, in the order of the numbers in `requests.sql`.
 const REASONS: [&str; 7] = [
@@ -34,10 +34,6 @@ pub(super) struct Entered {
     pub(super) nodes: Vec<u8>,
 }
 
-fn word(word: &str) -> Value {
-    Value::Bytes(word.as_bytes().to_vec())
-}
-
 /// Signed 32-bit numbers, as in ZooKeeper.
 fn signed(number: i64) -> i64 {
     (number + 0x8000_0000).rem_euclid(0x1_0000_0000) - 0x8000_0000
@@ -49,73 +45,18 @@ fn placed(path: &str, place: i64) -> String {
 }
 
 /// Reads the answers of `requests`.
-pub(super) fn of_requests(requests: &[Request<'_>], text: &[u8]) -> Result<Vec<Value>, CallError> {
-    let mut answers = Vec::with_capacity(requests.len() + 1);
+pub(super) fn of_requests(all: &[Asked], text: &[u8]) -> Result<Vec<Outcome>, CallError> {
     let mut text = Text(text);
-    for request in requests {
-        let value = match (request, unfit(request)) {
-            (Request::Nothing, _) => vec![word("")],
-            (Request::Multi(_), Some(index)) => {
-                let index = i64::try_from(index).unwrap_or_default();
-                vec![word("TooLong"), Value::Number(index)]
-            }
-            (_, Some(_)) => vec![word("TooLong")],
-            (Request::Multi(operations), None) => multi(operations, &mut text)?,
-            (request, None) => of_request(request, &mut text)?,
-        };
-        answers.push(Value::List(value));
-    }
+    let outcome = |asked: &Asked| match (asked, unfit(asked)) {
+        (Asked::Multi(_), Some(index)) => reason("TooLong", Some(index)).map(Err),
+        (_, Some(_)) => reason("TooLong", None).map(Err),
+        (asked, None) => text.answer(asked),
+    };
+    let outcomes = all.iter().map(outcome).collect::<Result<_, _>>()?;
     match text.0 {
-        [] => Ok(answers),
+        [] => Ok(outcomes),
         _ => Err(Unexpected::answer("too long")),
     }
-}
-
-fn multi(operations: &[Operation<'_>], text: &mut Text<'_>) -> Result<Vec<Value>, CallError> {
-    let reason = text.reason()?;
-    if !reason.is_empty() {
-        return Ok(vec![word(reason), Value::Number(text.number()?)]);
-    }
-    let mut parts = vec![word("")];
-    for operation in operations {
-        match operation {
-            Operation::Create { path, kind, .. } => {
-                let (number, place) = (text.number()?, text.number()?);
-                let path = match kind {
-                    b'S' => placed(path, place),
-                    _ => (*path).to_owned(),
-                };
-                parts.extend([word(&path), Value::Number(number)]);
-            }
-            Operation::Set { .. } => parts.extend(text.stat()?.map(Value::Number)),
-            Operation::Delete { .. } | Operation::Check { .. } => {}
-        }
-    }
-    Ok(parts)
-}
-
-fn of_request(request: &Request<'_>, text: &mut Text<'_>) -> Result<Vec<Value>, CallError> {
-    let reason = text.reason()?;
-    let mut parts = vec![word(reason)];
-    if !reason.is_empty() {
-        return Ok(parts);
-    }
-    match request {
-        Request::List(_) => parts.push(text.names()?),
-        Request::Look { numbers, .. } => {
-            parts.push(text.names()?);
-            let count = text.count()?;
-            for number in numbers.iter().take(count) {
-                parts.extend(text.node(number)?);
-            }
-        }
-        Request::Read(_) | Request::Watch(_) => {
-            parts.push(Value::Bytes(text.bytes()?.to_vec()));
-            parts.extend(text.stat()?.map(Value::Number));
-        }
-        _ => parts.extend(text.stat()?.map(Value::Number)),
-    }
-    Ok(parts)
 }
 
 impl Entered {
@@ -135,87 +76,98 @@ impl Entered {
 
 /// The answer of an acquire that found everything in order.
 pub(super) fn of_enter(
-    requests: &[Request<'_>],
+    all: &[Asked],
     id: i64,
     entered: &Entered,
-) -> Result<Vec<Value>, CallError> {
-    let mut own = (String::new(), &b""[..]);
-    let mut answers = Vec::with_capacity(requests.len() + 1);
-    for request in requests {
-        let mut parts = vec![word("")];
-        match request {
-            Request::Multi(operations) => {
-                for operation in operations {
-                    if let Operation::Create { path, data, .. } = operation {
-                        own = (placed(path, entered.place), data);
-                        parts.extend([word(&own.0), Value::Number(entered.number)]);
+) -> Result<Vec<Outcome>, CallError> {
+    let (mut own, mut said) = (None, Vec::with_capacity(all.len()));
+    for asked in all {
+        said.push(match asked {
+            Asked::Multi(operations) => {
+                let mut done = Vec::new();
+                for operation in operations.iter() {
+                    if let NodeOp::Create(node) = operation {
+                        let path = placed(&node.path, entered.place);
+                        own = Some((path.clone(), &*node.data));
+                        let czxid = Some(entered.number);
+                        done.push(NodeOpDone::Created(Created { path, czxid }));
                     }
                 }
+                Said::Multi(done)
             }
-            Request::Look { numbers, .. } => {
-                parts.push(names(entered.count, &entered.names)?);
-                if entered.ahead > 0 {
-                    parts.extend(watched(numbers, &own, id, entered)?);
-                }
+            Asked::Look { first, .. } => {
+                let names = names(entered.count, &entered.names)?;
+                let watched = match &own {
+                    Some(own) if entered.ahead > 0 => watched(*first, own, id, entered)?,
+                    _ => Vec::new(),
+                };
+                Said::Names(names, watched)
             }
-            _ => {}
-        }
-        answers.push(Value::List(parts));
+            _ => Said::Nothing,
+        });
     }
-    Ok(answers)
+    Ok(said.into_iter().map(Ok).collect())
 }
 
 /// The nodes that an acquire watches: its own, as this transaction has created it, and those ahead.
 fn watched(
-    [first, others @ ..]: &[&str; 3],
+    first: u64,
     (path, data): &(String, &[u8]),
     id: i64,
     entered: &Entered,
-) -> Result<Vec<Value>, CallError> {
+) -> Result<Vec<Watched>, CallError> {
     let number = entered.number;
-    let mut parts = vec![
-        word(first),
-        word(split(path).1),
-        Value::Bytes(data.to_vec()),
-    ];
-    parts.extend([number, number, 0, id, 0, 0, number].map(Value::Number));
-    let ahead = usize::try_from(entered.ahead).unwrap_or_default();
+    let mut watched = vec![Watched {
+        number: first,
+        name: split(path).1.to_owned(),
+        data: data.to_vec(),
+        stat: stat([number, number, 0, id, 0, 0, number])?,
+    }];
     let mut nodes = Text(&entered.nodes);
-    for number in others.iter().take(ahead) {
-        parts.extend(nodes.node(number)?);
+    for after in 1..=entered.ahead.min(2) {
+        let number = i64::try_from(first).unwrap_or(i64::MAX) + after;
+        watched.push(nodes.watched_as(number)?);
     }
-    Ok(parts)
+    Ok(watched)
 }
 
-/// The answer where nothing is asked but done.
-pub(super) fn of_leave(requests: &[Request<'_>]) -> Vec<Value> {
-    requests
-        .iter()
-        .map(|_| Value::List(vec![word("")]))
-        .collect()
+/// The answer where nodes are deleted, and nothing is asked.
+pub(super) fn of_leave(all: &[Asked]) -> Vec<Outcome> {
+    let said = |asked: &Asked| match asked {
+        Asked::Multi(operations) => {
+            Said::Multi(operations.iter().map(|_| NodeOpDone::Deleted).collect())
+        }
+        _ => Said::Nothing,
+    };
+    all.iter().map(|it| Ok(said(it))).collect()
 }
 
 /// Names with slashes between them.
-fn names(count: i64, bytes: &[u8]) -> Result<Value, CallError> {
-    let names: Vec<_> = match count {
+fn names(count: i64, bytes: &[u8]) -> Result<Vec<String>, CallError> {
+    let names = match count {
         0 => Vec::new(),
         _ => {
-            let names = bytes.split(|it| *it == b'/');
-            names.map(|it| Value::Bytes(it.to_vec())).collect()
+            let names = bytes.split(|it| *it == b'/').map(text);
+            names.collect::<Result<Vec<_>, _>>()?
         }
     };
     // Who sees no holder would be granted a lock beside them.
     match usize::try_from(count).is_ok_and(|count| count == names.len()) {
-        true => Ok(Value::List(names)),
+        true => Ok(names),
         false => Err(Unexpected::answer("a listing was cut")),
     }
+}
+
+fn text(bytes: &[u8]) -> Result<String, CallError> {
+    let text = String::from_utf8(bytes.to_vec());
+    text.map_err(|_| Unexpected::answer("no text"))
 }
 
 /// Numbers with a blank after each, and bytes after their count.
 pub(super) struct Text<'a>(pub(super) &'a [u8]);
 
 impl<'a> Text<'a> {
-    pub(super) fn number(&mut self) -> Result<i64, CallError> {
+    fn next_number(&mut self) -> Result<i64, CallError> {
         let missing = || Unexpected::answer("no number");
         let end = self
             .0
@@ -232,7 +184,7 @@ impl<'a> Text<'a> {
         usize::try_from(self.number()?).map_err(|_| Unexpected::answer("no count"))
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], CallError> {
+    pub(super) fn next_bytes(&mut self) -> Result<&'a [u8], CallError> {
         let count = self.count()?;
         let parts = self.0.split_at_checked(count);
         let (bytes, rest) = parts.ok_or_else(|| Unexpected::answer("too short"))?;
@@ -240,36 +192,58 @@ impl<'a> Text<'a> {
         Ok(bytes)
     }
 
-    fn reason(&mut self) -> Result<&'static str, CallError> {
-        let reason = REASONS.get(self.count()?);
-        reason
-            .copied()
-            .ok_or_else(|| Unexpected::answer("an unknown reason"))
+    fn answer(&mut self, asked: &Asked) -> Result<Outcome, CallError> {
+        if is_nothing(asked) {
+            return self.outcome(asked, "", false);
+        }
+        let word = REASONS.get(self.count()?);
+        let word = word.ok_or_else(|| Unexpected::answer("an unknown reason"))?;
+        self.outcome(asked, word, matches!(asked, Asked::Multi(_)))
+    }
+}
+
+impl Parts for Text<'_> {
+    fn number(&mut self) -> Result<i64, CallError> {
+        self.next_number()
     }
 
-    fn names(&mut self) -> Result<Value, CallError> {
+    fn bytes(&mut self) -> Result<Vec<u8>, CallError> {
+        Ok(self.next_bytes()?.to_vec())
+    }
+
+    fn names(&mut self) -> Result<Vec<String>, CallError> {
         let count = self.number()?;
-        names(count, self.bytes()?)
+        names(count, self.next_bytes()?)
     }
 
-    fn stat(&mut self) -> Result<[i64; 7], CallError> {
-        let mut stat = [0; 7];
-        for part in &mut stat {
+    /// How many, and these.
+    fn watched(&mut self, first: u64) -> Result<Vec<Watched>, CallError> {
+        let count = self.number()?.min(3);
+        let first = i64::try_from(first).unwrap_or(i64::MAX);
+        (first..first.saturating_add(count))
+            .map(|number| self.watched_as(number))
+            .collect()
+    }
+
+    fn stat(&mut self) -> Result<NodeStat, CallError> {
+        let mut parts = [0; 7];
+        for part in &mut parts {
             *part = self.number()?;
         }
-        let [_, _, _, _, children, version, _] = &mut stat;
+        let [_, _, _, _, children, version, _] = &mut parts;
         // It counts creations and deletions of children; so far it has the creations.
         *version = signed(*version * 2 - *children);
-        Ok(stat)
+        stat(parts)
     }
 
-    /// A node that is watched under a number.
-    fn node(&mut self, number: &str) -> Result<Vec<Value>, CallError> {
-        let (name, data) = (self.bytes()?, self.bytes()?);
-        let mut parts = vec![word(number)];
-        parts.extend([name, data].map(|it| Value::Bytes(it.to_vec())));
-        parts.extend(self.stat()?.map(Value::Number));
-        Ok(parts)
+    fn created(&mut self, node: &NewNode) -> Result<Created, CallError> {
+        let (number, place) = (self.number()?, self.number()?);
+        let path = match node.mode {
+            NodeMode::EphemeralSequential => placed(&node.path, place),
+            _ => node.path.clone(),
+        };
+        let czxid = Some(number);
+        Ok(Created { path, czxid })
     }
 }
 

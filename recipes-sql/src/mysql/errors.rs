@@ -9,11 +9,9 @@ use thiserror::Error;
 
 use super::checks::MySqlRefusal;
 
-/// What no server and no keeper says.
+/// What no server says.
 #[derive(Clone, Debug, Error)]
 pub(super) enum Unexpected {
-    #[error("unexpected words: no {0}")]
-    Words(&'static str),
     #[error("unexpected answer: {0}")]
     Answer(&'static str),
     #[error("the call before was given up")]
@@ -25,10 +23,6 @@ pub(super) enum Unexpected {
 }
 
 impl Unexpected {
-    pub(super) fn words(missing: &'static str) -> CallError {
-        CallError::Lost(Arc::new(Self::Words(missing)))
-    }
-
     pub(super) fn answer(what: &'static str) -> CallError {
         CallError::Lost(Arc::new(Self::Answer(what)))
     }

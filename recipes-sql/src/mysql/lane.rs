@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use mysql_async::{Conn, Error, Row, Statement, Value as Parameter};
 use recipes_core::NodeEvent;
-use recipes_keeper::{CallError, Moment, Shared, Value, Words};
+use recipes_keeper::{
+    Answers, Asked, CallError, Caller, Moment, Open, Opened, Outcome, Resume, Resumed, Rewatch,
+    Shared, duration, micros,
+};
 use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
 
 use crate::bell::Bell;
 
 use super::answers::{self, Entered};
-use super::batch::Call;
+use super::batch::{Call, general};
 use super::errors::{Failed, Unexpected, call_error, failed};
 use super::line::{Line, Turn};
 use super::looks::{Looks, happened};
-use super::procedures::{Columns, all, first, of_session, prepare, text};
-use super::request::{Caller, Name, Request, Said, number};
+use super::procedures::{Columns, first, of_session, prepare, rows, text};
 
 /// How often a call is sent that deadlocks.
 const TRIES_MAX: u32 = 6;
@@ -48,8 +50,8 @@ pub(super) struct Lane {
 }
 
 /// How a call of requests went.
-enum Outcome {
-    Done(Vec<Value>),
+enum Went {
+    Done(Vec<Outcome>),
     Ended,
     /// Others have locked what it needs.
     Locked,
@@ -71,10 +73,6 @@ impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         Self::Call(error)
     }
-}
-
-fn ended() -> Value {
-    Value::Bytes(b"ended".to_vec())
 }
 
 impl Lane {
@@ -125,24 +123,24 @@ impl Lane {
     /// Carries out requests.
     pub(super) async fn carry_out(
         &self,
-        caller: &Caller<'_>,
-        requests: &[Request<'_>],
-    ) -> Result<Value, CallError> {
+        caller: &Caller,
+        all: &[Asked],
+    ) -> Result<Option<Answers>, CallError> {
         let mut turn = self.line.turn().await?;
         let mut pause = PAUSE;
         for _ in 0..TRIES_MAX {
-            match self.outcome(&mut turn, caller, requests).await {
-                Ok(Outcome::Done(mut answers)) => {
+            match self.outcome(&mut turn, caller, all).await {
+                Ok(Went::Done(outcomes)) => {
                     turn.end();
                     // The step of the clock is told to beats.
-                    answers.push(Value::Number(0));
-                    return Ok(Value::List(answers));
+                    let step = None;
+                    return Ok(Some(Answers { outcomes, step }));
                 }
-                Ok(Outcome::Ended) => {
+                Ok(Went::Ended) => {
                     turn.end();
-                    return Ok(ended());
+                    return Ok(None);
                 }
-                Ok(Outcome::Locked) => break,
+                Ok(Went::Locked) => break,
                 Err(Failure::Server(error)) if failed(&error) == Failed::Again => {
                     self.pause(pause).await;
                     pause *= 2;
@@ -176,27 +174,24 @@ impl Lane {
     async fn outcome(
         &self,
         turn: &mut Turn<'_>,
-        caller: &Caller<'_>,
-        requests: &[Request<'_>],
-    ) -> Result<Outcome, Failure> {
+        caller: &Caller,
+        all: &[Asked],
+    ) -> Result<Went, Failure> {
         let seen = self.seen();
-        if let Some(simple) = Call::simple(requests) {
-            let done = self.simple(turn, caller, requests, seen, &simple).await?;
-            if let Some(answers) = done {
-                return Ok(Outcome::Done(answers));
+        if let Some(simple) = Call::simple(all) {
+            let done = self.simple(turn, caller, all, seen, &simple).await?;
+            if let Some(outcomes) = done {
+                return Ok(Went::Done(outcomes));
             }
         }
-        let Call::Requests(words) = Call::general(requests) else {
-            return Err(Unexpected::words("a general call").into());
-        };
-        let mut parameters = of_session(&caller.session);
-        parameters.extend([seen, caller.rest].map(Parameter::Int));
-        parameters.push(Parameter::Bytes(words));
-        let rows = all(turn.connection(), &self.requests, parameters).await?;
+        let mut parameters = of_session(caller);
+        parameters.extend([seen, micros(caller.container_rest)].map(Parameter::Int));
+        parameters.push(Parameter::Bytes(general(all)));
+        let rows = rows(turn.connection(), &self.requests, parameters).await?;
         // Before anybody reads the answers.
         self.bell.signal(|it| {
-            it.has_watched |= requests.iter().any(Request::watches);
-            it.has_changed |= requests.iter().any(Request::tells);
+            it.has_watched |= all.iter().any(Asked::watches);
+            it.has_changed |= all.iter().any(Asked::tells);
         });
         // The last one counts.
         let (mut state, mut text) = (None, Vec::new());
@@ -207,9 +202,9 @@ impl Lane {
             text.append(&mut row.bytes()?);
         }
         Ok(match state {
-            Some(0) => Outcome::Done(answers::of_requests(requests, &text)?),
-            Some(1) => Outcome::Ended,
-            Some(2) => Outcome::Locked,
+            Some(0) => Went::Done(answers::of_requests(all, &text)?),
+            Some(1) => Went::Ended,
+            Some(2) => Went::Locked,
             _ => return Err(Unexpected::answer("no state").into()),
         })
     }
@@ -218,12 +213,12 @@ impl Lane {
     async fn simple(
         &self,
         turn: &mut Turn<'_>,
-        caller: &Caller<'_>,
-        requests: &[Request<'_>],
+        caller: &Caller,
+        all: &[Asked],
         seen: i64,
         call: &Call<'_>,
-    ) -> Result<Option<Vec<Value>>, Failure> {
-        let mut parameters = of_session(&caller.session);
+    ) -> Result<Option<Vec<Outcome>>, Failure> {
+        let mut parameters = of_session(caller);
         let row = match call {
             Call::Enter {
                 up_dir,
@@ -241,7 +236,6 @@ impl Lane {
                 parameters.extend([dir, name].map(|it| text(it)));
                 first(turn.connection(), &self.leave, parameters).await
             }
-            Call::Requests(_) => return Ok(None),
         };
         let row = match row {
             Ok(row) => row,
@@ -258,8 +252,8 @@ impl Lane {
             _ => it.has_watched |= entered.ahead > 0,
         });
         Ok(Some(match call {
-            Call::Enter { .. } => answers::of_enter(requests, caller.session.id, &entered)?,
-            _ => answers::of_leave(requests),
+            Call::Enter { .. } => answers::of_enter(all, caller.id, &entered)?,
+            Call::Leave { .. } => answers::of_leave(all),
         }))
     }
 
@@ -276,16 +270,13 @@ impl Lane {
         row.map_err(call_error)
     }
 
-    pub(super) async fn open(&self, words: &Words) -> Result<Value, CallError> {
-        let mut said = Said::new(words.iter());
-        let (secret, timeout) = (said.word()?, number(said.word()?)?);
-        let (run, is_known) = (said.word()?, said.word()?);
+    pub(super) async fn open(&self, open: &Open) -> Result<Opened, CallError> {
         let parameters = vec![
-            text(secret),
-            Parameter::Int(timeout),
+            text(&open.secret),
+            Parameter::Int(micros(open.timeout)),
             Parameter::UInt(self.number),
-            text(run),
-            Parameter::Int(i64::from(is_known == "1")),
+            text(&open.run),
+            Parameter::Int(i64::from(open.is_known)),
         ];
         let mut turn = self.line.turn().await?;
         let sent = Moment::now();
@@ -293,24 +284,18 @@ impl Lane {
         turn.end();
         self.was_beaten(sent);
         let mut row = Columns::of(row)?;
-        let opened = [row.number()?, row.number()?, row.number()?];
-        Ok(Value::List(opened.map(Value::Number).into()))
+        Ok(Opened {
+            id: row.number()?,
+            quarantine: duration(row.number()?),
+            doubt: duration(row.number()?),
+        })
     }
 
-    pub(super) async fn resume(&self, words: &Words) -> Result<Value, CallError> {
-        let mut said = Said::new(words.iter());
-        let session = Name::of(said.word()?)?;
-        // The id is in the name, and the server knows the timeout.
-        let (_, _) = (said.word()?, said.word()?);
-        let (number, run) = (number(said.word()?)?, said.word()?);
-        let (wants_nodes, known_by) = (said.word()? == "1", said.word()?);
-        let parameters = vec![
-            Parameter::Int(session.id),
-            text(session.secret),
-            Parameter::UInt(number),
-            text(known_by),
-            text(run),
-        ];
+    pub(super) async fn resume(&self, resume: &Resume) -> Result<Option<Resumed>, CallError> {
+        let caller = &resume.caller;
+        let known_by: Vec<_> = resume.known_by.iter().map(u64::to_string).collect();
+        let mut parameters = of_session(caller);
+        parameters.extend([text(&known_by.join(",")), text(&resume.run)]);
         let mut turn = self.line.turn().await?;
         let sent = Moment::now();
         let row = self.row(&mut turn, "resume", parameters).await?;
@@ -318,53 +303,42 @@ impl Lane {
         let (state, wait) = (row.number()?, row.number()?);
         if state != 0 {
             turn.end();
-            return Ok(ended());
+            return Ok(None);
         }
         self.was_beaten(sent);
         // It goes on, so what is seen from now on is seen by a session that lives.
-        let news = self.compare(&mut turn, &mut said).await?;
-        let nodes = match wants_nodes {
-            true => self.looks.own(turn.connection(), session.id).await?,
+        let news = self.compare(&mut turn, &resume.watches).await?;
+        let nodes = match resume.wants_nodes {
+            true => self.looks.own(turn.connection(), caller.id).await?,
             false => Vec::new(),
         };
         turn.end();
-        let texts = |texts: Vec<String>| {
-            let texts = texts.into_iter().map(|it| Value::Bytes(it.into_bytes()));
-            Value::List(texts.collect())
-        };
-        let answer = vec![Value::Number(wait), texts(news), texts(nodes)];
-        Ok(Value::List(answer))
+        Ok(Some(Resumed {
+            quarantine: duration(wait),
+            news,
+            nodes,
+        }))
     }
 
-    /// The news for the watches that are said.
-    async fn compare<'a>(
+    /// What has happened to the nodes of these watches.
+    async fn compare(
         &self,
         turn: &mut Turn<'_>,
-        said: &mut Said<'a, impl Iterator<Item = &'a [u8]>>,
-    ) -> Result<Vec<String>, CallError> {
-        let mut watches: Vec<(&str, i64, i64)> = Vec::new();
-        while let Some(_number) = said.more()? {
-            watches.push((said.word()?, number(said.word()?)?, number(said.word()?)?));
-        }
-        let paths: Vec<_> = watches.iter().map(|(path, ..)| *path).collect();
+        watches: &[Rewatch],
+    ) -> Result<Vec<Option<NodeEvent>>, CallError> {
+        let paths: Vec<_> = watches.iter().map(|it| it.path.as_str()).collect();
         let nodes = self.looks.nodes(turn.connection(), &paths).await?;
-        let word = |(path, created, changed): (&str, i64, i64)| match happened(
-            nodes.get(path),
-            created,
-            changed,
-        ) {
-            Some(NodeEvent::Deleted) => "D".to_owned(),
-            Some(_) => "C".to_owned(),
-            None => String::new(),
-        };
-        Ok(watches.into_iter().map(word).collect())
+        let news = watches
+            .iter()
+            .map(|Rewatch { path, seen, .. }| happened(nodes.get(path), seen.czxid, seen.mzxid));
+        Ok(news.collect())
     }
 
-    pub(super) async fn close(&self, words: &Words) -> Result<Value, CallError> {
-        let session = Name::of(Said::new(words.iter()).word()?)?;
+    /// Whether some of its nodes are left.
+    pub(super) async fn close(&self, caller: &Caller) -> Result<bool, CallError> {
         let mut turn = self.line.turn().await?;
-        let row = self.row(&mut turn, "close", of_session(&session)).await?;
+        let row = self.row(&mut turn, "close", of_session(caller)).await?;
         turn.end();
-        Ok(Value::Number(Columns::of(row)?.number()?))
+        Ok(Columns::of(row)?.number()? > 0)
     }
 }

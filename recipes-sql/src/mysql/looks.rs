@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Value as Parameter};
 use recipes_core::NodeEvent;
-use recipes_keeper::CallError;
+use recipes_keeper::{CallError, Parts as _};
 
 use crate::path::split;
 
@@ -56,7 +56,7 @@ fn found(count: usize, text: &[u8]) -> Result<Vec<(String, Found)>, CallError> {
             owner: text.number()?,
             place: text.number()?,
         };
-        let mut part = || Ok(String::from_utf8_lossy(text.bytes()?).into_owned());
+        let mut part = || Ok(String::from_utf8_lossy(text.next_bytes()?).into_owned());
         nodes.push((join(&part()?, &part()?), found));
     }
     match nodes.len() == count {

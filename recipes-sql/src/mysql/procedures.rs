@@ -2,10 +2,9 @@
 
 use mysql_async::prelude::{FromValue, Queryable as _, StatementLike};
 use mysql_async::{Conn, Error, Params, Row, Statement, Value as Parameter};
-use recipes_keeper::CallError;
+use recipes_keeper::{CallError, Caller};
 
 use super::errors::Unexpected;
-use super::request::Name;
 
 /// A procedure with so many parameters, ready to be called.
 pub(super) async fn prepare(
@@ -20,11 +19,11 @@ pub(super) async fn prepare(
 }
 
 /// The parameters by which procedures know a session.
-pub(super) fn of_session(session: &Name<'_>) -> Vec<Parameter> {
+pub(super) fn of_session(caller: &Caller) -> Vec<Parameter> {
     vec![
-        Parameter::Int(session.id),
-        text(session.secret),
-        Parameter::UInt(session.connection),
+        Parameter::Int(caller.id),
+        text(&caller.secret),
+        Parameter::UInt(caller.connection),
     ]
 }
 
@@ -47,7 +46,7 @@ pub(super) async fn first(
 }
 
 /// Calls a procedure that selects several times. Returns all rows, once all has been committed.
-pub(super) async fn all(
+pub(super) async fn rows(
     connection: &mut Conn,
     statement: &Statement,
     parameters: Vec<Parameter>,

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use mysql_async::{Conn, Statement, Value as Parameter};
-use recipes_keeper::{CallError, Moment, Rewatch};
+use recipes_keeper::{CallError, Caller, Moment, Rewatch, duration, micros};
 
 use crate::aside::{Aside, Beat, Polled};
 use crate::path::split;
@@ -17,7 +16,6 @@ use super::lane::Lane;
 use super::line::Line;
 use super::looks::{Looks, Nodes, happened};
 use super::procedures::{Columns, first, of_session, prepare};
-use super::request::{Caller, Name};
 
 /// Beats of one call: each deletes some hundred nodes of sessions that have ended.
 const BEATS_MAX: usize = 64;
@@ -54,13 +52,14 @@ impl Side {
     }
 
     /// Keeps a session alive. `None` if it has ended.
-    pub(super) async fn beat(&self, caller: &Caller<'_>) -> Result<Option<Beat>, CallError> {
+    pub(super) async fn beat(&self, caller: &Caller) -> Result<Option<Beat>, CallError> {
         let mut turn = self.line.turn().await?;
         let mut beaten = None;
         for _ in 0..BEATS_MAX {
             let again = self.again.load(Ordering::Relaxed);
-            let mut parameters = of_session(&caller.session);
-            parameters.extend([caller.rest, i64::from(again)].map(Parameter::Int));
+            let mut parameters = of_session(caller);
+            let rest = micros(caller.container_rest);
+            parameters.extend([rest, i64::from(again)].map(Parameter::Int));
             let sent = Moment::now();
             let row = first(turn.connection(), &self.beat, parameters).await;
             let mut row = match row {
@@ -78,13 +77,9 @@ impl Side {
                 break;
             }
             self.lane.was_beaten(sent);
-            let mut micros = || {
-                let micros = u64::try_from(row.number()?).unwrap_or_default();
-                Ok(Duration::from_micros(micros))
-            };
             let beat = Beat {
-                step: micros()?,
-                due: micros()?,
+                step: duration(row.number()?),
+                due: duration(row.number()?),
             };
             let again = row.number()? != 0;
             self.again.store(again, Ordering::Relaxed);
@@ -180,26 +175,12 @@ fn to_count<'a>(
 /// The connection, as that of a session.
 pub(super) struct SideOf {
     pub(super) side: Arc<Side>,
-    /// By which the server knows it.
-    pub(super) name: String,
-    pub(super) timeout: Duration,
-    /// How long a container may be empty, in microseconds.
-    pub(super) rest: i64,
-}
-
-impl SideOf {
-    fn caller(&self) -> Result<Caller<'_>, CallError> {
-        Ok(Caller {
-            session: Name::of(&self.name)?,
-            timeout: self.timeout,
-            rest: self.rest,
-        })
-    }
+    pub(super) caller: Arc<Caller>,
 }
 
 impl Aside for SideOf {
     fn beat(&self) -> BoxFuture<'_, Result<Option<Beat>, CallError>> {
-        async move { self.side.beat(&self.caller()?).await }.boxed()
+        self.side.beat(&self.caller).boxed()
     }
 
     fn poll<'a>(
@@ -207,10 +188,7 @@ impl Aside for SideOf {
         watches: &'a [Rewatch],
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>> {
-        let polled = async move {
-            let me = self.caller()?.session.id;
-            self.side.polled(me, watches, wants_ahead).await
-        };
+        let polled = self.side.polled(self.caller.id, watches, wants_ahead);
         polled.boxed()
     }
 

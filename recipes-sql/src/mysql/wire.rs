@@ -11,7 +11,8 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Row};
 use recipes_core::NodesError;
 use recipes_keeper::{
-    CallError, Facts, Function, Loss, Server, Shared, Started, Value, Wire, Words,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
+    Shared, Wire,
 };
 use tokio::sync::watch;
 
@@ -23,7 +24,6 @@ use super::checks::{self, Allowed, MySqlRefusal, Said, VARIABLES};
 use super::errors::{Unexpected, refused};
 use super::fence;
 use super::lane::Lane;
-use super::request::parse;
 use super::schema;
 use super::side::{Side, SideOf};
 use super::variables;
@@ -117,22 +117,20 @@ impl MySqlWire {
 
 impl Lines {
     /// Carries out requests.
-    async fn requests(&self, words: &Words) -> Result<Value, CallError> {
-        let (caller, requests) = parse(words)?;
-        if !self.lane.is_fresh(caller.timeout) && self.side.beat(&caller).await?.is_none() {
-            return Ok(Value::Bytes(b"ended".to_vec()));
+    async fn requests(&self, caller: &Caller, all: &[Asked]) -> Result<Option<Answers>, CallError> {
+        if !self.lane.is_fresh(caller.timeout) && self.side.beat(caller).await?.is_none() {
+            return Ok(None);
         }
-        self.lane.carry_out(&caller, &requests).await
+        self.lane.carry_out(caller, all).await
     }
 
     /// A beat that somebody asks for. Whoever asks has heard all news when the answer comes.
-    async fn beat(&self, words: &Words) -> Result<Value, CallError> {
-        let (caller, _) = parse(words)?;
-        if self.side.beat(&caller).await?.is_none() {
-            return Ok(Value::Bytes(b"ended".to_vec()));
+    async fn beat(&self, caller: &Caller) -> Result<bool, CallError> {
+        let lives = self.side.beat(caller).await?.is_some();
+        if lives {
+            self.bell.look().await;
         }
-        self.bell.look().await;
-        Ok(Value::List(Vec::new()))
+        Ok(lives)
     }
 }
 
@@ -158,41 +156,45 @@ impl Wire for MySqlWire {
         true
     }
 
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
+    fn open(&self, open: Open) -> Called<Opened> {
         let lines = Arc::clone(&self.lines);
-        async move {
-            match function {
-                Function::Open => lines.lane.open(&words).await,
-                Function::Resume => lines.lane.resume(&words).await,
-                Function::Requests | Function::Undo => lines.requests(&words).await,
-                Function::Beat => lines.beat(&words).await,
-                Function::Close => lines.lane.close(&words).await,
-            }
-        }
-        .boxed()
+        async move { lines.lane.open(&open).await }.boxed()
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        let lines = Arc::clone(&self.lines);
+        async move { lines.lane.resume(&resume).await }.boxed()
+    }
+
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let lines = Arc::clone(&self.lines);
+        let (caller, asked) = (Arc::clone(caller), Arc::clone(asked));
+        async move { lines.requests(&caller, &asked).await }.boxed()
+    }
+
+    fn beat(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let (lines, caller) = (Arc::clone(&self.lines), Arc::clone(caller));
+        async move { lines.beat(&caller).await }.boxed()
+    }
+
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let (lines, caller) = (Arc::clone(&self.lines), Arc::clone(caller));
+        async move { lines.lane.close(&caller).await }.boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
         aside::lost(&self.loss)
     }
 
-    fn started(&self, session: &Started) {
-        let rest = session.container_rest.as_micros();
+    fn started(&self, session: &Arc<Caller>) {
         let side = SideOf {
             side: Arc::clone(&self.lines.side),
-            name: session.name.clone(),
-            timeout: session.timeout,
-            rest: i64::try_from(rest).unwrap_or(i64::MAX),
+            caller: Arc::clone(session),
         };
         let running = aside::run(
             Arc::new(side),
             Arc::clone(&self.lines.shared),
             session,
-            self.number,
             Arc::clone(&self.lines.bell),
             Arc::clone(&self.loss),
         );

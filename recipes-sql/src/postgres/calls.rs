@@ -1,19 +1,20 @@
 //! The calls of the functions.
 
-use recipes_keeper::{CallError, Value, Words};
+use recipes_keeper::{
+    Answers, Asked, CallError, Caller, Open, Opened, Resume, Resumed, duration, event, micros,
+};
 use tokio::time::{Duration, sleep};
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tracing::debug;
 
 use crate::STORE;
 use crate::aside::Beat;
 
-use super::answers::{Answered, Cut, Failed, call_error, failed, lost, read};
-use super::line::Call;
+use super::answers::{Answered, Failed, call_error, failed, lost, read};
+use super::line::{Call, Parameter};
 use super::simple::Simple;
 use super::wire::Lines;
-use super::words::{Caller, Reader, Said};
+use super::words::{Said, Session, Watched, signed};
 
 /// How often a call is sent again that the server has undone because of others.
 const AGAIN_MAX: u32 = 4;
@@ -134,42 +135,33 @@ impl Calls {
     }
 }
 
-fn ended() -> Value {
-    Value::Bytes(b"ended".to_vec())
-}
-
-fn texts(texts: Vec<String>) -> Value {
-    let texts = texts.into_iter().map(|it| Value::Bytes(it.into_bytes()));
-    Value::List(texts.collect())
-}
-
 impl Lines {
-    pub(super) async fn open(&self, words: &Words) -> Result<Value, CallError> {
-        let mut reader = Reader::of(words);
-        let (secret, timeout) = (reader.text()?, reader.number()?);
-        let (run, is_known) = (reader.text()?, reader.text()? == "1");
-        let said: [super::line::Parameter<'_>; 4] = [&secret, &timeout, &run, &is_known];
+    pub(super) async fn open(&self, open: &Open) -> Result<Opened, CallError> {
+        let timeout = micros(open.timeout);
+        let said: [Parameter<'_>; 4] = [&open.secret, &timeout, &open.run, &open.is_known];
         let row = self.requests.one(&self.calls.open, &said).await;
         let row = row.map_err(call_error)?;
-        let number = |at| row.try_get(at).map(Value::Number).map_err(lost);
-        Ok(Value::List(vec![number(0)?, number(1)?, number(2)?]))
+        Ok(Opened {
+            id: row.try_get(0).map_err(lost)?,
+            quarantine: duration(row.try_get(1).map_err(lost)?),
+            doubt: duration(row.try_get(2).map_err(lost)?),
+        })
     }
 
-    pub(super) async fn resume(&self, words: &Words) -> Result<Value, CallError> {
-        let mut reader = Reader::of(words);
-        let (name, id, timeout) = (reader.text()?, reader.number()?, reader.number()?);
-        let (number, run, wants_nodes) = (reader.number()?, reader.text()?, reader.text()? == "1");
-        let known = reader.text()?.split(',').filter_map(|it| it.parse().ok());
-        let known: Vec<i64> = known.collect();
-        let watched = reader.watched()?;
-        let said: [super::line::Parameter<'_>; 12] = [
+    pub(super) async fn resume(&self, resume: &Resume) -> Result<Option<Resumed>, CallError> {
+        let caller = &resume.caller;
+        let (name, timeout) = (caller.lasting_name(), micros(caller.timeout));
+        let number = signed(caller.connection);
+        let known_by: Vec<_> = resume.known_by.iter().map(|it| signed(*it)).collect();
+        let watched = Watched::of(&resume.watches);
+        let said: [Parameter<'_>; 12] = [
             &name,
-            &id,
+            &caller.id,
             &timeout,
             &number,
-            &run,
-            &wants_nodes,
-            &known,
+            &resume.run,
+            &resume.wants_nodes,
+            &known_by,
             &watched.numbers,
             &watched.dirs,
             &watched.names,
@@ -179,35 +171,37 @@ impl Lines {
         let row = self.requests.one(&self.calls.resume, &said).await;
         let row = row.map_err(call_error)?;
         let Some(wait) = row.try_get(0).map_err(lost)? else {
-            return Ok(ended());
+            return Ok(None);
         };
-        let news: Vec<String> = row.try_get(1).map_err(lost)?;
-        if news.len() != watched.numbers.len() {
-            return Err(lost(Cut));
-        }
-        let nodes = row.try_get(2).map_err(lost)?;
-        Ok(Value::List(vec![
-            Value::Number(wait),
-            texts(news),
-            texts(nodes),
-        ]))
+        let news: Vec<&str> = row.try_get(1).map_err(lost)?;
+        Ok(Some(Resumed {
+            quarantine: duration(wait),
+            news: news.into_iter().map(event).collect(),
+            nodes: row.try_get(2).map_err(lost)?,
+        }))
     }
 
     /// Carries out requests.
-    pub(super) async fn carry_out(&self, words: &Words) -> Result<Value, CallError> {
+    pub(super) async fn carry_out(
+        &self,
+        caller: &Caller,
+        all: &[Asked],
+    ) -> Result<Option<Answers>, CallError> {
+        let session = Session::of(caller);
         // Otherwise nobody has made the settings for these.
         if self.requests.is_direct() {
-            if let Some((caller, simple)) = Simple::of(words) {
-                if let Some(value) = self.simply(&caller, &simple).await? {
-                    return Ok(value);
+            if let Some(simple) = Simple::of(all) {
+                let done = self.simply(&session, &simple).await?;
+                if done.is_some() {
+                    return Ok(done);
                 }
             }
         }
-        let said = Said::of(words)?;
+        let said = Said::of(all);
         if said.tells {
             self.bell.changes();
         }
-        let answer = self.say(&said).await;
+        let answer = self.say(&session, all, &said).await;
         self.bell.signal(|it| it.has_watched |= said.watches);
         if said.tells {
             let is_known = matches!(answer, Ok(_) | Err(CallError::NotNow(_)));
@@ -217,20 +211,25 @@ impl Lines {
     }
 
     /// Calls `requests` until it is carried out.
-    async fn say(&self, said: &Said) -> Result<Value, CallError> {
+    async fn say(
+        &self,
+        session: &Session,
+        all: &[Asked],
+        said: &Said,
+    ) -> Result<Option<Answers>, CallError> {
         let (mut again, mut late) = (0, 0);
         loop {
-            match self.requested(said).await {
-                Ok(Answered::Done(value)) => return Ok(value),
-                Ok(Answered::Ended) => return Ok(ended()),
+            match self.requested(session, all, said).await {
+                Ok(Answered::Done(answers)) => return Ok(Some(answers)),
+                Ok(Answered::Ended) => return Ok(None),
                 Ok(Answered::Late) => {
                     late += 1;
                     if late > LATE_MAX {
                         let why = "the session is kept alive too late, again and again";
                         return Err(lost(std::io::Error::other(why)));
                     }
-                    if self.beat(&said.caller).await?.is_none() {
-                        return Ok(ended());
+                    if self.beat(session).await?.is_none() {
+                        return Ok(None);
                     }
                 }
                 Err(Failed::Again(error)) if again < AGAIN_MAX => {
@@ -244,15 +243,20 @@ impl Lines {
         }
     }
 
-    async fn requested(&self, said: &Said) -> Result<Answered, Failed> {
-        let Caller {
+    async fn requested(
+        &self,
+        session: &Session,
+        all: &[Asked],
+        said: &Said,
+    ) -> Result<Answered, Failed> {
+        let Session {
             name,
             id,
             timeout,
             rest,
-        } = &said.caller;
+        } = session;
         let seen = self.seen();
-        let parameters: [super::line::Parameter<'_>; 10] = [
+        let parameters: [Parameter<'_>; 10] = [
             name,
             id,
             timeout,
@@ -267,28 +271,27 @@ impl Lines {
         let row = self.requests.one(&self.calls.requests, &parameters).await;
         let row = row.map_err(failed)?;
         let answer = row.try_get(0).map_err(failed)?;
-        read(answer).map_err(Failed::Otherwise)
+        read(all, answer).map_err(Failed::Otherwise)
     }
 
     /// A beat that somebody asks for. Whoever asks has heard all news when the answer comes.
-    pub(super) async fn asked_beat(&self, words: &Words) -> Result<Value, CallError> {
-        let caller = Caller::read(&mut Reader::of(words))?;
-        let beat = self.beat(&caller).await?;
-        if beat.is_some() {
+    pub(super) async fn asked_beat(&self, caller: &Caller) -> Result<bool, CallError> {
+        let lives = self.beat(&Session::of(caller)).await?.is_some();
+        if lives {
             self.bell.look().await;
         }
-        Ok(beat.map_or_else(ended, |_| Value::List(Vec::new())))
+        Ok(lives)
     }
 
     /// Keeps a session alive. `None` if it has ended.
-    pub(super) async fn beat(&self, caller: &Caller) -> Result<Option<Beat>, CallError> {
-        let Caller {
+    pub(super) async fn beat(&self, session: &Session) -> Result<Option<Beat>, CallError> {
+        let Session {
             name,
             id,
             timeout,
             rest,
-        } = caller;
-        let said: [super::line::Parameter<'_>; 4] = [name, id, timeout, rest];
+        } = session;
+        let said: [Parameter<'_>; 4] = [name, id, timeout, rest];
         let row = self.aside.one(&self.calls.beat, &said).await;
         let row = row.map_err(call_error)?;
         let step: Option<i64> = row.try_get(0).map_err(lost)?;
@@ -296,24 +299,17 @@ impl Lines {
         let (Some(step), Some(due)) = (step, due) else {
             return Ok(None);
         };
-        let [step, due] = [step, due].map(|it| u64::try_from(it).unwrap_or_default());
-        let [step, due] = [step, due].map(Duration::from_micros);
+        let [step, due] = [step, due].map(duration);
         Ok(Some(Beat { step, due }))
     }
 
-    pub(super) async fn close(&self, words: &Words) -> Result<Value, CallError> {
-        let name = Reader::of(words).text()?;
-        // `id:timeout:secret:connection`
-        let mut numbers = name.split(':').map(str::parse);
-        let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0_i64);
-        let (id, timeout) = (number(), number());
-        let said: [super::line::Parameter<'_>; 3] = [&name, &id, &timeout];
-        let row: Row = self
-            .requests
-            .one(&self.calls.close, &said)
-            .await
-            .map_err(call_error)?;
-        let is_left: bool = row.try_get(0).map_err(lost)?;
-        Ok(Value::Number(i64::from(is_left)))
+    /// Whether some of its nodes are left.
+    pub(super) async fn close(&self, caller: &Caller) -> Result<bool, CallError> {
+        let Session {
+            name, id, timeout, ..
+        } = Session::of(caller);
+        let said: [Parameter<'_>; 3] = [&name, &id, &timeout];
+        let row = self.requests.one(&self.calls.close, &said).await;
+        row.map_err(call_error)?.try_get(0).map_err(lost)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use recipes_keeper::{CallError, Rewatch, Started, event};
+use recipes_keeper::{CallError, Caller, Rewatch, event};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
@@ -13,30 +13,22 @@ use crate::aside::{Aside, Beat, Polled};
 use super::answers::{Cut, call_error, lost};
 use super::line::Parameter;
 use super::wire::Lines;
-use super::words::{Caller, Watched};
+use super::words::{Session, Watched};
 
 /// The connection aside, as that of a session.
 pub(super) struct Side {
     lines: Arc<Lines>,
-    caller: Caller,
+    session: Session,
 }
 
 impl Side {
-    pub(super) fn new(lines: Arc<Lines>, session: &Started) -> Self {
-        let micros = |it: std::time::Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
-        Self {
-            lines,
-            caller: Caller {
-                name: session.name.clone(),
-                id: session.id,
-                timeout: micros(session.timeout),
-                rest: micros(session.container_rest),
-            },
-        }
+    pub(super) fn new(lines: Arc<Lines>, caller: &Caller) -> Self {
+        let session = Session::of(caller);
+        Self { lines, session }
     }
 
     async fn rung(&self, is_wanted: bool) -> Result<bool, CallError> {
-        let id = self.caller.id;
+        let id = self.session.id;
         let statement = match is_wanted {
             true => format!("LISTEN lock_recipes_{id}"),
             false => format!("UNLISTEN lock_recipes_{id}"),
@@ -57,17 +49,9 @@ impl Side {
     }
 
     async fn polled(&self, watches: &[Rewatch], wants_ahead: bool) -> Result<Polled, CallError> {
-        let mut watched = Watched::default();
-        for Rewatch { number, path, seen } in watches {
-            watched.push(
-                (*number).try_into().unwrap_or(i64::MAX),
-                path,
-                seen.czxid,
-                seen.mzxid,
-            );
-        }
+        let watched = Watched::of(watches);
         let said: [Parameter<'_>; 7] = [
-            &self.caller.id,
+            &self.session.id,
             &watched.numbers,
             &watched.dirs,
             &watched.names,
@@ -93,7 +77,7 @@ impl Side {
 
 impl Aside for Side {
     fn beat(&self) -> BoxFuture<'_, Result<Option<Beat>, CallError>> {
-        self.lines.beat(&self.caller).boxed()
+        self.lines.beat(&self.session).boxed()
     }
 
     fn poll<'a>(
@@ -108,7 +92,7 @@ impl Aside for Side {
     /// name.
     fn deletion(&self, ring: &str) -> Option<u64> {
         let (number, proof) = ring.split_once('/')?;
-        let proven = Sha256::digest(format!("{}/{number}", self.caller.name));
+        let proven = Sha256::digest(format!("{}/{number}", self.session.name));
         (format!("{proven:x}") == proof).then_some(())?;
         number.parse().ok()
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::NodesError;
 use recipes_keeper::{
-    CallError, Facts, Function, Loss, Server, Shared, Started, Value, Wire, Words,
+    Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server, Shared,
+    Wire,
 };
 use tokio::sync::watch;
 use tokio_postgres::Config;
@@ -218,34 +219,41 @@ impl Wire for PostgresWire {
         true
     }
 
-    fn call(
-        &self,
-        function: Function,
-        words: Words,
-    ) -> BoxFuture<'static, Result<Value, CallError>> {
+    fn open(&self, open: Open) -> Called<Opened> {
         let lines = Arc::clone(&self.lines);
-        async move {
-            match function {
-                Function::Open => lines.open(&words).await,
-                Function::Resume => lines.resume(&words).await,
-                Function::Requests | Function::Undo => lines.carry_out(&words).await,
-                Function::Beat => lines.asked_beat(&words).await,
-                Function::Close => lines.close(&words).await,
-            }
-        }
-        .boxed()
+        async move { lines.open(&open).await }.boxed()
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        let lines = Arc::clone(&self.lines);
+        async move { lines.resume(&resume).await }.boxed()
+    }
+
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let lines = Arc::clone(&self.lines);
+        let (caller, asked) = (Arc::clone(caller), Arc::clone(asked));
+        async move { lines.carry_out(&caller, &asked).await }.boxed()
+    }
+
+    fn beat(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let (lines, caller) = (Arc::clone(&self.lines), Arc::clone(caller));
+        async move { lines.asked_beat(&caller).await }.boxed()
+    }
+
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool> {
+        let (lines, caller) = (Arc::clone(&self.lines), Arc::clone(caller));
+        async move { lines.close(&caller).await }.boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
         aside::lost(&self.loss)
     }
 
-    fn started(&self, session: &Started) {
+    fn started(&self, session: &Arc<Caller>) {
         let running = aside::run(
             Arc::new(Side::new(Arc::clone(&self.lines), session)),
             Arc::clone(&self.lines.shared),
             session,
-            self.number,
             Arc::clone(&self.lines.bell),
             Arc::clone(&self.loss),
         );

@@ -1,69 +1,12 @@
 //! What is said to the functions.
 
-use recipes_keeper::{CallError, Words};
-use thiserror::Error;
+use recipes_core::NodeOp;
+use recipes_keeper::{Asked, Caller, Rewatch, letter, micros, version_word};
 
 use crate::path::{split, split_new};
 
-use super::answers::lost;
-
 /// The longest path of a node, in bytes. A row of an index has at most a third of a page.
 pub(super) const PATH_BYTES_MAX: usize = 2_000;
-
-/// A call that nobody should have made.
-#[derive(Debug, Error)]
-#[error("a call of unknown words")]
-struct Unclear;
-
-fn unclear() -> CallError {
-    lost(Unclear)
-}
-
-/// The words of a call, one after the other.
-pub(super) struct Reader<'a>(Box<dyn Iterator<Item = &'a [u8]> + Send + 'a>);
-
-impl<'a> Reader<'a> {
-    pub(super) fn of(words: &'a Words) -> Self {
-        Self(Box::new(words.iter()))
-    }
-
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], CallError> {
-        self.0.next().ok_or_else(unclear)
-    }
-
-    pub(super) fn text(&mut self) -> Result<&'a str, CallError> {
-        std::str::from_utf8(self.bytes()?).map_err(lost)
-    }
-
-    pub(super) fn number(&mut self) -> Result<i64, CallError> {
-        self.text()?.parse().map_err(lost)
-    }
-
-    /// Whether there are no more words.
-    pub(super) fn ends(mut self) -> bool {
-        self.0.next().is_none()
-    }
-
-    fn next_text(&mut self) -> Result<Option<&'a str>, CallError> {
-        self.0
-            .next()
-            .map(std::str::from_utf8)
-            .transpose()
-            .map_err(lost)
-    }
-}
-
-impl Reader<'_> {
-    /// Watches up to the end: their numbers, paths, and what the nodes were like.
-    pub(super) fn watched(&mut self) -> Result<Watched, CallError> {
-        let mut watched = Watched::default();
-        while let Some(number) = self.next_text()? {
-            let number = number.parse().map_err(lost)?;
-            watched.push(number, self.text()?, self.number()?, self.number()?);
-        }
-        Ok(watched)
-    }
-}
 
 /// Watches, in columns.
 #[derive(Debug, Default)]
@@ -77,19 +20,28 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn push(&mut self, number: i64, path: &str, created: i64, changed: i64) {
-        let (dir, name) = split(path);
-        self.numbers.push(number);
-        self.dirs.push(dir.to_owned());
-        self.names.push(name.to_owned());
-        self.created.push(created);
-        self.changed.push(changed);
+    pub(super) fn of(watches: &[Rewatch]) -> Self {
+        let mut watched = Self::default();
+        for Rewatch { number, path, seen } in watches {
+            let (dir, name) = split(path);
+            watched.numbers.push(signed(*number));
+            watched.dirs.push(dir.to_owned());
+            watched.names.push(name.to_owned());
+            watched.created.push(seen.czxid);
+            watched.changed.push(seen.mzxid);
+        }
+        watched
     }
 }
 
-/// Who calls.
+/// Numbers of watches and connections count from one.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A session, as the functions are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct Session {
     /// Its name with the number of the connection.
     pub(super) name: String,
     pub(super) id: i64,
@@ -98,21 +50,20 @@ pub(super) struct Caller {
     pub(super) rest: i64,
 }
 
-impl Caller {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, CallError> {
-        Ok(Self {
-            name: reader.text()?.to_owned(),
-            id: reader.number()?,
-            timeout: reader.number()?,
-            rest: reader.number()?,
-        })
+impl Session {
+    pub(super) fn of(caller: &Caller) -> Self {
+        Self {
+            name: caller.name(),
+            id: caller.id,
+            timeout: micros(caller.timeout),
+            rest: micros(caller.container_rest),
+        }
     }
 }
 
 /// A call of `requests`, in its words: see `requests.sql`.
 #[derive(Debug)]
 pub(super) struct Said {
-    pub(super) caller: Caller,
     /// Whether it changes anything.
     pub(super) changes: bool,
     /// Whether it deletes or changes nodes that somebody may watch.
@@ -127,35 +78,30 @@ pub(super) struct Said {
 }
 
 impl Said {
-    pub(super) fn of(words: &Words) -> Result<Self, CallError> {
-        let mut reader = Reader::of(words);
-        let caller = Caller::read(&mut reader)?;
+    pub(super) fn of(all: &[Asked]) -> Self {
         let mut speaker = Speaker::default();
-        while let Some(word) = reader.next_text()? {
-            speaker.request(word, &mut reader)?;
+        for asked in all {
+            speaker.request(asked);
         }
         let (up_dirs, up_names) = speaker.directories();
-        Ok(Self {
-            caller,
+        Self {
             changes: speaker.changes,
-            tells: speaker.tells,
-            watches: speaker.watches,
+            tells: all.iter().any(Asked::tells),
+            watches: all.iter().any(Asked::watches),
             up_dirs,
             up_names,
             words: speaker.words,
             data: speaker.data,
-        })
+        }
     }
 }
 
-/// Says a call in other words.
+/// Finds the words of a call.
 #[derive(Default)]
 struct Speaker {
     words: Vec<String>,
     data: Vec<Vec<u8>>,
     changes: bool,
-    tells: bool,
-    watches: bool,
     /// The directories in which the call creates.
     directories: Vec<String>,
     /// Whether a create is not of the kind that finds out its number by itself.
@@ -167,91 +113,88 @@ impl Speaker {
         self.words.extend(words.iter().map(|it| (*it).to_owned()));
     }
 
-    fn request(&mut self, word: &str, reader: &mut Reader<'_>) -> Result<(), CallError> {
-        match word {
-            "multi" => self.multi(reader)?,
-            "beat" => self.say(&["beat"]),
-            "list" | "read" | "stat" | "unwatch" => {
-                let (dir, name) = split(reader.text()?);
-                self.say(&[word, dir, name]);
+    fn of_path(&mut self, word: &str, path: &str) {
+        let (dir, name) = split(path);
+        self.say(&[word, dir, name]);
+    }
+
+    fn request(&mut self, asked: &Asked) {
+        match asked {
+            Asked::Multi(operations) => self.multi(operations),
+            Asked::List(path) => self.of_path("list", path),
+            Asked::Read(path) => self.of_path("read", path),
+            Asked::Stat(path) => self.of_path("stat", path),
+            Asked::Unwatch(path) => self.of_path("unwatch", path),
+            Asked::Watch(path, number) => {
+                self.of_path("watch", path);
+                self.words.push(number.to_string());
             }
-            "watch" => {
-                let (dir, name) = split(reader.text()?);
-                self.say(&[word, dir, name, reader.text()?]);
-                self.watches = true;
+            Asked::Look {
+                directory,
+                own,
+                first,
+            } => {
+                self.of_path("look", directory);
+                self.words.push(own.clone().unwrap_or_default());
+                self.words
+                    .extend((*first..first + 3).map(|it| it.to_string()));
             }
-            "look" => {
-                let (dir, name) = split(reader.text()?);
-                self.say(&[word, dir, name, reader.text()?]);
-                for _ in 0..3 {
-                    self.say(&[reader.text()?]);
-                }
-                self.watches = true;
-            }
-            _ => return Err(unclear()),
+            Asked::Beat => self.say(&["beat"]),
         }
-        Ok(())
     }
 
     /// Transactions of one operation are said without a frame, and checks in one of their own.
-    fn multi(&mut self, reader: &mut Reader<'_>) -> Result<(), CallError> {
-        let count = reader.number()?;
+    fn multi(&mut self, operations: &[NodeOp]) {
         let start = self.words.len();
-        let mut checks = true;
-        for _ in 0..count {
-            let word = reader.text()?;
-            checks &= word == "check";
-            self.operation(word, reader, count > 1)?;
+        for operation in operations {
+            self.operation(operation, operations.len() > 1);
         }
-        let frame = match (checks, count) {
-            (true, _) => "checks",
-            (false, 1) => return Ok(()),
-            (false, _) => "together",
+        let is_check = |it: &NodeOp| matches!(it, NodeOp::Check { .. });
+        let frame = match operations {
+            _ if operations.iter().all(is_check) => "checks",
+            [_] => return,
+            _ => "together",
         };
         let length = self.words.len() - start;
         let frame = [frame.to_owned(), length.to_string()];
         self.words.splice(start..start, frame);
-        Ok(())
     }
 
-    fn operation(
-        &mut self,
-        word: &str,
-        reader: &mut Reader<'_>,
-        is_part: bool,
-    ) -> Result<(), CallError> {
-        let path = reader.text()?;
-        self.changes |= word != "check";
-        let (dir, name) = split(path);
-        match word {
-            "create" => {
-                let data = reader.bytes()?;
-                let kind = reader.text()?;
-                let (up, name) = split_new(path);
-                if path.len() > PATH_BYTES_MAX {
-                    self.say(&["refuse", "TooLong"]);
-                    return Ok(());
+    fn operation(&mut self, operation: &NodeOp, is_part: bool) {
+        self.changes |= !matches!(operation, NodeOp::Check { .. });
+        match operation {
+            NodeOp::Create(node) => {
+                let (up, name) = split_new(&node.path);
+                if node.path.len() > PATH_BYTES_MAX {
+                    return self.say(&["refuse", "TooLong"]);
                 }
+                let kind = letter(node.mode);
                 let (up_dir, up_name) = split(up);
-                let place = self.place(data);
-                self.say(&[word, up_dir, up_name, up, name, kind, &place]);
+                let place = self.place(&node.data);
+                self.say(&["create", up_dir, up_name, up, name, kind, &place]);
                 self.is_numbered |= is_part || kind != "S";
                 self.directories.push(up.to_owned());
             }
-            "delete" => {
+            NodeOp::Delete { path, version } => {
+                let (dir, name) = split(path);
                 let (up_dir, up_name) = split(dir);
-                self.say(&[word, up_dir, up_name, dir, name, reader.text()?]);
-                self.tells = true;
+                self.say(&["delete", up_dir, up_name, dir, name]);
+                self.words.push(version_word(*version));
             }
-            "set" => {
-                let place = self.place(reader.bytes()?);
-                self.say(&[word, dir, name, reader.text()?, &place]);
-                self.tells = true;
+            NodeOp::Set {
+                path,
+                data,
+                version,
+            } => {
+                let place = self.place(data);
+                self.of_path("set", path);
+                self.words.extend([version_word(*version), place]);
             }
-            "check" => self.say(&[word, dir, name, reader.text()?]),
-            _ => return Err(unclear()),
+            NodeOp::Check { path, version } => {
+                self.of_path("check", path);
+                self.words.push(version_word(*version));
+            }
         }
-        Ok(())
     }
 
     fn place(&mut self, data: &[u8]) -> String {
@@ -278,15 +221,32 @@ impl Speaker {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use recipes_core::{NewNode, NodeMode};
+
     use super::*;
 
-    fn said(words: &str) -> Said {
-        let mut call = Words::default();
-        call.arg("7:100:s:1").number(7).number(100).number(60);
-        for word in words.split(' ') {
-            call.arg(if word == "-" { "" } else { word });
-        }
-        Said::of(&call).unwrap()
+    fn create_as(path: &str, data: &str, mode: NodeMode) -> NodeOp {
+        NodeOp::Create(NewNode {
+            path: path.to_owned(),
+            data: data.as_bytes().into(),
+            mode,
+        })
+    }
+
+    /// Ephemeral and sequential.
+    fn create(path: &str) -> NodeOp {
+        create_as(path, "d", NodeMode::EphemeralSequential)
+    }
+
+    fn check(path: &str, version: Option<i32>) -> NodeOp {
+        let path = path.to_owned();
+        NodeOp::Check { path, version }
+    }
+
+    fn multi<const N: usize>(operations: [NodeOp; N]) -> Asked {
+        Asked::Multi(operations.into())
     }
 
     fn words(said: &Said) -> String {
@@ -303,30 +263,53 @@ mod tests {
     }
 
     #[test]
-    fn acquire_is_said_with_split_paths_and_locks_nothing_first() {
-        let said = said("multi 1 create /l/a/x- me S look /l/a - 1 2 3");
+    fn session_has_its_name_on_its_connection() {
         let caller = Caller {
+            id: 7,
+            secret: "s".to_owned(),
+            connection: 1,
+            timeout: Duration::from_micros(100),
+            container_rest: Duration::from_micros(60),
+        };
+        let session = Session {
             name: "7:100:s:1".to_owned(),
             id: 7,
             timeout: 100,
             rest: 60,
         };
-        assert_eq!(said.caller, caller);
+        assert_eq!(Session::of(&caller), session);
+    }
+
+    #[test]
+    fn acquire_is_said_with_split_paths_and_locks_nothing_first() {
+        let look = Asked::Look {
+            directory: "/l/a".to_owned(),
+            own: None,
+            first: 1,
+        };
+        let said = Said::of(&[multi([create("/l/a/x-")]), look]);
         assert_eq!(words(&said), "create /l a /l/a x- S 1 look /l a - 1 2 3");
-        assert_eq!(said.data, [b"me"]);
+        assert_eq!(said.data, [b"d"]);
         assert!(said.changes && said.watches && !said.tells && locked(&said).is_empty());
     }
 
     #[test]
     fn release_changes_and_tells() {
-        let said = said("multi 1 delete /l/a/x-1 - unwatch /l/a/x-1");
+        let path = || "/l/a/x-1".to_owned();
+        let version = None;
+        let delete = NodeOp::Delete {
+            path: path(),
+            version,
+        };
+        let said = Said::of(&[multi([delete]), Asked::Unwatch(path())]);
         assert_eq!(words(&said), "delete /l a /l/a x-1 - unwatch /l/a x-1");
         assert!(said.changes && said.tells && !said.watches);
     }
 
     #[test]
     fn checks_alone_change_nothing() {
-        let said = said("multi 2 check /a - check / 3 multi 1 check /b - beat");
+        let both = multi([check("/a", None), check("/", Some(3))]);
+        let said = Said::of(&[both, multi([check("/b", None)]), Asked::Beat]);
         assert_eq!(
             words(&said),
             "checks 8 check / a - check - - 3 checks 4 check / b - beat"
@@ -336,10 +319,10 @@ mod tests {
 
     #[test]
     fn several_operations_are_together_and_their_directories_are_locked_in_order() {
-        let said = said(
-            "multi 3 create /b/x- 1 S check /a - create /a/x- 2 S multi 1 create /b 3 C \
-             multi 1 create /b/y- 4 S",
-        );
+        let three = [create("/b/x-"), check("/a", None), create("/a/x-")];
+        let container = create_as("/b", "3", NodeMode::Container);
+        let all = [multi(three), multi([container]), multi([create("/b/y-")])];
+        let said = Said::of(&all);
         assert_eq!(
             words(&said),
             "together 18 create / b /b x- S 1 check / a - create / a /a x- S 2 \
@@ -351,16 +334,30 @@ mod tests {
 
     #[test]
     fn create_that_does_not_find_out_its_number_locks_its_directory() {
-        assert_eq!(locked(&said("multi 1 create /a/b 1 C")), [("/", "a")]);
-        let together = said("multi 2 create /a/x- 1 S check /b -");
+        let container = create_as("/a/b", "1", NodeMode::Container);
+        assert_eq!(locked(&Said::of(&[multi([container])])), [("/", "a")]);
+        let together = Said::of(&[multi([create("/a/x-"), check("/b", None)])]);
         assert_eq!(locked(&together), [("/", "a")]);
-        let two = said("multi 1 create /a/x- 1 S multi 1 create /a/x- 2 S");
-        assert_eq!(locked(&two), [("/", "a")]);
+        let one = || multi([create("/a/x-")]);
+        assert_eq!(locked(&Said::of(&[one(), one()])), [("/", "a")]);
     }
 
     #[test]
     fn set_read_watch_and_list_have_their_words() {
-        let said = said("multi 1 set /a d 3 read /a watch /a 4 list / stat /a");
+        let path = || "/a".to_owned();
+        let set = NodeOp::Set {
+            path: path(),
+            data: b"d".to_vec(),
+            version: Some(3),
+        };
+        let all = [
+            multi([set]),
+            Asked::Read(path()),
+            Asked::Watch(path(), 4),
+            Asked::List("/".to_owned()),
+            Asked::Stat(path()),
+        ];
+        let said = Said::of(&all);
         assert_eq!(
             words(&said),
             "set / a 3 1 read / a watch / a 4 list - - stat / a"
@@ -370,18 +367,8 @@ mod tests {
 
     #[test]
     fn path_that_is_too_long_is_refused_by_itself() {
-        let long = "a".repeat(PATH_BYTES_MAX);
-        let said = said(&format!(
-            "multi 1 create /{long} d S multi 1 create /b/x- d S"
-        ));
+        let long = format!("/{}", "a".repeat(PATH_BYTES_MAX));
+        let said = Said::of(&[multi([create(&long)]), multi([create("/b/x-")])]);
         assert_eq!(words(&said), "refuse TooLong create / b /b x- S 1");
-    }
-
-    #[test]
-    fn unknown_words_are_an_error() {
-        let mut call = Words::default();
-        call.arg("n").number(1).number(2).number(3).arg("sing");
-        assert!(Said::of(&call).is_err());
-        assert!(Said::of(&Words::default()).is_err());
     }
 }

@@ -2,20 +2,18 @@
 
 use std::task::{Context, Wake};
 
+use recipes_core::NodeOp;
+
 use super::*;
 
 impl Scene {
-    /// The call that is on its way by now: nobody has had a turn since it was asked for.
-    fn sent(&mut self) -> Option<Call> {
+    /// The requests that are on their way by now: nobody has had a turn since they were asked for.
+    fn sent(&mut self) -> Option<Requests> {
         match self.heard.try_recv().ok()? {
-            Heard::Call(call) => Some(call),
+            Heard::Requests(requests) => Some(requests),
             other => panic!("{other:?}"),
         }
     }
-}
-
-fn listed(name: &str) -> Value {
-    list([text(""), list([text(name)])])
 }
 
 #[tokio::test(start_paused = true)]
@@ -25,15 +23,15 @@ async fn request_leaves_where_it_is_asked_for_if_the_connection_is_free() {
     let nodes = Arc::clone(&scene.nodes);
     let first = nodes.list("/a");
     let call = scene.sent().expect("it has left");
-    assert_eq!(call.words.last().map(String::as_str), Some("/a"));
+    assert_eq!(*call.asked, [list("/a")]);
     // The connection is not free, so these leave together, in the order of the calls.
     let (second, third) = (nodes.list("/b"), nodes.list("/c"));
     assert!(scene.sent().is_none());
-    let both = scene.call().await;
-    assert_eq!(both.words[4..], ["list", "/b", "list", "/c"]);
+    let both = scene.requests().await;
+    assert_eq!(*both.asked, [list("/b"), list("/c")]);
     // Answers that come in another order are handed out in theirs.
-    both.answer([listed("b"), listed("c"), Value::Number(0)]);
-    call.answer([listed("a"), Value::Number(0)]);
+    both.answer([names(&["b"]), names(&["c"])]);
+    call.answer([names(&["a"])]);
     assert_eq!(first.await.unwrap(), ["a"]);
     assert_eq!(second.await.unwrap(), ["b"]);
     assert_eq!(third.await.unwrap(), ["c"]);
@@ -52,7 +50,7 @@ async fn what_is_asked_together_leaves_together() {
     assert!(scene.sent().is_none());
     drop(together);
     let call = scene.sent().expect("it has left");
-    assert_eq!(call.words[4..], ["list", "/a", "list", "/b"]);
+    assert_eq!(*call.asked, [list("/a"), list("/b")]);
     drop((one, other));
 }
 
@@ -65,14 +63,14 @@ async fn request_that_left_over_a_connection_that_is_lost_has_no_answer() {
     // The keeper does not know yet.
     let lost = nodes.list("/a");
     let call = scene.sent().expect("it has left");
-    let resume = scene.call().await;
+    let (_, resume) = scene.resume().await;
     assert!(matches!(lost.await, Err(NodesError::Unknown(_))));
     // From now on it waits for the next connection.
     let next = nodes.list("/b");
     assert!(scene.is_quiet().await);
-    resume.answer([Value::Number(0), list([]), list([])]);
+    goes_on(resume);
     assert_eq!(scene.started().await.0, 2);
-    scene.call().await.answer([listed("b"), Value::Number(0)]);
+    scene.requests().await.answer([names(&["b"])]);
     assert_eq!(next.await.unwrap(), ["b"]);
     drop(call);
 }
@@ -88,7 +86,7 @@ async fn request_that_cannot_be_sent_costs_the_connection() {
     let nodes = Arc::clone(&scene.nodes);
     let first = nodes.list("/a");
     assert!(matches!(first.await, Err(NodesError::Unknown(_))));
-    assert_eq!(scene.call().await.function, Function::Resume);
+    let _resume = scene.resume().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,17 +94,22 @@ async fn close_sends_what_waits_and_hears_its_answers() {
     let mut scene = Scene::open(TOGETHER).await;
     let nodes = Arc::clone(&scene.nodes);
     let (first, second) = (nodes.delete("/a"), nodes.delete("/b"));
-    let one = scene.call().await;
+    let one = scene.requests().await;
     let third = nodes.delete("/c");
     // Nobody uses the session any more.
     let other = Scene::open(TOGETHER).await;
     scene.nodes = Arc::clone(&other.nodes);
     drop(nodes);
-    one.answer([list([text("")]), list([text("")]), Value::Number(0)]);
-    let rest = scene.call().await;
-    assert_eq!(rest.words[4..], ["multi", "1", "delete", "/c", ""]);
-    rest.answer([list([text("")]), Value::Number(0)]);
-    assert_eq!(scene.call().await.function, Function::Close);
+    let deleted = || Said::Multi(vec![NodeOpDone::Deleted]);
+    one.answer([deleted(), deleted()]);
+    let rest = scene.requests().await;
+    let delete = NodeOp::Delete {
+        path: "/c".to_owned(),
+        version: None,
+    };
+    assert_eq!(*rest.asked, [Asked::Multi([delete].into())]);
+    rest.answer([deleted()]);
+    scene.is_closed().await;
     for deleted in [first, second, third] {
         deleted.await.unwrap();
     }
@@ -143,11 +146,10 @@ async fn who_is_told_that_the_connection_is_lost_and_asks_waits_for_the_next() {
         assert_eq!(state, Some(Connection::Connected));
     }
     scene.server.loss.send_replace(Some((1, Loss::Connection)));
-    let resume = scene.call().await;
-    assert_eq!(resume.function, Function::Resume);
+    let (_, resume) = scene.resume().await;
     let asked = asks.asked.lock().unwrap().take().expect("it was woken");
-    resume.answer([Value::Number(0), list([]), list([])]);
+    goes_on(resume);
     assert_eq!(scene.started().await.0, 2);
-    scene.call().await.answer([listed("a"), Value::Number(0)]);
+    scene.requests().await.answer([names(&["a"])]);
     assert_eq!(asked.await.unwrap(), ["a"]);
 }

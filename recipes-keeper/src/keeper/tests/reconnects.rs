@@ -6,12 +6,13 @@ use super::*;
 async fn next_wire_is_told_of_the_session_once_it_goes_on() {
     let mut scene = Scene::open(APART).await;
     scene.server.loss.send_replace(Some((1, Loss::Connection)));
-    let resume = scene.call().await;
-    assert_eq!(resume.function, Function::Resume);
-    let words = ["5:12000000:secret", "5", "12000000", "2", "run", "0", "1,2"];
-    assert_eq!(resume.words, words);
+    let (resume, reply) = scene.resume().await;
+    assert_eq!(resume.caller.lasting_name(), "5:12000000:secret");
+    assert_eq!((resume.caller.connection, &*resume.run), (2, "run"));
+    assert_eq!(resume.known_by, [1, 2]);
+    assert!(!resume.wants_nodes && resume.watches.is_empty());
     assert!(scene.is_quiet().await);
-    resume.answer([Value::Number(0), list([]), list([])]);
+    goes_on(reply);
     assert_eq!(scene.started().await, (2, "5:12000000:secret:2".to_owned()));
     assert!(
         scene.nodes.connection().next().now_or_never().is_none(),
@@ -29,9 +30,7 @@ async fn client_that_panics_costs_connections_and_not_the_session() {
     .await;
     scene.server.panics.store(3, Ordering::Relaxed);
     scene.nodes.list("/a").await.unwrap_err();
-    let resume = scene.call().await;
-    assert_eq!(resume.function, Function::Resume);
-    resume.answer([Value::Number(0), list([]), list([])]);
+    goes_on(scene.resume().await.1);
     assert_eq!(scene.started().await, (5, "5:12000000:secret:5".to_owned()));
 }
 
@@ -57,19 +56,39 @@ async fn client_that_panics_while_it_connects_is_an_error() {
     assert!(why.to_string().contains("no such plugin"), "{why}");
 }
 
+/// Whoever takes one answer for another may be granted what others hold.
+#[tokio::test(start_paused = true)]
+async fn answers_of_another_number_than_was_asked_for_cost_the_connection() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    for said in [vec![], vec![names(&["x"]), names(&["y"])]] {
+        let listed = nodes.list("/a");
+        scene.requests().await.answer(said);
+        let (_, resume) = scene.resume().await;
+        assert!(matches!(listed.await, Err(NodesError::Unknown(_))));
+        let news = vec![None];
+        let resumed = Resumed {
+            news,
+            ..Resumed::default()
+        };
+        drop(resume.send(Ok(Some(resumed))));
+        goes_on(scene.resume().await.1);
+        scene.started().await;
+    }
+}
+
 /// Nobody uses it any more: it is not to be kept.
 #[tokio::test(start_paused = true)]
 async fn session_that_is_closed_during_an_outage_is_closed_after_it() {
     let mut scene = Scene::open(TOGETHER).await;
     scene.server.loss.send_replace(Some((1, Loss::Connection)));
-    let resume = scene.call().await;
-    assert_eq!(resume.function, Function::Resume);
+    let (_, resume) = scene.resume().await;
     let other = Scene::open(TOGETHER).await;
     scene.nodes = Arc::clone(&other.nodes);
     assert!(scene.is_quiet().await);
-    resume.answer([Value::Number(0), list([]), list([])]);
+    goes_on(resume);
     assert_eq!(scene.started().await.0, 2);
-    assert_eq!(scene.call().await.function, Function::Close);
+    scene.is_closed().await;
 }
 
 /// A server that has forgotten its last second knows the session by one of the last.
@@ -79,14 +98,11 @@ async fn session_is_known_by_its_last_connections_however_many_there_were() {
     for number in 2..40 {
         let loss = (number - 1, Loss::Connection);
         scene.server.loss.send_replace(Some(loss));
-        let resume = scene.call().await;
-        assert_eq!(resume.function, Function::Resume);
-        let known_by = resume.words[6].split(',').map(str::parse::<u64>);
-        let known_by: Vec<_> = known_by.map(Result::unwrap).collect();
+        let (Resume { known_by, .. }, reply) = scene.resume().await;
         let last: Vec<_> = (1..=number).rev().take(4).collect();
         assert!(last.iter().all(|it| known_by.contains(it)), "{known_by:?}");
         assert!(known_by.len() < 16, "{known_by:?}");
-        resume.answer([Value::Number(0), list([]), list([])]);
+        goes_on(reply);
         assert_eq!(scene.started().await.0, number);
     }
 }

@@ -1,0 +1,128 @@
+//! The parts of an answer, one after the other. What they mean is the same on all servers.
+
+use recipes_core::{Created, NewNode, NodeOp, NodeOpDone, NodeStat};
+
+use crate::answers::reason;
+use crate::asked::Asked;
+use crate::wire::{CallError, Outcome, Said, Watched};
+
+/// Reads the answer to a request. A part that is not there, or is of another kind, costs the connection.
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "all fail alike, as the trait's documentation says"
+)]
+pub trait Parts {
+    /// A number.
+    fn number(&mut self) -> Result<i64, CallError>;
+
+    /// Data.
+    fn bytes(&mut self) -> Result<Vec<u8>, CallError>;
+
+    /// The names of a listing, which must be as many as the server says.
+    fn names(&mut self) -> Result<Vec<String>, CallError>;
+
+    /// The nodes that are watched since a listing, under this number and those after it.
+    fn watched(&mut self, first: u64) -> Result<Vec<Watched>, CallError>;
+
+    /// A text.
+    fn text(&mut self) -> Result<String, CallError> {
+        let text = String::from_utf8(self.bytes()?);
+        text.map_err(|error| CallError::unexpected(error.to_string()))
+    }
+
+    /// A stat: created by, changed by, version, owner, count of children, version of the children, children
+    /// changed by.
+    fn stat(&mut self) -> Result<NodeStat, CallError> {
+        let mut parts = [0; 7];
+        for part in &mut parts {
+            *part = self.number()?;
+        }
+        stat(parts)
+    }
+
+    /// A node that was created.
+    fn created(&mut self, _: &NewNode) -> Result<Created, CallError> {
+        Ok(Created {
+            path: self.text()?,
+            czxid: Some(self.number()?),
+        })
+    }
+
+    /// A node that is watched, under a number that is told before, or known.
+    fn watched_as(&mut self, number: i64) -> Result<Watched, CallError> {
+        let wrong = |_| CallError::unexpected(format!("watch {number}"));
+        Ok(Watched {
+            number: u64::try_from(number).map_err(wrong)?,
+            name: self.text()?,
+            data: self.bytes()?,
+            stat: self.stat()?,
+        })
+    }
+
+    /// The answer to a request that was carried out.
+    fn said(&mut self, asked: &Asked) -> Result<Said, CallError> {
+        Ok(match asked {
+            Asked::Multi(operations) => {
+                let mut all = Vec::with_capacity(operations.len());
+                for operation in operations.iter() {
+                    all.push(match operation {
+                        NodeOp::Create(node) => NodeOpDone::Created(self.created(node)?),
+                        NodeOp::Delete { .. } => NodeOpDone::Deleted,
+                        NodeOp::Set { .. } => NodeOpDone::Set(self.stat()?),
+                        NodeOp::Check { .. } => NodeOpDone::Checked,
+                    });
+                }
+                Said::Multi(all)
+            }
+            Asked::List(_) => Said::Names(self.names()?, Vec::new()),
+            Asked::Look { first, .. } => Said::Names(self.names()?, self.watched(*first)?),
+            Asked::Read(_) | Asked::Watch(..) => Said::Node(self.bytes()?, self.stat()?),
+            Asked::Stat(_) => Said::Stat(self.stat()?),
+            Asked::Unwatch(_) | Asked::Beat => Said::Nothing,
+        })
+    }
+
+    /// The answer to a request, behind the word with which it is refused, if it is. `has_index`: then the index
+    /// of the operation comes next.
+    fn outcome(
+        &mut self,
+        asked: &Asked,
+        word: &str,
+        has_index: bool,
+    ) -> Result<Outcome, CallError> {
+        if word.is_empty() {
+            return Ok(Ok(self.said(asked)?));
+        }
+        let index = match has_index {
+            true => usize::try_from(self.number()?).ok(),
+            false => None,
+        };
+        reason(word, index).map(Err)
+    }
+}
+
+/// A stat of these parts: see [`Parts::stat`].
+///
+/// # Errors
+/// A number that no server counts to costs the connection.
+pub fn stat(parts: [i64; 7]) -> Result<NodeStat, CallError> {
+    let [
+        czxid,
+        mzxid,
+        version,
+        owner,
+        children,
+        children_version,
+        pzxid,
+    ] = parts;
+    let small = |it: i64| {
+        let wide = |_| CallError::unexpected(format!("{it} in a stat"));
+        i32::try_from(it).map_err(wide)
+    };
+    // Numbers follow the clock, in microseconds.
+    let mut stat = NodeStat::new(czxid, mzxid, small(version)?, owner, czxid / 1000);
+    stat.children = small(children)?;
+    stat.cversion = small(children_version)?;
+    stat.pzxid = pzxid;
+    Ok(stat)
+}
