@@ -100,7 +100,7 @@ impl StoreArguments {
     /// The store for messages, without its password.
     pub(crate) fn address(&self) -> String {
         let servers = self.connect.as_deref().unwrap_or_default();
-        recipes_redis::without_password(servers)
+        recipes_core::internal::without_secrets(servers)
     }
 
     /// Whether an option of TLS was given.

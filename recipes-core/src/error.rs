@@ -1,6 +1,7 @@
 //! Errors, one enum for each operation.
 
 mod acquire;
+pub(crate) mod address;
 mod any;
 mod config;
 mod connect;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use recipes_core::ConfigError;
+use recipes_core::internal::{check_secrets, without_secrets};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{
@@ -54,11 +55,9 @@ pub(crate) struct Credentials {
 
 impl Address {
     pub(crate) fn parse(url: &str, credentials: &Credentials) -> Result<Self, ConfigError> {
-        let shown = without_password(url);
-        let invalid = |reason: String| ConfigError::InvalidAddress {
-            address: shown.clone(),
-            reason,
-        };
+        check_secrets(url)?;
+        let given = url;
+        let invalid = |reason: String| ConfigError::invalid_address(given, reason);
         let (url, prefix) = take_prefix(url).map_err(invalid)?;
         let mut servers = match url.strip_prefix(SENTINEL) {
             Some(rest) => sentinels(rest).map_err(invalid)?,
@@ -96,7 +95,7 @@ impl Address {
         Ok(Self {
             servers,
             prefix,
-            shown,
+            shown: without_secrets(given),
         })
     }
 }
@@ -170,7 +169,9 @@ fn sentinels(rest: &str) -> Result<Servers, String> {
     let settings = read(format!("redis://{secrets}sentinel/{database}"))?;
     let mut sentinels = Vec::new();
     for host in hosts.split(',') {
-        let port = if host.contains(':') { "" } else { ":26379" };
+        // An IPv6 address stands in brackets.
+        let has_port = host.rsplit(']').next().is_some_and(|it| it.contains(':'));
+        let port = if has_port { "" } else { ":26379" };
         sentinels.push(read(format!("redis://{host}{port}"))?);
     }
     Ok(Servers::Sentinel {
@@ -199,29 +200,6 @@ fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
     Ok((url.to_owned(), prefix))
 }
 
-/// The URL with `***` instead of a password, for errors and logs.
-#[doc(hidden)]
-#[must_use]
-pub fn without_password(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    // A user's name ends with a colon; whatever else stands there may be a secret.
-    let rest = match rest.rsplit_once('@') {
-        Some((secrets, rest)) => {
-            let user = secrets.split_once(':').map_or("", |(user, _)| user);
-            format!("{user}:***@{rest}")
-        }
-        None => rest.to_owned(),
-    };
-    let rest = match rest.split_once('?') {
-        Some((rest, parameters)) if !parameters.starts_with("prefix=") => format!("{rest}?***"),
-        _ => rest,
-    };
-    format!("{scheme}{rest}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +224,7 @@ mod tests {
 
     #[test]
     fn url_names_sentinels_and_the_primary() {
-        let address = parse("redis+sentinel://:secret@a,b:7000/orders/2").unwrap();
+        let address = parse("redis+sentinel://:secret@a,b:7000,[::1],[::1]:8/orders/2").unwrap();
         let Servers::Sentinel {
             sentinels,
             service,
@@ -256,7 +234,8 @@ mod tests {
             panic!("sentinels")
         };
         let sentinels: Vec<_> = sentinels.iter().map(|it| it.addr().to_string()).collect();
-        assert_eq!(sentinels, ["a:26379", "b:7000"]);
+        let expected = ["a:26379", "b:7000", "::1:26379", "::1:8"];
+        assert_eq!(sentinels, expected);
         assert_eq!((service.as_str(), settings.db()), ("orders", 2));
         assert_eq!(settings.password(), Some("secret"));
     }
@@ -271,6 +250,8 @@ mod tests {
             ("redis://u:secret@a/none", ""),
             ("u:secret@a:6379", "begins with redis://"),
             ("redis://a?password=secret", "unknown parameter"),
+            ("redis://u:secret?x@a", "%3F"),
+            ("redis://u:x@secret@a", "%40"),
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.contains(reason), "{url}: {error}");

@@ -24,8 +24,6 @@ mod server;
 mod wire;
 mod words;
 
-#[doc(hidden)]
-pub use address::without_password;
 pub use builder::RedisBuilder;
 pub use checks::RedisRefusal;
 pub use server::Redis;

@@ -210,10 +210,10 @@ impl ZooKeeperBuilder {
         let wants_tls = servers.servers().iter().find(|it| it.tls == Some(true));
         match wants_tls {
             // The client would try for ever.
-            Some(server) if !self.transport.encrypts() => Err(ConfigError::InvalidAddress {
-                address: connect_string.to_owned(),
-                reason: format!("{server} is to be reached over TLS, but TLS has no options"),
-            }),
+            Some(server) if !self.transport.encrypts() => Err(ConfigError::invalid_address(
+                connect_string,
+                format!("{server} is to be reached over TLS, but TLS has no options"),
+            )),
             _ => Ok(servers),
         }
     }

@@ -46,10 +46,7 @@ impl ConnectString {
     /// that is no path.
     pub(crate) fn parse(address: &str) -> Result<Self, ConfigError> {
         let text = address.strip_prefix("zk://").unwrap_or(address);
-        let flawed = |reason: &str| ConfigError::InvalidAddress {
-            address: address.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let flawed = |reason: &str| ConfigError::invalid_address(address, reason);
         if text.is_empty() {
             return Err(flawed("it is empty"));
         }
@@ -57,6 +54,14 @@ impl ConnectString {
             return Err(flawed("it has white space or control characters"));
         }
         let (hosts, chroot) = split_chroot(text);
+        let servers = hosts.split(',').map(server).collect::<Result<Vec<_>, _>>();
+        if hosts.contains('@') || servers.is_err() && text.contains('@') {
+            // Its parts must not be shown.
+            return Err(flawed(
+                "a user and a password do not stand in it: they are an identity of the session",
+            ));
+        }
+        let servers = servers.map_err(|reason| flawed(&reason))?;
         if let Some(path) = chroot {
             validate_path(path).map_err(|flaw| match flaw {
                 ConfigError::InvalidPath { reason, .. } => {
@@ -65,11 +70,9 @@ impl ConnectString {
                 other => other,
             })?;
         }
-        let servers = hosts.split(',').map(server);
-        let servers: Result<Vec<_>, _> = servers.collect();
         Ok(Self {
             text: text.to_owned(),
-            servers: servers.map_err(|reason| flawed(&reason))?,
+            servers,
             chroot: chroot.unwrap_or_default().to_owned(),
         })
     }

@@ -19,7 +19,7 @@ pub enum ConfigError {
     /// The address of a store cannot be read.
     #[error("{address:?} is no address of a store: {reason}")]
     InvalidAddress {
-        /// The address as given.
+        /// The address, without secrets.
         address: String,
         /// What is wrong with it.
         reason: String,

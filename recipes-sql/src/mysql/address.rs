@@ -6,6 +6,7 @@ use std::fmt;
 use mysql_async::SslOpts;
 use mysql_async::{Opts, OptsBuilder};
 use recipes_core::ConfigError;
+use recipes_core::internal::{check_secrets, without_secrets};
 
 /// A URL, taken apart.
 #[derive(Clone)]
@@ -43,11 +44,8 @@ pub(super) enum Encryption {
 
 impl Address {
     pub(super) fn parse(url: &str, credentials: &Credentials) -> Result<Self, ConfigError> {
-        let shown = without_password(url);
-        let invalid = |reason: String| ConfigError::InvalidAddress {
-            address: shown.clone(),
-            reason,
-        };
+        check_secrets(url)?;
+        let invalid = |reason: String| ConfigError::invalid_address(url, reason);
         let (plain, parameters) = match url.split_once('?') {
             Some((plain, parameters)) => (plain, parameters),
             None => (url, ""),
@@ -69,7 +67,10 @@ impl Address {
             let reason = "it names no database: mysql://host/database";
             return Err(invalid(reason.to_owned()));
         }
+        // The client keeps the brackets of an IPv6 address.
+        let host = options.ip_or_hostname().trim_matches(['[', ']']).to_owned();
         let mut builder = OptsBuilder::from_opts(options)
+            .ip_or_hostname(host)
             .tcp_nodelay(true)
             // It would connect twice to find a local socket.
             .prefer_socket(false);
@@ -84,7 +85,7 @@ impl Address {
             options: builder.into(),
             database,
             prefix: parameters.prefix,
-            shown,
+            shown: without_secrets(url),
         })
     }
 }
@@ -161,23 +162,6 @@ fn encrypted(builder: OptsBuilder, encryption: Encryption) -> Result<OptsBuilder
     Ok(builder.ssl_opts(Some(options)))
 }
 
-/// The URL with `***` instead of a password, for errors and logs.
-fn without_password(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    // A user's name ends with a colon; whatever else stands there may be a secret.
-    let rest = match rest.rsplit_once('@') {
-        Some((secrets, rest)) => {
-            let user = secrets.split_once(':').map_or("", |(user, _)| user);
-            format!("{user}:***@{rest}")
-        }
-        None => rest.to_owned(),
-    };
-    format!("{scheme}{rest}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +185,12 @@ mod tests {
         assert!(!format!("{address:?}").contains("cret"));
         let address = parse("mariadb://db/shop").unwrap();
         assert_eq!(address.options.tcp_port(), 3306);
+        let address = parse("mysql://[::1]:3307/shop").unwrap();
+        let options = address.options;
+        assert_eq!(
+            (options.ip_or_hostname(), options.tcp_port()),
+            ("::1", 3307)
+        );
         let credentials = Credentials {
             username: Some("eve".to_owned()),
             password: Some("other".to_owned()),
@@ -223,6 +213,8 @@ mod tests {
             ("mysql://u:secret@db/shop?prefx=b", "unknown parameter"),
             ("u:secret@db/shop", "begins with mysql://"),
             ("mysql://db/shop?ssl-mode=maybe", "ssl-mode is disabled"),
+            ("mysql://u:secret/x@db/shop", "%2F"),
+            ("mysql://u:x@secret@db/shop", "%40"),
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.contains(reason), "{url}: {error}");

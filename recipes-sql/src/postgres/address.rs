@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use recipes_core::ConfigError;
+use recipes_core::internal::{check_secrets, without_secrets};
 use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
@@ -20,11 +21,8 @@ pub(crate) struct Address {
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
-        let shown = without_password(url);
-        let invalid = |reason: String| ConfigError::InvalidAddress {
-            address: shown.clone(),
-            reason,
-        };
+        check_secrets(url)?;
+        let invalid = |reason: String| ConfigError::invalid_address(url, reason);
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(invalid("it begins with postgres://".to_owned()));
         }
@@ -66,36 +64,9 @@ impl Address {
         Ok(Self {
             config,
             schema,
-            shown,
+            shown: without_secrets(url),
             may_move,
         })
-    }
-}
-
-/// The URL with `***` instead of a password, for errors and logs.
-pub(crate) fn without_password(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    // A user's name ends with a colon; whatever else stands there may be a secret.
-    let rest = match rest.rsplit_once('@') {
-        Some((secrets, rest)) => match secrets.split_once(':') {
-            Some((user, _)) => format!("{user}:***@{rest}"),
-            None => format!("{secrets}@{rest}"),
-        },
-        None => rest.to_owned(),
-    };
-    let is_shown = |it: &&str| it.starts_with("schema=") || it.starts_with("sslmode=");
-    let parameters: Vec<_> = parameters
-        .split('&')
-        .filter(|it| !it.is_empty())
-        .map(|it| if is_shown(&it) { it } else { "***" })
-        .collect();
-    match parameters.is_empty() {
-        true => format!("{scheme}{rest}"),
-        false => format!("{scheme}{rest}?{}", parameters.join("&")),
     }
 }
 
@@ -141,6 +112,8 @@ mod tests {
             ("postgres://db/shop?pasword=secret", "pasword"),
             ("postgres://db?sslmode=always", "no sslmode \"always\""),
             ("postgres:///shop", "no host"),
+            ("postgres://app:secret?w@db/shop", "%3F"),
+            ("postgres://app:w@secret@db/shop", "%40"),
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.contains(reason), "{url}: {error}");

@@ -113,3 +113,17 @@ fn chroot_that_is_no_path_is_refused() {
         "\"zk1/app\" is no server: only the last one is followed by a chroot"
     );
 }
+
+#[test]
+fn password_is_refused_and_not_shown() {
+    for between in ["", "/", ":", "@", "?", "#", "://", ","] {
+        for scheme in ["", "zk://"] {
+            let (s, t) = ("s".repeat(9), "t".repeat(9));
+            let address = format!("{scheme}user:{s}{between}{t}@host:2181/locks");
+            let flaw = ConnectString::parse(&address).unwrap_err().to_string();
+            assert!(flaw.contains("identity"), "{flaw}");
+            assert!(!flaw.contains("sss") && !flaw.contains("ttt"), "{flaw}");
+        }
+    }
+    assert_eq!(chroot("host:2181/a@b"), "/a@b");
+}
