@@ -8,8 +8,8 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Once};
-use std::{io, thread};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::{io, mem, thread};
 
 use recipes_core::internal::log::STORE;
 use tracing::{debug, info};
@@ -32,18 +32,70 @@ impl NoDelay {
     /// Sets `TCP_NODELAY` on each connection of this process to one of the servers, soon.
     ///
     /// Runs on a thread of its own, because the end of a runtime would wait for a name server that
-    /// does not answer.
+    /// does not answer. There is one at a time: a search looks at all sockets of the process, and those who
+    /// ask meanwhile share the next.
     pub(crate) fn apply(&self) {
-        let servers = Arc::clone(&self.servers);
-        let apply = move || match sockets::set(&addresses(&servers)) {
-            Ok(set) => debug!(target: STORE, connections = set, "TCP_NODELAY set"),
-            Err(error) => report(&error),
-        };
+        if !SEARCH.lock().is_first(&self.servers) {
+            return;
+        }
         let spawned = thread::Builder::new()
             .name("zookeeper-no-delay".to_owned())
-            .spawn(apply);
+            .spawn(search);
         if let Err(error) = spawned {
+            *SEARCH.lock() = Search::default();
             report(&error);
+        }
+    }
+}
+
+/// The search of this process.
+static SEARCH: Shared = Shared(Mutex::new(Search {
+    wanted: Vec::new(),
+    runs: false,
+}));
+
+struct Shared(Mutex<Search>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Search> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who has asked for a search.
+#[derive(Default)]
+struct Search {
+    /// Whose connections the next one is for.
+    wanted: Vec<Arc<[Server]>>,
+    /// Somebody looks after those who ask.
+    runs: bool,
+}
+
+impl Search {
+    /// Whether whoever asks must look after it.
+    fn is_first(&mut self, servers: &Arc<[Server]>) -> bool {
+        if !self.wanted.contains(servers) {
+            self.wanted.push(Arc::clone(servers));
+        }
+        !mem::replace(&mut self.runs, true)
+    }
+
+    /// What to look for next. `None` if nobody has asked meanwhile; whoever asks then is the first again.
+    fn next(&mut self) -> Option<Vec<Arc<[Server]>>> {
+        let wanted = mem::take(&mut self.wanted);
+        self.runs = !wanted.is_empty();
+        self.runs.then_some(wanted)
+    }
+}
+
+fn search() {
+    // Not in the loop's head, which would hold the lock.
+    let next = || SEARCH.lock().next();
+    while let Some(wanted) = next() {
+        let peers = wanted.iter().flat_map(|it| addresses(it)).collect();
+        match sockets::set(&peers) {
+            Ok(set) => debug!(target: STORE, connections = set, "TCP_NODELAY set"),
+            Err(error) => report(&error),
         }
     }
 }
@@ -190,6 +242,24 @@ mod sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn servers(host: &str) -> Arc<[Server]> {
+        let (host, port, tls) = (host.to_owned(), 2181, None);
+        Arc::new([Server { host, port, tls }])
+    }
+
+    #[test]
+    fn those_who_ask_during_a_search_share_the_next() {
+        let mut search = Search::default();
+        assert!(search.is_first(&servers("a")));
+        assert_eq!(search.next(), Some(vec![servers("a")]));
+        for host in ["b", "a", "b"] {
+            assert!(!search.is_first(&servers(host)));
+        }
+        assert_eq!(search.next(), Some(vec![servers("b"), servers("a")]));
+        assert_eq!(search.next(), None);
+        assert!(search.is_first(&servers("a")));
+    }
 
     #[test]
     fn mapped_address_is_the_same_peer() {
