@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The shortest time that a server gets to answer, whatever the session timeout is.
 pub(crate) const ANSWER_MIN: Duration = Duration::from_millis(250);
 
-/// The longest.
+/// The longest that the first one gets.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// The longest pause between attempts to connect again, whatever the session timeout is.
@@ -43,7 +43,8 @@ impl Patience {
     }
 
     pub(crate) fn of(self, timeout: Duration) -> Duration {
-        (timeout * (self.0 + 1) / 12).clamp(ANSWER_MIN, ANSWER_MAX)
+        let times = self.0 + 1;
+        (timeout * times / 12).clamp(ANSWER_MIN, ANSWER_MAX * times)
     }
 }
 
@@ -69,7 +70,9 @@ mod tests {
         assert!(patience.is_tried());
         assert_eq!(patience.of(T), Patience::MOST.of(T));
         assert_eq!(patience.of(Duration::from_secs(1)), ANSWER_MIN);
-        assert_eq!(patience.of(100 * T), ANSWER_MAX);
+        // Whoever gave up earlier and earlier of a long timeout would ask a slow server again and again.
+        assert_eq!(Patience::default().of(100 * T), ANSWER_MAX);
+        assert_eq!(patience.of(100 * T), 3 * ANSWER_MAX);
     }
 
     #[test]
