@@ -1,15 +1,20 @@
 //! The servers that a URL names.
 
 use std::fmt;
+use std::sync::Arc;
 
-use recipes_core::ConfigError;
-use recipes_core::internal::{check_secrets, without_secrets};
+use recipes_core::internal::{check_secrets, parameters, without_secrets};
+use recipes_core::{ConfigError, NodesError};
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{
-    Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisResult,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo,
 };
 use uuid::Uuid;
+
+use crate::answers::refusal;
+use crate::checks::RedisRefusal;
 
 /// The scheme of Sentinel's addresses.
 const SENTINEL: &str = "redis+sentinel://";
@@ -48,9 +53,29 @@ pub(crate) struct Address {
 /// What a service sets beside the URL.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
+    pub(crate) login: Login,
+    pub(crate) database: Option<i64>,
+    /// At the Sentinels, which know other users than the servers.
+    pub(crate) sentinel: Login,
+}
+
+/// A user and a password.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
-    pub(crate) database: Option<i64>,
+}
+
+impl Login {
+    fn with(&self, mut settings: RedisConnectionInfo) -> RedisConnectionInfo {
+        if let Some(username) = &self.username {
+            settings = settings.set_username(username);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        settings
+    }
 }
 
 impl Address {
@@ -58,9 +83,21 @@ impl Address {
         check_secrets(url)?;
         let given = url;
         let invalid = |reason: String| ConfigError::invalid_address(given, reason);
-        let (url, prefix) = take_prefix(url).map_err(invalid)?;
+        let (mut prefix, mut sentinel) = (None, credentials.sentinel.clone());
+        for (name, value) in parameters(url)? {
+            match name.as_str() {
+                "prefix" => prefix = Some(value),
+                "sentinel-username" => sentinel.username = sentinel.username.or(Some(value)),
+                "sentinel-password" => sentinel.password = sentinel.password.or(Some(value)),
+                _ => {
+                    let known = "prefix, sentinel-username and sentinel-password";
+                    return Err(invalid(format!("unknown parameter; there are {known}")));
+                }
+            }
+        }
+        let url = url.split('?').next().unwrap_or_default();
         let mut servers = match url.strip_prefix(SENTINEL) {
-            Some(rest) => sentinels(rest).map_err(invalid)?,
+            Some(rest) => sentinels(rest, &sentinel).map_err(invalid)?,
             None => {
                 let scheme = url.split_once("://").map(|(scheme, _)| scheme);
                 match scheme {
@@ -71,7 +108,7 @@ impl Address {
                     }
                     None => return Err(invalid("it begins with redis://".to_owned())),
                 }
-                let info = url.as_str().into_connection_info();
+                let info = url.into_connection_info();
                 Servers::One(Box::new(info.map_err(|error| invalid(said(&error)))?))
             }
         };
@@ -106,10 +143,21 @@ impl Servers {
         matches!(self, Self::Sentinel { .. })
     }
 
+    /// Host and port of the one server, if it does not encrypt.
+    pub(crate) fn plain(&self) -> Option<(&str, u16)> {
+        match self {
+            Self::One(server) => match server.addr() {
+                ConnectionAddr::Tcp(host, port) => Some((host, *port)),
+                _ => None,
+            },
+            Self::Sentinel { .. } => None,
+        }
+    }
+
     /// A client of the server that is the primary now.
-    pub(crate) async fn client(&self) -> RedisResult<Client> {
-        let client = match self {
-            Self::One(server) => return Client::open((**server).clone()),
+    pub(crate) async fn client(&self) -> Result<Client, NodesError> {
+        match self {
+            Self::One(server) => Client::open((**server).clone()).map_err(refusal),
             Self::Sentinel {
                 sentinels,
                 service,
@@ -123,12 +171,19 @@ impl Servers {
                 // Each try asks another one first: the first may never answer.
                 let first = Uuid::new_v4().as_u128() % sentinels.len().max(1) as u128;
                 sentinels.rotate_left(usize::try_from(first).unwrap_or_default());
-                SentinelClient::build(sentinels, service, Some(node), kind)?
-                    .async_get_client()
-                    .await?
+                let named = async {
+                    let client = SentinelClient::build(sentinels, service, Some(node), kind);
+                    client?.async_get_client().await
+                };
+                named.await.map_err(|error| match refusal(error) {
+                    NodesError::Refused(why) => {
+                        let said = why.to_string();
+                        NodesError::Refused(Arc::new(RedisRefusal::Sentinel { said }))
+                    }
+                    other => other,
+                })
             }
-        };
-        Ok(client)
+        }
     }
 }
 
@@ -140,12 +195,7 @@ fn without_delay() -> TcpSettings {
 /// News come over the connection itself, which only RESP3 allows.
 fn with(mut settings: RedisConnectionInfo, credentials: &Credentials) -> RedisConnectionInfo {
     settings = settings.set_protocol(ProtocolVersion::RESP3);
-    if let Some(username) = &credentials.username {
-        settings = settings.set_username(username);
-    }
-    if let Some(password) = &credentials.password {
-        settings = settings.set_password(password);
-    }
+    settings = credentials.login.with(settings);
     match credentials.database {
         Some(database) => settings.set_db(database),
         None => settings,
@@ -153,7 +203,7 @@ fn with(mut settings: RedisConnectionInfo, credentials: &Credentials) -> RedisCo
 }
 
 /// `[user:password@]host:port,host:port/service[/database]`
-fn sentinels(rest: &str) -> Result<Servers, String> {
+fn sentinels(rest: &str, login: &Login) -> Result<Servers, String> {
     let (secrets, rest) = match rest.rsplit_once('@') {
         Some((secrets, rest)) => (format!("{secrets}@"), rest),
         None => (String::new(), rest),
@@ -172,7 +222,9 @@ fn sentinels(rest: &str) -> Result<Servers, String> {
         // An IPv6 address stands in brackets.
         let has_port = host.rsplit(']').next().is_some_and(|it| it.contains(':'));
         let port = if has_port { "" } else { ":26379" };
-        sentinels.push(read(format!("redis://{host}{port}"))?);
+        let sentinel = read(format!("redis://{host}{port}"))?;
+        let settings = login.with(sentinel.redis_settings().clone());
+        sentinels.push(sentinel.set_redis_settings(settings));
     }
     Ok(Servers::Sentinel {
         sentinels,
@@ -183,21 +235,6 @@ fn sentinels(rest: &str) -> Result<Servers, String> {
 
 fn said(error: &redis::RedisError) -> String {
     error.detail().map_or(error.to_string(), ToOwned::to_owned)
-}
-
-/// Splits `?prefix=name` off a URL, the only parameter.
-fn take_prefix(url: &str) -> Result<(String, Option<String>), String> {
-    let Some((url, parameters)) = url.split_once('?') else {
-        return Ok((url.to_owned(), None));
-    };
-    let mut prefix = None;
-    for parameter in parameters.split('&') {
-        match parameter.split_once('=') {
-            Some(("prefix", name)) => prefix = Some(name.to_owned()),
-            _ => return Err("unknown parameter; there is ?prefix=name".to_owned()),
-        }
-    }
-    Ok((url.to_owned(), prefix))
 }
 
 #[cfg(test)]
@@ -238,6 +275,13 @@ mod tests {
         assert_eq!(sentinels, expected);
         assert_eq!((service.as_str(), settings.db()), ("orders", 2));
         assert_eq!(settings.password(), Some("secret"));
+        let own = "redis+sentinel://:secret@a/orders?sentinel-password=p%26w&sentinel-username=s";
+        let Servers::Sentinel { sentinels, .. } = parse(own).unwrap().servers else {
+            panic!("sentinels")
+        };
+        let settings = sentinels[0].redis_settings();
+        let login = (settings.username(), settings.password());
+        assert_eq!(login, (Some("s"), Some("p&w")));
     }
 
     #[test]

@@ -144,13 +144,25 @@ impl RedisBuilder {
 
     /// The user of the server's access control list, instead of the URL's.
     pub fn username(mut self, username: &str) -> Self {
-        self.credentials.username = Some(username.to_owned());
+        self.credentials.login.username = Some(username.to_owned());
         self
     }
 
     /// The password, instead of the URL's.
     pub fn password(mut self, password: &str) -> Self {
-        self.credentials.password = Some(password.to_owned());
+        self.credentials.login.password = Some(password.to_owned());
+        self
+    }
+
+    /// The user at the Sentinels, who is none of the servers'. Instead of `sentinel-username` in the URL.
+    pub fn sentinel_username(mut self, username: &str) -> Self {
+        self.credentials.sentinel.username = Some(username.to_owned());
+        self
+    }
+
+    /// The password at the Sentinels. Instead of `sentinel-password` in the URL.
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.credentials.sentinel.password = Some(password.to_owned());
         self
     }
 
@@ -194,7 +206,7 @@ impl RedisBuilder {
     /// |---|---|
     /// | `redis://user:password@host:6379/0?prefix=locks` | this one; all but the host may be left out |
     /// | `rediss://host:6380` | this one, over TLS, with the feature `tls` |
-    /// | `redis+sentinel://host:26379,host:26379/name/0` | the primary that the Sentinels name |
+    /// | `redis+sentinel://user:password@host:26379,host:26379/name/0` | the primary that the Sentinels name; user and password are those at the primary |
     ///
     /// # Errors
     /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,

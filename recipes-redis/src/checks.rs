@@ -34,6 +34,27 @@ pub enum RedisRefusal {
         /// The policy.
         policy: String,
     },
+    /// It has no such database.
+    #[error("the database of the URL cannot be used: {said}")]
+    Database {
+        /// What the server said.
+        said: String,
+    },
+    /// No Sentinel names the primary.
+    #[error(
+        "a Sentinel, or the server that it names, refuses: {said} (the user and the password of a Sentinel are \
+         sentinel-username and sentinel-password)"
+    )]
+    Sentinel {
+        /// What it said.
+        said: String,
+    },
+    /// It has closed the connection. The session tries again.
+    #[error("the server has closed the connection: {said}")]
+    Closed {
+        /// What it said before.
+        said: String,
+    },
     /// It did not say what it is.
     #[error("the server does not report its {missing} (INFO)")]
     Silent {

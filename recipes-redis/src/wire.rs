@@ -16,7 +16,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, cmd,
 };
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::address::Servers;
 use crate::answers::{answers, call_error, closed, opened, refusal, resumed};
@@ -29,6 +32,9 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// A server gives up on a connection with a subscription when 32 MiB of answers wait for it, or 8 MiB for
 /// a minute, and a name has some 65 bytes.
 const NAMES_MAX: usize = 20_000;
+
+/// How long a server may take to say why it closes connections.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(250);
 
 /// A connection to the primary, which has the library.
 struct RedisWire {
@@ -102,13 +108,12 @@ impl RedisWire {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(2 * IN_FLIGHT_MAX)
             .set_push_sender(push);
-        let connected = async {
-            let client = route.servers.client().await?;
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
+        let client = route.servers.client().await?;
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = match connected.await {
+            Ok(connection) => connection,
+            Err(error) => return Err(closed_with(route, error).await),
         };
-        let mut connection = connected.await.map_err(refusal)?;
         let facts = look(&mut connection, route).await?;
         let loaded = library::load(&mut connection).await;
         loaded.map_err(refusal)?;
@@ -232,6 +237,27 @@ impl Wire for RedisWire {
         subscribe.arg(format!("{}:e:{id}", self.prefix));
         let subscribed = self.send(subscribe);
         async move { Ok(subscribed.await.map(drop)?) }.boxed()
+    }
+}
+
+/// What an error of connecting means. A server that has no room for a connection says so and closes it, often
+/// before the client has sent all that it wants to, which then reports that alone.
+async fn closed_with(route: &Route, error: RedisError) -> NodesError {
+    let is_closed = error.is_connection_dropped() || error.is_io_error();
+    let address = route.servers.plain().filter(|_| is_closed);
+    let Some((host, port)) = address else {
+        return refusal(error);
+    };
+    let said = async {
+        let stream = TcpStream::connect((host, port)).await.ok()?;
+        let mut said = String::new();
+        BufReader::new(stream).read_line(&mut said).await.ok()?;
+        said.strip_prefix("-ERR ")
+            .map(|it| it.trim_end().to_owned())
+    };
+    match timeout(LAST_WORDS_MAX, said).await {
+        Ok(Some(said)) => NodesError::Unknown(Arc::new(RedisRefusal::Closed { said })),
+        _ => refusal(error),
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lock_recipes::{AcquireError, ConnectError, InterProcessMutex, LostReason, Redis};
 use test_rig::RedisServer;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until, verified};
 
 /// An error with its causes.
-fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -65,6 +65,30 @@ async fn wrong_password_and_none() {
     opened.await.unwrap().close().await;
     let by_option = options(Duration::from_secs(20)).password("secret");
     by_option.connect(&with("")).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn database_that_there_is_not() {
+    let server = RedisServer::start().await.unwrap();
+    let url = format!("redis://127.0.0.1:{}/99", server.port());
+    let text = refused(&url).await;
+    assert!(text.contains("DB index is out of range"), "{text}");
+}
+
+#[tokio::test]
+async fn server_that_takes_no_more_connections_is_waited_for_and_says_so() {
+    let server = RedisServer::builder().setting("maxclients", "2");
+    let server = server.start().await.unwrap();
+    let url = server.url();
+    let first = options(Duration::from_secs(20)).connect(&url);
+    let first = first.await.unwrap();
+    let other = TcpStream::connect(("127.0.0.1", server.port())).await;
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
+    let error = builder.connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    assert!(text.contains("max number of clients reached"), "{text}");
+    drop((first, other));
 }
 
 #[tokio::test]

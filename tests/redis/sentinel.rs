@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lock_recipes::{GuardState, Redis};
+use lock_recipes::{ConnectError, GuardState, Redis};
 use test_rig::RedisServer;
 use tokio::time::timeout;
 
+use super::refused::chain;
 use super::{PATIENCE, mutex, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,4 +53,37 @@ async fn session_goes_on_at_the_primary_that_sentinel_names() {
     assert!(next.fencing_token() > token);
     assert_eq!(session.epoch(), 1);
     next.release().await.unwrap();
+}
+
+/// The Sentinel has a password of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinel_with_a_password_of_its_own() {
+    let primary = RedisServer::start().await.unwrap();
+    let sentinel = RedisServer::builder().sentinel("orders", &primary);
+    let sentinel = sentinel.setting("requirepass", "watched");
+    let sentinel = sentinel.start().await.unwrap();
+    let url = format!("redis+sentinel://127.0.0.1:{}/orders", sentinel.port());
+    let error = Redis::connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error:?}");
+    let why = chain(&error);
+    assert!(
+        why.contains("Sentinel") && why.contains("sentinel-password"),
+        "{why}"
+    );
+    let right = format!("{url}?sentinel-password=watched");
+    let builder = Redis::builder().new_server();
+    for opened in [
+        builder.clone().connect(&right),
+        builder.sentinel_password("watched").connect(&url),
+    ] {
+        let session = opened.await.unwrap();
+        mutex(&session)
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        session.close().await;
+    }
 }

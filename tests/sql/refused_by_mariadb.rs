@@ -80,6 +80,28 @@ async fn wrong_password_user_and_database() {
     assert!(why.contains("Unknown database 'shop'"), "{why}");
 }
 
+/// What no retry mends is told at once.
+#[tokio::test]
+async fn account_that_is_locked_or_expired_and_encryption_that_there_is_not() {
+    let (server, url) = with_user().await;
+    server.sql("GRANT ALL ON locks.* TO app@'%'").await.unwrap();
+    let plain = format!("{url}?ssl-mode=required");
+    let why = refused(MySql::builder(), &plain).await;
+    assert!(why.contains("does not encrypt"), "{why}");
+    for (change, says) in [
+        ("ACCOUNT LOCK", "account is locked"),
+        ("ACCOUNT UNLOCK PASSWORD EXPIRE", "password"),
+    ] {
+        server
+            .sql(&format!("ALTER USER app {change}"))
+            .await
+            .unwrap();
+        let why = refused(MySql::builder(), &url).await;
+        assert!(why.contains("does not accept user or password"), "{why}");
+        assert!(why.contains(says), "{why}");
+    }
+}
+
 /// A packet, with the number that it has in a conversation.
 fn packet(number: u8, parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();

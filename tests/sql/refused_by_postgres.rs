@@ -84,6 +84,30 @@ async fn wrong_password_user_and_database() {
     );
 }
 
+/// What no retry mends is told at once.
+#[tokio::test]
+async fn user_who_may_not_log_in_and_encryption_that_there_is_not() {
+    let (server, url) = with_user().await;
+    let plain = format!("{url}?sslmode=require");
+    let why = refused(Postgres::builder(), &plain).await;
+    assert!(why.contains("does not encrypt"), "{why}");
+    let none = url.replace(":secret@", "@");
+    let why = refused(Postgres::builder(), &none).await;
+    assert!(why.contains("password missing"), "{why}");
+    for (change, says) in [
+        ("NOLOGIN", "not permitted to log in"),
+        (
+            "LOGIN VALID UNTIL '2020-01-01'",
+            "password authentication failed",
+        ),
+    ] {
+        let change = format!("ALTER ROLE app {change}");
+        server.sql(&change).await.unwrap();
+        let why = refused(Postgres::builder(), &url).await;
+        assert!(why.contains(says), "{why}");
+    }
+}
+
 #[tokio::test]
 async fn user_who_may_not_create_the_schema() {
     let (server, url) = with_user().await;
@@ -107,9 +131,19 @@ async fn user_who_may_not_create_the_schema() {
     server.sql(select).await.unwrap();
     let why = refused(Postgres::builder(), &url).await;
     assert!(why.contains("INSERT"), "{why}");
+    server
+        .sql("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_recipes FROM PUBLIC")
+        .await
+        .unwrap();
     // As it says.
     let all = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lock_recipes TO app";
     server.sql(all).await.unwrap();
+    let why = refused(Postgres::builder(), &url).await;
+    assert!(why.contains("EXECUTE on all of its functions"), "{why}");
+    server
+        .sql("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_recipes TO app")
+        .await
+        .unwrap();
     let session = Postgres::builder()
         .new_server()
         .connect(&url)

@@ -42,6 +42,37 @@ pub fn without_secrets(address: &str) -> String {
     }
 }
 
+/// The parameters behind the `?` of an address, decoded, in their order.
+///
+/// # Errors
+/// [`ConfigError::InvalidAddress`] for a `%` that begins no character.
+pub fn parameters(address: &str) -> Result<Vec<(String, String)>, ConfigError> {
+    let (_, parameters) = address.split_once('?').unwrap_or((address, ""));
+    let parameters = parameters.split('&').filter(|it| !it.is_empty());
+    let decoded = parameters.map(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        Some((decoded(name)?, decoded(value)?))
+    });
+    let decoded: Option<Vec<_>> = decoded.collect();
+    let wrong = "a % in its parameters is not followed by two hexadecimal digits of UTF-8";
+    decoded.ok_or_else(|| ConfigError::invalid_address(address, wrong))
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// The scheme with `://`, or nothing, and the rest.
 fn scheme(address: &str) -> (&str, &str) {
     let is_scheme = |it: &str| {
@@ -132,6 +163,25 @@ mod tests {
                 let is_clear = matches!(separator, "" | ":" | "&prefix=" | "%");
                 assert!(is_refused != is_clear || scheme == "x:y://", "{address}");
             }
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let read = |address: &str| parameters(address).map_err(|error| error.to_string());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = vec![pair("prefix", "a&b/é"), pair("flag", "")];
+        assert_eq!(
+            read("redis://h/0?prefix=a%26b%2f%C3%A9&&flag"),
+            Ok(expected)
+        );
+        assert_eq!(read("redis://h/0"), Ok(Vec::new()));
+        for wrong in ["%", "%4", "%zz", "%C3"] {
+            let error = read(&format!("redis://h?password=secret{wrong}")).unwrap_err();
+            assert!(
+                error.contains("hexadecimal") && !error.contains("secret"),
+                "{error}"
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use mysql_async::SslOpts;
 use mysql_async::{Opts, OptsBuilder};
 use recipes_core::ConfigError;
-use recipes_core::internal::{check_secrets, without_secrets};
+use recipes_core::internal::{check_secrets, parameters, without_secrets};
 
 /// A URL, taken apart.
 #[derive(Clone)]
@@ -46,10 +46,7 @@ impl Address {
     pub(super) fn parse(url: &str, credentials: &Credentials) -> Result<Self, ConfigError> {
         check_secrets(url)?;
         let invalid = |reason: String| ConfigError::invalid_address(url, reason);
-        let (plain, parameters) = match url.split_once('?') {
-            Some((plain, parameters)) => (plain, parameters),
-            None => (url, ""),
-        };
+        let plain = url.split('?').next().unwrap_or_default();
         let rest = match plain.split_once("://") {
             Some(("mysql" | "mariadb", rest)) => rest,
             Some((scheme, _)) => {
@@ -58,7 +55,7 @@ impl Address {
             }
             None => return Err(invalid("it begins with mysql://".to_owned())),
         };
-        let parameters = Parameters::parse(parameters).map_err(invalid)?;
+        let parameters = Parameters::of(parameters(url)?).map_err(invalid)?;
         let options = Opts::from_url(&format!("mysql://{rest}"));
         // What the client says may have the password in it.
         let options = options.map_err(|_| invalid("it is no URL: mysql://host/database".into()))?;
@@ -97,22 +94,22 @@ struct Parameters {
 }
 
 impl Parameters {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn of(all: Vec<(String, String)>) -> Result<Self, String> {
         let mut parameters = Self::default();
         let mut authorities = None;
-        for parameter in text.split('&').filter(|it| !it.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("prefix", name)) => parameters.prefix = Some(name.to_owned()),
-                Some(("ssl-ca", path)) => authorities = Some(path.to_owned()),
-                Some(("ssl-mode", mode)) => {
-                    parameters.encryption = match mode.to_ascii_lowercase().as_str() {
+        for (name, value) in all {
+            match name.as_str() {
+                "prefix" => parameters.prefix = Some(value),
+                "ssl-ca" => authorities = Some(value),
+                "ssl-mode" => {
+                    parameters.encryption = match value.to_ascii_lowercase().as_str() {
                         "disabled" => Encryption::Off,
                         "required" | "verify_ca" | "verify_identity" => {
                             Encryption::Proven { authorities: None }
                         }
                         _ => {
                             let known = "disabled, required, verify_ca or verify_identity";
-                            return Err(format!("ssl-mode is {known}, not {mode:?}"));
+                            return Err(format!("ssl-mode is {known}, not {value:?}"));
                         }
                     }
                 }
@@ -224,7 +221,10 @@ mod tests {
 
     #[test]
     fn encryption_is_named_by_parameters() {
-        let encryption = |text: &str| Parameters::parse(text).unwrap().encryption;
+        let encryption = |text: &str| {
+            let all = parameters(&format!("mysql://db/shop?{text}")).unwrap();
+            Parameters::of(all).unwrap().encryption
+        };
         assert_eq!(encryption(""), Encryption::Off);
         let proven = |authorities: Option<&str>| Encryption::Proven {
             authorities: authorities.map(ToOwned::to_owned),

@@ -80,6 +80,11 @@ pub enum MySqlRefusal {
         /// What the server said.
         said: String,
     },
+    /// Encryption is wanted, and the server has none.
+    #[error(
+        "the server does not encrypt, as ssl-mode wants it to: set `ssl_cert` and `ssl_key` there, or leave ssl-mode out"
+    )]
+    Plain,
     /// There is no such database, or not for this user.
     #[error("the database cannot be used: {said}")]
     Database {

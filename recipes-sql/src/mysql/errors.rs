@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mysql_async::{Error, ServerError};
+use mysql_async::{DriverError, Error, ServerError};
 use recipes_core::NodesError;
 use recipes_keeper::{CallError, Source};
 use thiserror::Error;
@@ -44,8 +44,10 @@ pub(super) enum Failed {
 }
 
 pub(super) fn failed(error: &Error) -> Failed {
-    let Error::Server(server) = error else {
-        return Failed::Lost;
+    let server = match error {
+        Error::Server(server) => server,
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => return Failed::Refused,
+        _ => return Failed::Lost,
     };
     match server.code {
         // Deadlock; the record has changed since the last read (of a snapshot).
@@ -85,6 +87,7 @@ pub(super) fn refused(error: Error) -> NodesError {
 fn source_of(error: Error) -> Source {
     let refusal = match &error {
         Error::Server(server) => refusal(server),
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(MySqlRefusal::Plain),
         _ => None,
     };
     match refusal {
@@ -96,8 +99,11 @@ fn source_of(error: Error) -> Source {
 fn refusal(error: &ServerError) -> Option<MySqlRefusal> {
     let said = || error.message.clone();
     Some(match error.code {
-        // No such user, or not this password, or not from this host; no such way to log in.
-        1045 | 1130 | 1251 | 1698 => MySqlRefusal::Credentials { said: said() },
+        // No such user, or not this password, or not from this host; no such way to log in; an account that is
+        // locked, or whose password has expired.
+        1045 | 1130 | 1251 | 1698 | 1820 | 1862 | 3118 | 4151 => {
+            MySqlRefusal::Credentials { said: said() }
+        }
         // Unknown, or not for this user.
         1044 | 1049 => MySqlRefusal::Database { said: said() },
         // Of the server; of a user.

@@ -20,7 +20,7 @@ use crate::aside::{self, LossSender, Running};
 use crate::bell::Bell;
 
 use super::address::Address;
-use super::checks::{self, Allowed, MySqlRefusal, Said, VARIABLES};
+use super::checks::{self, Allowed, Said, VARIABLES};
 use super::errors::{Unexpected, refused};
 use super::fence;
 use super::lane::Lane;
@@ -83,15 +83,8 @@ impl fmt::Debug for MySqlWire {
 impl MySqlWire {
     async fn open(route: &Route, shared: &Arc<Shared>, number: u64) -> Result<Self, NodesError> {
         let both = try_join(connect(route), connect(route)).await;
-        let (mut one, mut other) = both.map_err(refused)?;
-        let said = try_join(look(&mut one), look(&mut other)).await;
-        let (said, beside) = said.map_err(refused)?;
-        let judged = |said: &Said| {
-            let judged = checks::judge(said, route.allowed);
-            judged.map_err(|why: MySqlRefusal| NodesError::Refused(Arc::new(why)))
-        };
-        let facts = judged(&said)?;
-        if judged(&beside)?.run != facts.run {
+        let ((mut one, facts), (other, beside)) = both?;
+        if beside.run != facts.run {
             return Err(NodesError::Unknown(Arc::new(Unexpected::TwoServers)));
         }
         schema::prepare(&mut one, &route.prefix, route.may_create).await?;
@@ -203,13 +196,31 @@ impl Wire for MySqlWire {
     }
 }
 
-/// Opens a connection, and makes it independent of what the server gives it.
-async fn connect(route: &Route) -> Result<Conn, Error> {
-    let mut connection = Conn::new(route.address.options.clone()).await?;
+/// Opens a connection, makes it independent of what the server gives it, and judges the server.
+async fn connect(route: &Route) -> Result<(Conn, Facts), NodesError> {
+    let connection = Conn::new(route.address.options.clone()).await;
+    let mut connection = connection.map_err(refused)?;
+    let settled = settle(&mut connection, route).await;
+    // Another product lacks other things. What it is tells more than which.
+    let said = match (&settled, look(&mut connection).await) {
+        (_, Ok(said)) => said,
+        (Err(_), Err(_)) => Said::default(),
+        (Ok(()), Err(error)) => return Err(refused(error)),
+    };
+    let judged = checks::judge(&said, route.allowed);
+    match (settled, judged) {
+        (Err(error), _) if said.version.is_empty() => Err(refused(error)),
+        (_, Err(why)) => Err(NodesError::Refused(Arc::new(why))),
+        (Err(error), Ok(_)) => Err(refused(error)),
+        (Ok(()), Ok(facts)) => Ok((connection, facts)),
+    }
+}
+
+async fn settle(connection: &mut Conn, route: &Route) -> Result<(), Error> {
     for statement in variables::statements(&route.address.database, route.session_timeout) {
         connection.query_drop(statement).await?;
     }
-    Ok(connection)
+    Ok(())
 }
 
 /// Asks the server what it is.

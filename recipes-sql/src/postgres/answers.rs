@@ -157,7 +157,7 @@ pub(super) fn call_error(error: PgError) -> CallError {
 /// Classifies an error of connecting. Errors that a retry cannot fix are refusals.
 pub(super) fn refusal(error: PgError) -> NodesError {
     let Some(told) = error.as_db_error() else {
-        return NodesError::Unknown(Arc::new(error));
+        return of_client(error);
     };
     let said = told.message().to_owned();
     let code = told.code();
@@ -172,6 +172,19 @@ pub(super) fn refusal(error: PgError) -> NodesError {
         &SqlState::INVALID_CATALOG_NAME | &SqlState::INSUFFICIENT_PRIVILEGE => {
             PostgresRefusal::Database { said }
         }
+        _ => return NodesError::Unknown(Arc::new(error)),
+    };
+    NodesError::Refused(Arc::new(why))
+}
+
+/// An error of the client. It has no codes.
+fn of_client(error: PgError) -> NodesError {
+    let said = StdError::source(&error).map(ToString::to_string);
+    let why = match said.as_deref() {
+        Some("server does not support TLS") => PostgresRefusal::Plain,
+        Some(said @ "password missing") => PostgresRefusal::Credentials {
+            said: said.to_owned(),
+        },
         _ => return NodesError::Unknown(Arc::new(error)),
     };
     NodesError::Refused(Arc::new(why))

@@ -76,8 +76,8 @@ pub enum PostgresRefusal {
     },
     /// The user has no right to use the schema.
     #[error(
-        "user {user:?} may not use schema {schema:?}: grant USAGE on it, and SELECT, INSERT, UPDATE \
-         and DELETE on all of its tables"
+        "user {user:?} may not use schema {schema:?}: grant USAGE on it, SELECT, INSERT, UPDATE and \
+         DELETE on all of its tables, and EXECUTE on all of its functions"
     )]
     MayNotUse {
         /// The user.
@@ -117,6 +117,11 @@ pub enum PostgresRefusal {
         /// What the server said.
         said: String,
     },
+    /// Encryption is wanted, and the server has none.
+    #[error(
+        "the server does not encrypt, as sslmode wants it to: set `ssl` there, or leave sslmode out"
+    )]
+    Plain,
 }
 
 /// When the server was started, in microseconds. No two servers are, and none twice.

@@ -98,6 +98,9 @@ pub(super) async fn look(line: &Line, name: &str) -> Result<Option<Seen>, PgErro
            AND pg_catalog.has_table_privilege(t.oid, 'INSERT')
            AND pg_catalog.has_table_privilege(t.oid, 'UPDATE')
            AND pg_catalog.has_table_privilege(t.oid, 'DELETE'))
+           AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
+             WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)
+               AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
          FROM {quoted}.meta m, pg_catalog.pg_class t
          WHERE t.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)
            AND t.relkind OPERATOR(pg_catalog.=) 'r' AND t.relname OPERATOR(pg_catalog.<>) 'meta'

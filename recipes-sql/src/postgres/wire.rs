@@ -12,7 +12,7 @@ use recipes_keeper::{
     Wire,
 };
 use tokio::sync::watch;
-use tokio_postgres::Config;
+use tokio_postgres::{Config, Error as PgError};
 use tracing::debug;
 
 use crate::STORE;
@@ -91,7 +91,7 @@ impl Route {
             aside.prepare(&mut calls.beat).await?;
             aside.prepare(&mut calls.poll).await
         };
-        prepared.await.map_err(refusal)?;
+        prepared.await.map_err(self.denied(&found))?;
         let lines = Lines {
             requests,
             aside,
@@ -127,14 +127,23 @@ impl Route {
         Ok((line, found))
     }
 
+    fn may_not_use(&self, found: &Found) -> PostgresRefusal {
+        PostgresRefusal::MayNotUse {
+            user: found.user.clone(),
+            schema: self.schema.clone(),
+        }
+    }
+
+    /// What an error means if the schema is there.
+    fn denied(&self, found: &Found) -> impl FnOnce(PgError) -> NodesError {
+        let why = self.may_not_use(found);
+        move |error| schema::denied(error, why)
+    }
+
     /// Judges the schema. Creates it if it does not exist.
     async fn look_at_schema(&self, line: &Line, found: &Found) -> Result<(), NodesError> {
         let (name, user) = (self.schema.clone(), found.user.clone());
         let denied = |why: PostgresRefusal| move |error| schema::denied(error, why);
-        let may_not_use = PostgresRefusal::MayNotUse {
-            user: user.clone(),
-            schema: name.clone(),
-        };
         let mut seen = schema::look(line, &name).await;
         if matches!(seen, Ok(None)) {
             if !self.may_create {
@@ -150,14 +159,14 @@ impl Route {
             debug!(target: STORE, schema = name, "schema created");
             seen = schema::look(line, &name).await;
         }
-        let seen = seen.map_err(denied(may_not_use.clone()))?;
+        let seen = seen.map_err(self.denied(found))?;
         let why = match seen {
             Some(seen) if seen.version != schema::VERSION => PostgresRefusal::SchemaVersion {
                 schema: name,
                 found: seen.version,
             },
             Some(seen) if seen.may_use => return Ok(()),
-            Some(_) => may_not_use,
+            Some(_) => self.may_not_use(found),
             None => PostgresRefusal::NoSchema { schema: name },
         };
         Err(NodesError::Refused(Arc::new(why)))
