@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_recipes::{
     Acquire, AcquireError, Error, InterProcessMutex, InterProcessReadWriteLock, LockOptions,
-    Member, MultiLock, Owner, Session, TimeoutReason,
+    Member, MultiLock, Owner, Session, SessionHealth, TimeoutReason,
 };
 use recipes_core::internal::human;
 use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
@@ -235,6 +235,36 @@ async fn timeout_of_a_waiter_in_an_outage_is_no_contention(ensemble: TestEnsembl
     ensemble.start_again().await;
     drop(held);
     waiting.close().await;
+}
+
+/// A store that answers, and grants nothing because it may have forgotten holders, is not silent.
+#[tokio::test(start_paused = true)]
+async fn quarantine_is_told_as_such_in_memory() {
+    let timeout = Duration::from_secs(12);
+    let memory = MemoryEnsemble::builder().on_redis(timeout).build();
+    let session = memory.session();
+    let lock = mutex(&session);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    memory.forget(memory.checkpoint());
+    memory.restart();
+    let mut health = session.watch_health();
+    while session.health() != SessionHealth::Connected {
+        health.changed().await;
+    }
+    let error = lock.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
+    let AcquireError::TimedOut { reason, .. } = &error else {
+        panic!("{error}");
+    };
+    let TimeoutReason::Quarantined { left } = reason else {
+        panic!("{reason}");
+    };
+    assert!(*left > Duration::ZERO && *left < timeout, "{left:?}");
+    assert!(
+        error.to_string().contains("may have forgotten holders"),
+        "{error}"
+    );
+    assert!(error.is_transient() && !error.is_busy(), "{error:?}");
+    lock.acquire().await.unwrap().release().await.unwrap();
 }
 
 /// The timeout may pass while the store is asked for the member after the one that was busy.

@@ -87,6 +87,7 @@ impl Late<'_> {
         match delay(progress, contact, Instant::now()) {
             Delay::Busy(ahead) => self.error(self.busy_because_of(ahead), None),
             Delay::Silent(silence) => self.error(TimeoutReason::StoreSilent { silence }, error),
+            Delay::Quarantined(left) => self.error(TimeoutReason::Quarantined { left }, None),
             Delay::NoSession => self.error(TimeoutReason::Reconnecting, None),
         }
     }

@@ -36,6 +36,12 @@ pub enum TimeoutReason {
         /// For how long.
         silence: Duration,
     },
+    /// The store was started again, or another server has taken its place, and may have forgotten who holds a
+    /// lock. It grants none before every holder must have noticed.
+    Quarantined {
+        /// For how much longer.
+        left: Duration,
+    },
     /// The store session had ended, and the next one was not open yet.
     Reconnecting,
 }
@@ -43,7 +49,7 @@ pub enum TimeoutReason {
 impl TimeoutReason {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
-            Self::StoreSilent { .. } | Self::Reconnecting => true,
+            Self::StoreSilent { .. } | Self::Quarantined { .. } | Self::Reconnecting => true,
             Self::Busy { .. } | Self::BusyHere { .. } | Self::BusyOwner { .. } => false,
         }
     }
@@ -85,6 +91,11 @@ impl fmt::Display for TimeoutReason {
             Self::StoreSilent { silence } => {
                 write!(f, "the store has not answered for {}", human(*silence))
             }
+            Self::Quarantined { left } => write!(
+                f,
+                "the store was started again, may have forgotten holders, and grants no lock for another {}",
+                human(*left)
+            ),
             Self::Reconnecting => f.write_str("the session is being re-established"),
         }
     }

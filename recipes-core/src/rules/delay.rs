@@ -88,6 +88,8 @@ pub(crate) enum Contact {
     Lost(Duration),
     /// There is a connection. `Some` if no request was answered for this long.
     Up(Option<Duration>),
+    /// There is a connection, and nothing is granted for so long.
+    Quarantined(Duration),
 }
 
 /// Why an acquire ran out of time.
@@ -97,6 +99,8 @@ pub(crate) enum Delay {
     Busy(Option<Ahead>),
     /// The store has not answered for this long.
     Silent(Duration),
+    /// The store grants nothing for so long.
+    Quarantined(Duration),
     /// The store session ended, and another one is being opened.
     NoSession,
 }
@@ -115,6 +119,9 @@ pub(crate) fn delay(progress: Progress, contact: Contact, now: Instant) -> Delay
             return Delay::Silent(silence.max(unanswered.unwrap_or_default()));
         }
         Contact::Up(silence) => silence.max(unanswered),
+        // The attempt has not asked for anything.
+        Contact::Quarantined(left) if !was_busy => return Delay::Quarantined(left),
+        Contact::Quarantined(_) => return Delay::Busy(ahead),
     };
     match silence {
         // Its own request has no answer, and that is all there is to say.
@@ -164,6 +171,18 @@ mod tests {
         assert_eq!(delay(waiting.clone(), Contact::Lost(long), now), silent);
         assert_eq!(delay(waiting.clone(), Contact::Up(Some(long)), now), silent);
         assert_eq!(delay(waiting, Contact::NoSession, now), Delay::NoSession);
+    }
+
+    #[test]
+    fn quarantine_is_the_reason_unless_somebody_is_ahead() {
+        let now = Instant::now();
+        let quarantined = Contact::Quarantined(MILLI);
+        let late = now + 2 * ANSWER_MAX;
+        let asking = after([Awaited::Answers], now);
+        assert_eq!(delay(asking, quarantined, late), Delay::Quarantined(MILLI));
+        let waiting = after([Awaited::Contender(ahead(0))], now);
+        let busy = Delay::Busy(Some(ahead(0)));
+        assert_eq!(delay(waiting, quarantined, late), busy);
     }
 
     #[test]

@@ -230,6 +230,13 @@ impl Epoch {
         lock(&self.ledger.silence).clone()
     }
 
+    /// For how long the store grants nothing.
+    pub(crate) fn quarantined(&self) -> Option<Duration> {
+        let over = self.nodes().ok()?.grants_from()?;
+        let left = over.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
     /// The highest transaction number that the session has seen.
     pub(crate) fn highest_number(&self) -> i64 {
         self.ledger.highest.get()
