@@ -7,6 +7,8 @@ mod packaged;
 mod values;
 
 #[cfg(target_os = "linux")]
+use std::env;
+#[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use recipes_core::internal::without_secrets;
 #[cfg(target_os = "linux")]
 use recipes_leader::ElectionLayout;
 #[cfg(target_os = "linux")]
@@ -31,6 +34,17 @@ use values::{duration, interval, log_filter, session_timeout};
 
 /// The variable with the credentials.
 pub(crate) const AUTH_VARIABLE: &str = "LOCKCTL_AUTH";
+/// Where the store is, and perhaps a password.
+const CONNECT_VARIABLE: &str = "LOCKCTL_CONNECT";
+
+/// The variables of this process that a command must not see. Other commands may want to know the store.
+#[cfg(target_os = "linux")]
+pub(crate) fn secret_variables() -> impl Iterator<Item = &'static str> {
+    let connect = env::var(CONNECT_VARIABLE).unwrap_or_default();
+    let has_secret = without_secrets(&connect) != connect;
+    let connect = has_secret.then_some(CONNECT_VARIABLE);
+    [AUTH_VARIABLE].into_iter().chain(connect)
+}
 
 /// Locks that lock-recipes and Apache Curator share.
 #[derive(Debug, Parser)]
@@ -62,12 +76,13 @@ pub(crate) struct StoreArguments {
     /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot.
     /// Or Redis: redis://user:password@host:port/database?prefix=locks, rediss:// over TLS,
     /// redis+sentinel://host:port,host:port/name. Or a database: postgres://user:password@host/database,
-    /// mysql://user:password@host/database. A password is better passed in the environment
+    /// mysql://user:password@host/database. An address with a password is better passed in the environment,
+    /// where `run` hides it from the command
     #[arg(
         long,
         short,
         global = true,
-        env = "LOCKCTL_CONNECT",
+        env = CONNECT_VARIABLE,
         hide_env_values = true,
         value_name = "SERVERS"
     )]
@@ -100,7 +115,7 @@ impl StoreArguments {
     /// The store for messages, without its password.
     pub(crate) fn address(&self) -> String {
         let servers = self.connect.as_deref().unwrap_or_default();
-        recipes_core::internal::without_secrets(servers)
+        without_secrets(servers)
     }
 
     /// Whether an option of TLS was given.

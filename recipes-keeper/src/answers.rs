@@ -118,12 +118,37 @@ pub fn news(payload: &[u8]) -> Option<(NodeEvent, u64, &str)> {
     Some((event, words.next()?.parse().ok()?, words.next()?))
 }
 
+/// What happened to a node since it was watched: 'D', 'F', 'C', or nothing.
+///
+/// # Errors
+/// Another word costs the connection.
+pub fn told(word: &str) -> Result<Option<NodeEvent>, CallError> {
+    match (word, event(word)) {
+        ("", _) => Ok(None),
+        (_, Some(event)) => Ok(Some(event)),
+        (word, None) => Err(CallError::unexpected(format!("{word:?} has happened"))),
+    }
+}
+
 /// What happened to a node: 'D', 'F' or 'C'.
-pub fn event(word: &str) -> Option<NodeEvent> {
+fn event(word: &str) -> Option<NodeEvent> {
     match word {
         "D" => Some(NodeEvent::Deleted),
         "F" => Some(NodeEvent::DeletedAsFirst),
         "C" => Some(NodeEvent::Changed),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_tells_is_not_taken_for_nothing() {
+        assert!(matches!(told(""), Ok(None)));
+        assert!(matches!(told("D"), Ok(Some(NodeEvent::Deleted))));
+        assert!(matches!(told("C"), Ok(Some(NodeEvent::Changed))));
+        assert!(told("d").is_err() && told("DD").is_err());
     }
 }

@@ -42,7 +42,7 @@ mod traffic;
 mod watches;
 mod wire;
 
-pub use answers::{event, news, reason};
+pub use answers::{news, reason, told};
 pub use asked::{Asked, letter, version_word};
 pub use kept::Terms;
 pub use moment::Moment;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use recipes_core::NodesError;
 use recipes_keeper::{
-    Answers, Asked, CallError, Opened, Outcome, Parts, Resumed, Watched, duration, event,
+    Answers, Asked, CallError, Opened, Outcome, Parts, Resumed, Watched, duration, told,
 };
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
@@ -38,7 +38,10 @@ pub(crate) fn resumed(answer: Value) -> Result<Option<Resumed>, CallError> {
     let news = parts.names()?;
     Ok(Some(Resumed {
         quarantine,
-        news: news.iter().map(|word| event(word)).collect(),
+        news: news
+            .iter()
+            .map(|word| told(word))
+            .collect::<Result<_, _>>()?,
         nodes: parts.names()?,
     }))
 }

@@ -1,7 +1,7 @@
 //! The calls of the functions.
 
 use recipes_keeper::{
-    Answers, Asked, CallError, Caller, Open, Opened, Resume, Resumed, duration, event, micros,
+    Answers, Asked, CallError, Caller, Open, Opened, Resume, Resumed, duration, micros, told,
 };
 use tokio::time::{Duration, sleep};
 use tokio_postgres::types::Type;
@@ -176,7 +176,7 @@ impl Lines {
         let news: Vec<&str> = row.try_get(1).map_err(lost)?;
         Ok(Some(Resumed {
             quarantine: duration(wait),
-            news: news.into_iter().map(event).collect(),
+            news: news.into_iter().map(told).collect::<Result<_, _>>()?,
             nodes: row.try_get(2).map_err(lost)?,
         }))
     }

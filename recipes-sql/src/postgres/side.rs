@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use recipes_keeper::{CallError, Caller, Rewatch, event};
+use recipes_keeper::{CallError, Caller, Rewatch, told};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
@@ -67,7 +67,7 @@ impl Side {
         }
         let ahead: Option<i64> = row.try_get(1).map_err(lost)?;
         Ok(Polled {
-            news: news.into_iter().map(event).collect(),
+            news: news.into_iter().map(told).collect::<Result<_, _>>()?,
             ahead: ahead.and_then(|it| u64::try_from(it).ok()),
             is_still: row.try_get(2).map_err(lost)?,
             is_own_still: row.try_get(3).map_err(lost)?,

@@ -21,7 +21,7 @@ use super::keeper::{JOB_ENDED, Job};
 use super::schedule::{Schedule, report_by};
 use super::signals::{Signals, resumes};
 use super::wire::{self, EXECUTABLE, End, Order, Plan, SUPERVISOR, at};
-use crate::args::{AUTH_VARIABLE, OnLost, OnRevoke};
+use crate::args::{OnLost, OnRevoke, secret_variables};
 use crate::exit::warn;
 
 /// The lease is checked again after this part of its remaining time. That is often enough that a
@@ -68,7 +68,9 @@ impl SupervisorHandle {
             .arg0(SUPERVISOR)
             .arg(serde_json::to_string(&plan)?);
         // The credentials are for lockctl only, not for the command.
-        supervisor.env_remove(AUTH_VARIABLE);
+        for variable in secret_variables() {
+            supervisor.env_remove(variable);
+        }
         supervisor
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)));

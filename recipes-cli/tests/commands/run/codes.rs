@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use test_rig::{Cut, Direction, FaultProxy, ZooKeeperServer, own};
+use test_rig::{Cut, Direction, FaultProxy, RedisServer, ZooKeeperServer, own};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
@@ -67,6 +67,18 @@ async fn credentials_are_not_the_commands() {
     let environment = String::from_utf8(ran.stdout).unwrap();
     let has = |what: &str| environment.lines().any(|it| it.contains(what));
     assert!(has("LOCKCTL_CONNECT=") && !has("LOCKCTL_AUTH") && !has("digest:nightly"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn address_with_a_password_is_not_the_commands() {
+    let server = RedisServer::builder().setting("requirepass", "secret");
+    let server = server.start().await.unwrap();
+    let connect = format!("redis://:secret@127.0.0.1:{}", server.port());
+    let arguments = ["run", "--session-timeout", "2s", PATH, "--", "env"];
+    let ran = output(lockctl(&connect, &arguments)).await;
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let environment = String::from_utf8(ran.stdout).unwrap();
+    assert!(environment.contains("PATH=") && !environment.contains("secret"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
