@@ -51,11 +51,11 @@ async fn job_that_ctrl_z_has_halted_gives_its_lock_up_on_request() {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     let terminal = Terminal::open(&ensemble).await;
-    let script = "trap 'exit 9' TERM; echo $$ > ready; while :; do sleep 0.05; done";
+    let script = "trap 'exit 9' TERM; echo $$ > pid; : > ready; while :; do sleep 0.05; done";
     terminal
         .run_with(&ensemble, "--on-revoke=term", script)
         .await;
-    let command = terminal.family.read("ready").trim().parse().unwrap();
+    let command = terminal.family.read("pid").trim().parse().unwrap();
     terminal.type_in(CTRL_Z);
     terminal.prompt(&ensemble).await;
     let halted = async || is_halted(command).then_some(());

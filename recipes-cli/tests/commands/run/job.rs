@@ -84,10 +84,10 @@ async fn command_reads_from_the_terminal() {
 async fn job_that_goes_on_soon_after_ctrl_z_keeps_its_lock() {
     let ensemble = start().await;
     let terminal = Terminal::open(&ensemble).await;
-    let script = "echo $$ > ready; until [ -e go ]; do sleep 0.05; done; exit 3";
+    let script = "echo $$ > pid; : > ready; until [ -e go ]; do sleep 0.05; done; exit 3";
     terminal.run(&ensemble, script).await;
     let held = ensemble.await_children(PATH, 1).await;
-    let command = terminal.family.read("ready").trim().parse().unwrap();
+    let command = terminal.family.read("pid").trim().parse().unwrap();
     assert!(!is_halted(command));
     terminal.type_in(CTRL_Z);
     // The shell reports the first process that stops.
