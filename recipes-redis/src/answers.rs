@@ -144,10 +144,6 @@ impl Parts for Items {
 pub(crate) fn call_error(error: RedisError) -> CallError {
     let lacks = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
     let lacks_hello = error.detail().is_some_and(lacks);
-    if error.to_string().contains("refused to switch database") {
-        let said = error.detail().unwrap_or_default().to_owned();
-        return CallError::Refused(Arc::new(RedisRefusal::Database { said }));
-    }
     match (error.kind(), error.code()) {
         (ErrorKind::Server(ServerErrorKind::BusyLoading), _)
         | (_, Some("BUSY" | "LOADING" | "NOREPLICAS")) => CallError::NotNow(Arc::new(error)),
@@ -166,6 +162,11 @@ pub(crate) fn call_error(error: RedisError) -> CallError {
 
 /// Classifies an error of connecting. Errors that a retry cannot fix are refusals.
 pub(crate) fn refusal(error: RedisError) -> NodesError {
+    // The client gives it no kind of its own.
+    if error.to_string().contains("refused to switch database") {
+        let said = error.detail().unwrap_or_default().to_owned();
+        return NodesError::Refused(Arc::new(RedisRefusal::Database { said }));
+    }
     call_error(error).into()
 }
 

@@ -35,31 +35,27 @@ impl NoDelay {
     /// does not answer. There is one at a time: a search looks at all sockets of the process, and those who
     /// ask meanwhile share the next.
     pub(crate) fn apply(&self) {
-        if !SEARCH.lock().is_first(&self.servers) {
+        if !asked().is_first(&self.servers) {
             return;
         }
         let spawned = thread::Builder::new()
             .name("zookeeper-no-delay".to_owned())
             .spawn(search);
         if let Err(error) = spawned {
-            *SEARCH.lock() = Search::default();
+            *asked() = Search::default();
             report(&error);
         }
     }
 }
 
 /// The search of this process.
-static SEARCH: Shared = Shared(Mutex::new(Search {
+static SEARCH: Mutex<Search> = Mutex::new(Search {
     wanted: Vec::new(),
     runs: false,
-}));
+});
 
-struct Shared(Mutex<Search>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Search> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn asked() -> MutexGuard<'static, Search> {
+    SEARCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who has asked for a search.
@@ -90,7 +86,7 @@ impl Search {
 
 fn search() {
     // Not in the loop's head, which would hold the lock.
-    let next = || SEARCH.lock().next();
+    let next = || asked().next();
     while let Some(wanted) = next() {
         let peers = wanted.iter().flat_map(|it| addresses(it)).collect();
         match sockets::set(&peers) {

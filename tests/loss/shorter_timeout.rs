@@ -5,7 +5,7 @@ use std::slice;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use lock_recipes::{InterProcessMutex, LeaderLatch, LostReason, MutexGuard, Session, ZooKeeper};
+use lock_recipes::{InterProcessMutex, LeaderLatch, LostReason, Session, ZooKeeper};
 use test_rig::{Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, ZooKeeperServer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -94,7 +94,7 @@ impl Held {
                 let held = lock.acquire().await.unwrap();
                 tokio::spawn(async move {
                     held.lost().await;
-                    (Instant::now(), Kept::Lock(held))
+                    (Instant::now(), Box::new(held) as Kept)
                 })
             }
             Self::Lead => {
@@ -103,7 +103,7 @@ impl Held {
                 assert!(watcher.changed().await.unwrap());
                 tokio::spawn(async move {
                     assert!(!watcher.changed().await.unwrap());
-                    (Instant::now(), Kept::Lead(latch))
+                    (Instant::now(), Box::new(latch) as Kept)
                 })
             }
         }
@@ -131,12 +131,8 @@ impl Held {
     }
 }
 
-/// Whoever lets go of it releases it.
-#[expect(dead_code, reason = "it is kept")]
-enum Kept {
-    Lock(MutexGuard),
-    Lead(LeaderLatch),
-}
+/// What is held. Whoever lets go of it releases it.
+type Kept = Box<dyn Send>;
 
 /// A holder behind proxies, on servers that will grant less.
 struct Holder {

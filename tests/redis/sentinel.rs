@@ -7,7 +7,7 @@ use test_rig::RedisServer;
 use tokio::time::timeout;
 
 use super::refused::chain;
-use super::{PATIENCE, mutex, until};
+use super::{PATIENCE, mutex, take_and_give_back, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_goes_on_at_the_primary_that_sentinel_names() {
@@ -77,13 +77,7 @@ async fn sentinel_with_a_password_of_its_own() {
         builder.sentinel_password("watched").connect(&url),
     ] {
         let session = opened.await.unwrap();
-        mutex(&session)
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        take_and_give_back(&session).await;
         session.close().await;
     }
 }

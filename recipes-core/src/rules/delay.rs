@@ -88,8 +88,11 @@ pub(crate) enum Contact {
     Lost(Duration),
     /// There is a connection. `Some` if no request was answered for this long.
     Up(Option<Duration>),
-    /// There is a connection, and nothing is granted for so long.
-    Quarantined(Duration),
+    /// As `Up`, and nothing is granted for `left`.
+    Quarantined {
+        left: Duration,
+        silence: Option<Duration>,
+    },
 }
 
 /// Why an acquire ran out of time.
@@ -119,9 +122,12 @@ pub(crate) fn delay(progress: Progress, contact: Contact, now: Instant) -> Delay
             return Delay::Silent(silence.max(unanswered.unwrap_or_default()));
         }
         Contact::Up(silence) => silence.max(unanswered),
-        // The attempt has not asked for anything.
-        Contact::Quarantined(left) if !was_busy => return Delay::Quarantined(left),
-        Contact::Quarantined(_) => return Delay::Busy(ahead),
+        // The attempt has not asked for anything. The session does.
+        Contact::Quarantined { left, silence } => match silence {
+            Some(silence) if silence > ANSWER_MAX => return Delay::Silent(silence),
+            _ if was_busy => return Delay::Busy(ahead),
+            _ => return Delay::Quarantined(left),
+        },
     };
     match silence {
         // Its own request has no answer, and that is all there is to say.
@@ -176,13 +182,23 @@ mod tests {
     #[test]
     fn quarantine_is_the_reason_unless_somebody_is_ahead() {
         let now = Instant::now();
-        let quarantined = Contact::Quarantined(MILLI);
+        let quarantined = Contact::Quarantined {
+            left: MILLI,
+            silence: Some(MILLI),
+        };
         let late = now + 2 * ANSWER_MAX;
         let asking = after([Awaited::Answers], now);
         assert_eq!(delay(asking, quarantined, late), Delay::Quarantined(MILLI));
         let waiting = after([Awaited::Contender(ahead(0))], now);
         let busy = Delay::Busy(Some(ahead(0)));
-        assert_eq!(delay(waiting, quarantined, late), busy);
+        assert_eq!(delay(waiting.clone(), quarantined, late), busy);
+        // A store that does not answer is silent then, too.
+        let (left, silence) = (MILLI, Some(2 * ANSWER_MAX));
+        let silent = Contact::Quarantined { left, silence };
+        for progress in [Progress::default(), waiting] {
+            let delay = delay(progress, silent, late);
+            assert_eq!(delay, Delay::Silent(2 * ANSWER_MAX));
+        }
     }
 
     #[test]

@@ -97,7 +97,10 @@ impl SessionCore {
         let silence = epoch.silence();
         let lasts = silence.lasts(Instant::now());
         let contact = match (epoch.link(), epoch.quarantined()) {
-            (Link::Connected(_), Some(left)) => Contact::Quarantined(left),
+            (Link::Connected(_), Some(left)) => Contact::Quarantined {
+                left,
+                silence: lasts,
+            },
             (Link::Connected(_), None) => Contact::Up(lasts),
             (Link::Disconnected, _) => Contact::Lost(lasts.unwrap_or_default()),
             (Link::Ended(_), _) => Contact::NoSession,

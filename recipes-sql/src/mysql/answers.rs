@@ -7,7 +7,6 @@ use recipes_keeper::{Asked, CallError, Outcome, Parts, Said, Watched, reason, st
 use crate::path::split;
 
 use super::batch::{is_nothing, unfit};
-use super::errors::Unexpected;
 use super::procedures::Columns;
 
 /// Why a request is refused, in the order of the numbers in `requests.sql`.
@@ -55,7 +54,7 @@ pub(super) fn of_requests(all: &[Asked], text: &[u8]) -> Result<Vec<Outcome>, Ca
     let outcomes = all.iter().map(outcome).collect::<Result<_, _>>()?;
     match text.0 {
         [] => Ok(outcomes),
-        _ => Err(Unexpected::answer("too long")),
+        _ => Err(CallError::unexpected("too long")),
     }
 }
 
@@ -154,13 +153,13 @@ fn names(count: i64, bytes: &[u8]) -> Result<Vec<String>, CallError> {
     // Who sees no holder would be granted a lock beside them.
     match usize::try_from(count).is_ok_and(|count| count == names.len()) {
         true => Ok(names),
-        false => Err(Unexpected::answer("a listing was cut")),
+        false => Err(CallError::unexpected("a listing was cut")),
     }
 }
 
 fn text(bytes: &[u8]) -> Result<String, CallError> {
     let text = String::from_utf8(bytes.to_vec());
-    text.map_err(|_| Unexpected::answer("no text"))
+    text.map_err(|_| CallError::unexpected("no text"))
 }
 
 /// Numbers with a blank after each, and bytes after their count.
@@ -168,7 +167,7 @@ pub(super) struct Text<'a>(pub(super) &'a [u8]);
 
 impl<'a> Text<'a> {
     fn next_number(&mut self) -> Result<i64, CallError> {
-        let missing = || Unexpected::answer("no number");
+        let missing = || CallError::unexpected("no number");
         let end = self
             .0
             .iter()
@@ -181,13 +180,13 @@ impl<'a> Text<'a> {
     }
 
     pub(super) fn count(&mut self) -> Result<usize, CallError> {
-        usize::try_from(self.number()?).map_err(|_| Unexpected::answer("no count"))
+        usize::try_from(self.number()?).map_err(|_| CallError::unexpected("no count"))
     }
 
     pub(super) fn next_bytes(&mut self) -> Result<&'a [u8], CallError> {
         let count = self.count()?;
         let parts = self.0.split_at_checked(count);
-        let (bytes, rest) = parts.ok_or_else(|| Unexpected::answer("too short"))?;
+        let (bytes, rest) = parts.ok_or_else(|| CallError::unexpected("too short"))?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -197,7 +196,7 @@ impl<'a> Text<'a> {
             return self.outcome(asked, "", false);
         }
         let word = REASONS.get(self.count()?);
-        let word = word.ok_or_else(|| Unexpected::answer("an unknown reason"))?;
+        let word = word.ok_or_else(|| CallError::unexpected("an unknown reason"))?;
         self.outcome(asked, word, matches!(asked, Asked::Multi(_)))
     }
 }

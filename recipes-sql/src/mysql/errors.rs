@@ -12,20 +12,12 @@ use super::checks::MySqlRefusal;
 /// What no server says.
 #[derive(Clone, Debug, Error)]
 pub(super) enum Unexpected {
-    #[error("unexpected answer: {0}")]
-    Answer(&'static str),
     #[error("the call before was given up")]
     GivenUp,
     #[error("the two connections of the session are to different servers")]
     TwoServers,
     #[error("others have locked the session or a directory")]
     Locked,
-}
-
-impl Unexpected {
-    pub(super) fn answer(what: &'static str) -> CallError {
-        CallError::Lost(Arc::new(Self::Answer(what)))
-    }
 }
 
 /// What an error says about the call that it answers.

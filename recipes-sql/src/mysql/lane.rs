@@ -205,7 +205,7 @@ impl Lane {
             Some(0) => Went::Done(answers::of_requests(all, &text)?),
             Some(1) => Went::Ended,
             Some(2) => Went::Locked,
-            _ => return Err(Unexpected::answer("no state").into()),
+            _ => return Err(CallError::unexpected("no state").into()),
         })
     }
 

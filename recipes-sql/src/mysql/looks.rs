@@ -10,7 +10,7 @@ use recipes_keeper::{CallError, Parts as _};
 use crate::path::split;
 
 use super::answers::Text;
-use super::errors::{Unexpected, call_error};
+use super::errors::call_error;
 use super::procedures::{Columns, first, text};
 
 /// More nodes ahead make no difference.
@@ -61,7 +61,7 @@ fn found(count: usize, text: &[u8]) -> Result<Vec<(String, Found)>, CallError> {
     }
     match nodes.len() == count {
         true => Ok(nodes),
-        false => Err(Unexpected::answer("a look was cut")),
+        false => Err(CallError::unexpected("a look was cut")),
     }
 }
 

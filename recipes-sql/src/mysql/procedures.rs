@@ -4,8 +4,6 @@ use mysql_async::prelude::{FromValue, Queryable as _, StatementLike};
 use mysql_async::{Conn, Error, Params, Row, Statement, Value as Parameter};
 use recipes_keeper::{CallError, Caller};
 
-use super::errors::Unexpected;
-
 /// A procedure with so many parameters, ready to be called.
 pub(super) async fn prepare(
     connection: &mut Conn,
@@ -73,7 +71,7 @@ impl Columns {
     pub(super) fn of(row: Option<Row>) -> Result<Self, CallError> {
         match row {
             Some(row) => Ok(Self { row, at: 0 }),
-            None => Err(Unexpected::answer("no row")),
+            None => Err(CallError::unexpected("no row")),
         }
     }
 
@@ -82,8 +80,8 @@ impl Columns {
         self.at += 1;
         match value {
             Some(Ok(value)) => Ok(value),
-            Some(Err(_)) => Err(Unexpected::answer("another type of column")),
-            None => Err(Unexpected::answer("too few columns")),
+            Some(Err(_)) => Err(CallError::unexpected("another type of column")),
+            None => Err(CallError::unexpected("too few columns")),
         }
     }
 

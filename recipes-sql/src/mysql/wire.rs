@@ -201,18 +201,15 @@ async fn connect(route: &Route) -> Result<(Conn, Facts), NodesError> {
     let connection = Conn::new(route.address.options.clone()).await;
     let mut connection = connection.map_err(refused)?;
     let settled = settle(&mut connection, route).await;
-    // Another product lacks other things. What it is tells more than which.
-    let said = match (&settled, look(&mut connection).await) {
-        (_, Ok(said)) => said,
-        (Err(_), Err(_)) => Said::default(),
-        (Ok(()), Err(error)) => return Err(refused(error)),
-    };
-    let judged = checks::judge(&said, route.allowed);
-    match (settled, judged) {
-        (Err(error), _) if said.version.is_empty() => Err(refused(error)),
-        (_, Err(why)) => Err(NodesError::Refused(Arc::new(why))),
-        (Err(error), Ok(_)) => Err(refused(error)),
-        (Ok(()), Ok(facts)) => Ok((connection, facts)),
+    match (settled, look(&mut connection).await) {
+        (Err(error), Err(_)) | (Ok(()), Err(error)) => Err(refused(error)),
+        // Another product lacks other things. What it is tells more than which.
+        (settled, Ok(said)) => {
+            let judged = checks::judge(&said, route.allowed);
+            let facts = judged.map_err(|why| NodesError::Refused(Arc::new(why)))?;
+            settled.map_err(refused)?;
+            Ok((connection, facts))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use recipes_core::ConfigError;
-use recipes_core::internal::{check_secrets, without_secrets};
+use recipes_core::internal::{check_secrets, parameters, without_secrets};
 use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
@@ -28,15 +28,17 @@ impl Address {
         }
         let (mut schema, mut encrypts) = (None, false);
         let mut others = Vec::new();
-        let (server, parameters) = url.split_once('?').unwrap_or((url, ""));
-        for parameter in parameters.split('&').filter(|it| !it.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("schema", name)) => schema = Some(name.to_owned()),
+        let (server, given) = url.split_once('?').unwrap_or((url, ""));
+        let given = given.split('&').filter(|it| !it.is_empty());
+        for (given, (name, value)) in given.zip(parameters(url)?) {
+            match (name.as_str(), value.as_str()) {
+                ("schema", _) => schema = Some(value),
                 // A certificate that nobody checks is none.
-                Some(("sslmode", "require" | "verify-ca" | "verify-full")) => encrypts = true,
-                Some(("sslmode", "disable" | "allow" | "prefer")) => encrypts = false,
-                Some(("sslmode", mode)) => return Err(invalid(format!("no sslmode {mode:?}"))),
-                _ => others.push(parameter),
+                ("sslmode", "require" | "verify-ca" | "verify-full") => encrypts = true,
+                ("sslmode", "disable" | "allow" | "prefer") => encrypts = false,
+                ("sslmode", mode) => return Err(invalid(format!("no sslmode {mode:?}"))),
+                // The client decodes its own.
+                _ => others.push(given),
             }
         }
         if encrypts && !cfg!(feature = "tls") {
@@ -81,10 +83,10 @@ mod tests {
     #[test]
     fn url_names_server_database_and_schema() {
         let address =
-            parse("postgres://bob:secret@db:6432/shop?schema=orders&keepalives=0").unwrap();
+            parse("postgres://bob:secret@db:6432/shop?schema=%6frders&keepalives=0").unwrap();
         assert_eq!(
             address.shown,
-            "postgres://bob:***@db:6432/shop?schema=orders&***"
+            "postgres://bob:***@db:6432/shop?schema=%6frders&***"
         );
         assert_eq!(address.schema.as_deref(), Some("orders"));
         let config = address.config;
