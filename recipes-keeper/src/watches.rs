@@ -254,7 +254,9 @@ impl Watches {
     /// The session is over.
     pub(crate) fn end(&self) {
         let by_path = std::mem::take(&mut self.lock().by_path);
-        for watch in by_path.into_values().flat_map(BTreeMap::into_values) {
+        // In an order that two runs share.
+        let watches: BTreeMap<_, _> = by_path.into_values().flatten().collect();
+        for watch in watches.into_values() {
             let _ = watch.event.send(NodeEvent::SessionEnded);
         }
     }

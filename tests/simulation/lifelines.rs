@@ -80,7 +80,7 @@ impl Lifelines {
     pub(crate) fn requested(&mut self, request: &Request) {
         let is_write = match request.operation {
             Operation::Create | Operation::Delete | Operation::Multi => true,
-            Operation::Sync => false,
+            Operation::Sync | Operation::Beat => false,
             _ => return,
         };
         let (session, now) = (request.session, Some(self.now()));
@@ -143,7 +143,7 @@ impl Lifelines {
     pub(crate) fn may_be_swept(&self, session: i64, forgot_at: Option<Instant>) -> bool {
         let until = forgot_at.zip(self.session_timeout);
         let until = until.map(|(at, timeout)| at + timeout);
-        self.is_cut(session) && until.is_some_and(|until| Instant::now() <= until)
+        self.is_out_of_contact(session) && until.is_some_and(|until| Instant::now() <= until)
     }
 
     /// Whether a session that watches a node may not have been notified yet that it was deleted:
@@ -154,7 +154,7 @@ impl Lifelines {
         }
         let Some(caught_up) = self.ensemble.caught_up_by(session) else {
             // Otherwise the session has ended, which is reported at once.
-            return self.is_cut(session) || self.behind.contains(&session);
+            return self.is_out_of_contact(session) || self.behind.contains(&session);
         };
         // If its data changed just before, the node must be watched again. The same is true after a
         // reconnect. The last member of a set is not watched. Its listing, perhaps by a replica
@@ -180,6 +180,11 @@ impl Lifelines {
 impl Lifelines {
     pub(crate) fn is_cut(&self, session: i64) -> bool {
         self.stopped || self.cut.contains(&session)
+    }
+
+    /// It is cut off, or about to go on over another connection.
+    pub(crate) fn is_out_of_contact(&self, session: i64) -> bool {
+        self.is_cut(session) || self.ensemble.is_connecting(session)
     }
 
     pub(crate) fn disconnected(&mut self, session: i64) {

@@ -8,7 +8,7 @@ use recipes_core::EndReason;
 use recipes_testing::{Lost, Operation};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::plan::{Trouble, below, pick};
+use crate::plan::{Store, Trouble, below, pick};
 use crate::world::World;
 use lock_recipes::Session;
 
@@ -142,8 +142,12 @@ fn later(world: &Arc<World>, at: Instant, what: impl FnOnce(&World) + Send + 'st
     });
 }
 
-/// A session on a deposed leader is not expired before the ensemble itself has counted its timeout.
+/// A session on a deposed leader is not expired before the ensemble itself has counted its timeout. On a
+/// store as that on Redis, a client without contact would not learn of it before others do.
 fn expire(world: &World, id: i64) {
+    if world.plan.store == Store::OnRedis && world.judge().lifelines.is_out_of_contact(id) {
+        return;
+    }
     if !world.ensemble.sessions_behind().contains(&id) {
         world.ensemble.expire(id);
     }

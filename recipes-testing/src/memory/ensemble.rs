@@ -193,11 +193,13 @@ impl MemoryEnsemble {
     /// Connects a session again. The requests that it has made meanwhile are carried out in order.
     /// Returns whether it was alive.
     pub fn reconnect(&self, session: i64) -> bool {
-        self.shared.with(|state| {
+        let live = self.shared.with(|state| {
             let live = state.is_live(session);
             state.mend(session);
             live
-        })
+        });
+        self.shared.running.send_modify(|_| ());
+        live
     }
 
     /// Grants this session timeout from now on: to new sessions, and to present ones from their next
@@ -246,6 +248,7 @@ impl MemoryEnsemble {
             state.paused = false;
             state.let_arrive(Instant::now());
         });
+        self.shared.running.send_modify(|_| ());
     }
 }
 
@@ -274,7 +277,7 @@ impl MemoryEnsemble {
     /// Number of watches of all sessions that are set and have not fired.
     #[must_use]
     pub fn watch_count(&self) -> usize {
-        self.shared.with(|state| state.watches.armed_count())
+        self.shared.with(|state| state.watch_count())
     }
 
     /// Refuses an operation on a node and all below it with `NoAuth`, until

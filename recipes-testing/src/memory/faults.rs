@@ -17,7 +17,8 @@ pub enum Lost {
 /// Rates of the faults that a [`MemoryEnsemble`](crate::MemoryEnsemble) draws from its seed; all
 /// off by default.
 ///
-/// Rates are per thousand requests, drawn once for each request when it takes effect.
+/// Rates are per thousand requests, drawn once for each request when it takes effect. On a store as that
+/// on Redis requests travel together in calls, and rates are per thousand calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The connection breaks and the request never reaches the server.
@@ -90,7 +91,8 @@ pub(super) struct Ambush {
 }
 
 impl Ambush {
-    pub(super) fn matches(&self, session: i64, operation: Operation) -> bool {
-        self.operation == operation && self.session.is_none_or(|wanted| wanted == session)
+    pub(super) fn matches(&self, session: i64, operations: &[Operation]) -> bool {
+        let is_wanted = self.session.is_none_or(|wanted| wanted == session);
+        is_wanted && operations.contains(&self.operation)
     }
 }

@@ -88,6 +88,9 @@ impl MemoryEnsemble {
     #[must_use]
     pub fn told_by(&self, session: i64) -> Option<Instant> {
         self.shared.with(|state| {
+            if let Some(redis) = &state.on_redis {
+                return redis.links.told_by(session);
+            }
             let now = Instant::now();
             let told = |due: Option<Instant>| due.map_or(now, |due| due.max(now));
             let connected = state.is_connected(session) && !state.is_behind(session);
@@ -101,9 +104,23 @@ impl MemoryEnsemble {
     #[must_use]
     pub fn caught_up_by(&self, session: i64) -> Option<Instant> {
         self.shared.with(|state| {
+            if let Some(redis) = &state.on_redis {
+                return redis.links.since(session);
+            }
             let connected = state.is_connected(session) && !state.is_behind(session);
             let record = state.sessions.get(&session).filter(|_| connected)?;
             Some(record.caught_up)
+        })
+    }
+
+    /// Whether the client of a session on a store as that on Redis is about to go on with it over another
+    /// connection. It has not been told yet what happened meanwhile.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_connecting(&self, session: i64) -> bool {
+        self.shared.with(|state| {
+            let redis = state.on_redis.as_ref();
+            redis.is_some_and(|redis| redis.links.is_connecting(session))
         })
     }
 }

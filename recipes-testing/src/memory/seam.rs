@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `store` | what opens sessions |
 //! | `nodes` | the requests of one session |
+//! | `wire` | a connection of a store as that on Redis |
 //! | `reply`, `watch_future` | the client's end of a request and of a watch |
 
 mod nodes;
@@ -11,3 +12,4 @@ mod reply;
 pub(super) mod store;
 pub(super) mod traits;
 mod watch_future;
+mod wire;

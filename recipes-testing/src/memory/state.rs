@@ -8,14 +8,15 @@
 //! | `session`, `sessions` | one session; how sessions begin, break and end |
 //! | `watches` | watches, set and fired |
 //! | `deposed` | a leader that was deposed and has not noticed |
-//! | `on_redis`, `owned` | what a store on Redis does otherwise, and what its client keeps |
+//! | `on_redis`, `calls`, `links` | a store on Redis: its rules, what calls do, connections to its clients |
 
 mod apply;
 mod arrivals;
+pub(super) mod calls;
 mod deposed;
 mod flights;
+pub(super) mod links;
 pub(super) mod on_redis;
-mod owned;
 pub(super) mod request;
 mod session;
 mod sessions;
@@ -95,7 +96,7 @@ impl State {
             sessions: BTreeMap::new(),
             arrivals: Arrivals::default(),
             deposed: None,
-            on_redis: options.on_redis.map(OnRedis::new),
+            on_redis: options.on_redis.then(OnRedis::default),
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,
@@ -203,10 +204,18 @@ impl State {
         }
     }
 
-    /// Notes that the client of a session has learned that a node is gone.
-    pub(crate) fn note_gone(&mut self, session: i64, path: &str) {
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.owned.all_gone(path);
+    /// Hands out the news that are due.
+    pub(crate) fn deliver(&mut self) {
+        if let Some(redis) = &mut self.on_redis {
+            redis.links.deliver(Instant::now());
+        }
+    }
+
+    /// Watches of all sessions that are set and have not fired.
+    pub(crate) fn watch_count(&self) -> usize {
+        match &self.on_redis {
+            Some(redis) => redis.watch_count(),
+            None => self.watches.armed_count(),
         }
     }
 
@@ -228,6 +237,7 @@ impl State {
     // A session that is disconnected, or connected to the deposed leader, learns of the change when
     // it sets its watches again.
     fn tell_watches(&mut self, path: &str, event: NodeEvent) {
+        self.publish(path, event);
         for (number, session) in self.watches.armed_on(path) {
             if self.is_connected(session) && !self.is_behind(session) {
                 self.fire(number, session, event);

@@ -65,6 +65,11 @@ impl Node {
         stat
     }
 
+    /// What the ensemble has put at the end of its name.
+    pub(crate) fn sequence(&self) -> Option<i32> {
+        self.sequence
+    }
+
     /// Number of changes of the children. The server also derives it from the count of creations.
     fn cversion(&self) -> i32 {
         self.created.wrapping_mul(2).wrapping_sub(self.children)

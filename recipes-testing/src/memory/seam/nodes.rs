@@ -10,13 +10,11 @@ use recipes_core::{
     Connection, Created, EndReason, Guarantee, Listing, MultiError, NewNode, NodeOp, NodeOpDone,
     NodeStat, NodeWatch, Nodes, NodesError, Reliant, Reply, RequestTooLarge, connection_changes,
 };
-use tokio::time::Instant;
 
 use super::reply::PendingReply;
 use super::watch_future::WatchFuture;
 use crate::memory::acl::Acl;
 use crate::memory::options::NodeRules;
-use crate::memory::state::State;
 use crate::memory::state::request::{Answer, Call, Change, Proposed};
 use crate::memory::state::shared::Shared;
 
@@ -80,25 +78,7 @@ impl Nodes for MemoryNodes {
     }
 
     fn guarantee(&self) -> Guarantee {
-        match self.shared.with(|state| state.on_redis.is_some()) {
-            true => Guarantee::BestEffort,
-            false => Guarantee::Consensus,
-        }
-    }
-
-    fn grants_from(&self) -> Option<Instant> {
-        let record = |state: &mut State| state.sessions.get(&self.session)?.grants_from;
-        self.shared.with(record)
-    }
-
-    fn in_doubt_until(&self) -> Option<Instant> {
-        let record = |state: &mut State| state.sessions.get(&self.session)?.in_doubt_until;
-        self.shared.with(record)
-    }
-
-    fn gone(&self, path: &str) {
-        self.shared
-            .with(|state| state.note_gone(self.session, path));
+        Guarantee::Consensus
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {

@@ -1,20 +1,22 @@
 //! [`Store`] in an ensemble.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use recipes_core::{Nodes, NodesError, Store, Traits};
+use recipes_keeper::{Sessions, Terms};
 use tokio::time::timeout;
 use uuid::{Builder, Uuid};
 
 use super::nodes::MemoryNodes;
 use super::traits::{REDIS, ZOOKEEPER};
+use super::wire::MemoryServer;
 use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
 use crate::memory::options::NodeRules;
+use crate::memory::state::State;
 use crate::memory::state::shared::Shared;
 
 /// Opens sessions that have certain identities.
@@ -22,8 +24,8 @@ pub(crate) struct MemoryStore {
     shared: Arc<Shared>,
     identities: Arc<[AuthId]>,
     rules: NodeRules,
-    /// It has opened a session.
-    was_opened: AtomicBool,
+    /// Of a store as that on Redis.
+    kept: OnceLock<Sessions>,
 }
 
 impl MemoryStore {
@@ -32,18 +34,22 @@ impl MemoryStore {
             shared,
             identities,
             rules,
-            was_opened: AtomicBool::new(false),
+            kept: OnceLock::new(),
         }
     }
 
     async fn open(&self) -> Result<Arc<dyn Nodes>, NodesError> {
+        let on_redis =
+            |state: &mut State| Some((state.on_redis.as_ref()?.is_new(), state.session_timeout?));
+        if let Some((is_new, timeout)) = self.shared.with(on_redis) {
+            let kept = self.kept.get_or_init(|| self.kept(is_new, timeout));
+            return kept.open(&self.new_uuid().to_string()).await;
+        }
         let mut running = self.shared.running.subscribe();
         // The loop ends when the ensemble runs. The sender exists as long as this store.
         loop {
             let opened = self.shared.with(|state| {
-                let is_first = !self.was_opened.load(Ordering::Relaxed);
-                let session = state.open(Arc::clone(&self.identities), is_first)?;
-                self.was_opened.store(true, Ordering::Relaxed);
+                let session = state.open(Arc::clone(&self.identities))?;
                 Some((session, state.session_timeout))
             });
             if let Some((session, timeout)) = opened {
@@ -54,10 +60,21 @@ impl MemoryStore {
                     self.rules.clone(),
                 )));
             }
-            if running.wait_for(|running| *running).await.is_err() {
+            if running.changed().await.is_err() {
                 return Err(MemoryError::Unreachable.into());
             }
         }
+    }
+
+    /// As a service whose builder says that nobody was here before, until there was.
+    fn kept(&self, is_new: bool, session_timeout: Duration) -> Sessions {
+        Sessions::new(Terms {
+            server: Arc::new(MemoryServer(Arc::clone(&self.shared))),
+            connect_timeout: session_timeout / 4,
+            session_timeout,
+            is_new,
+            container_rest: session_timeout,
+        })
     }
 }
 

@@ -15,7 +15,6 @@ use crate::memory::tree::Tree;
 use crate::memory::tree::access::Access;
 use crate::memory::tree::node_path::NodePath;
 use crate::memory::tree::transaction::Transaction;
-use tokio::time::Instant;
 
 impl State {
     /// Takes a request, and sends it at once if the session is connected. Returns its number.
@@ -41,7 +40,6 @@ impl State {
                 waker: None,
                 wanted: true,
                 settled: settled.is_some(),
-                sent: Instant::now(),
             },
         );
         if let Some(outcome) = settled {
@@ -60,10 +58,7 @@ impl State {
             self.end(session, EndReason::Expired);
             return;
         }
-        if !self.is_let_in(session) {
-            return self.find_ended(session);
-        }
-        let lost = self.next_loss(session, call.operation());
+        let lost = self.next_loss(session, &[call.operation()]);
         if self.is_stuck(session, call.is_write()) {
             self.never_answer(session, number);
         } else {
@@ -72,7 +67,6 @@ impl State {
                 Some(Lost::AfterCommit) | None => self.carry_out(session, call),
             };
             let delivery = self.next_delivery(session);
-            self.note_answer(session, number, call, &outcome);
             self.answer(session, number, outcome, delivery);
         }
         if lost.is_some() {
@@ -80,22 +74,10 @@ impl State {
         }
     }
 
-    /// What the client will learn about its nodes. It does even if nobody waits for the answer.
-    fn note_answer(&mut self, session: i64, number: u64, call: &Call, outcome: &Outcome) {
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.owned.answered(number, call, outcome);
-            let flight = record.flights.get(&number);
-            if !flight.is_some_and(|flight| flight.wanted) {
-                record.owned.arrived(number);
-            }
-        }
-    }
-
-    fn next_loss(&mut self, session: i64, operation: Operation) -> Option<Lost> {
-        let ambush = self
-            .ambushes
-            .iter()
-            .position(|ambush| ambush.matches(session, operation));
+    /// Whether the connection breaks under these requests.
+    pub(crate) fn next_loss(&mut self, session: i64, operations: &[Operation]) -> Option<Lost> {
+        let mut ambushes = self.ambushes.iter();
+        let ambush = ambushes.position(|ambush| ambush.matches(session, operations));
         match ambush {
             Some(index) => Some(self.ambushes.remove(index).lost),
             None => self.faults.lost(&mut self.random),
@@ -165,7 +147,12 @@ impl State {
         Ok(Answer::Deleted)
     }
 
-    fn list(&mut self, session: i64, path: &str, access: &Access) -> Result<Answer, NodesError> {
+    pub(super) fn list(
+        &mut self,
+        session: i64,
+        path: &str,
+        access: &Access,
+    ) -> Result<Answer, NodesError> {
         self.refuse_denied(path, Operation::List)?;
         let path = NodePath::parse(path)?;
         self.readable(session, &path, access)?;
@@ -272,7 +259,7 @@ impl State {
         Ok(Answer::Synced)
     }
 
-    fn multi(
+    pub(super) fn multi(
         &mut self,
         session: i64,
         changes: &[Change],

@@ -1,24 +1,26 @@
 //! Requests in flight to the server.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use recipes_core::EndReason;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::State;
+use super::calls::Ask;
 use super::request::Call;
 use super::session::Stage;
 use crate::memory::error::MemoryError;
 
 /// What arrives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Parcel {
     Request(u64),
     /// The client closes the session.
     Close,
-    /// The client says that it is there, on Redis. It has left then.
-    Beat(Instant),
+    /// On Redis: the connection, the number of the call.
+    Call(u64, u64, Ask),
 }
 
 /// All requests in flight to the server, in the order of their arrival.
@@ -42,17 +44,25 @@ impl Arrivals {
     fn forget(&mut self, session: i64) {
         self.parcels.retain(|_, (whose, _)| *whose != session);
     }
+
+    /// The calls of a session, which will not arrive.
+    fn take_calls(&mut self, session: i64) -> Vec<Ask> {
+        let (taken, kept) = mem::take(&mut self.parcels)
+            .into_iter()
+            .partition(|(_, (whose, _))| *whose == session);
+        self.parcels = kept;
+        let taken: BTreeMap<_, _> = taken;
+        let calls = taken.into_values().filter_map(|(_, parcel)| match parcel {
+            Parcel::Call(_, _, ask) => Some(ask),
+            Parcel::Request(_) | Parcel::Close => None,
+        });
+        calls.collect()
+    }
 }
 
 impl State {
     /// Sends a request of a connected session to the server.
     pub(crate) fn send(&mut self, session: i64, number: u64, call: Call) {
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.owned.sent(&call);
-            if let Some(flight) = record.flights.get_mut(&number) {
-                flight.sent = Instant::now();
-            }
-        }
         let Some(due) = self.next_arrival(session) else {
             return self.perform(session, number, &call);
         };
@@ -76,28 +86,21 @@ impl State {
         }
     }
 
-    /// Sends a sign of life of a connected session.
-    pub(crate) fn send_beat(&mut self, session: i64) {
-        let sent = Instant::now();
-        match self.next_arrival(session) {
-            None => self.hear(session, sent),
-            Some(due) => {
-                self.arrivals.add(due, session, Parcel::Beat(sent));
-                self.look_again(due);
-            }
-        }
+    /// Sends a call of a keeper.
+    pub(crate) fn send_call(
+        &mut self,
+        due: Instant,
+        session: i64,
+        (connection, number, ask): (u64, u64, Ask),
+    ) {
+        let parcel = Parcel::Call(connection, number, ask);
+        self.arrivals.add(due, session, parcel);
+        self.look_again(due);
     }
 
-    fn hear(&mut self, session: i64, sent: Instant) {
-        if !self.is_connected(session) {
-            return;
-        }
-        if !self.is_let_in(session) {
-            return self.find_ended(session);
-        }
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.heard = record.heard.max(sent);
-        }
+    /// The calls of a session that have not arrived, and now never do.
+    pub(crate) fn take_calls(&mut self, session: i64) -> Vec<Ask> {
+        self.arrivals.take_calls(session)
     }
 
     /// Lets everything arrive that is due by now, unless the servers stand still.
@@ -119,7 +122,9 @@ impl State {
                 // A write: the deposed leader cannot carry it out.
                 Parcel::Close if self.is_behind(session) => {}
                 Parcel::Close => self.end(session, EndReason::Closed),
-                Parcel::Beat(sent) => self.hear(session, sent),
+                Parcel::Call(connection, number, ask) => {
+                    self.perform_call((session, connection), number, &ask);
+                }
             }
         }
     }
@@ -139,7 +144,7 @@ impl State {
             count => usize::try_from(self.random.below(count as u64 + 1)).unwrap_or(0),
         };
         for (_, call) in sent.iter().take(arriving) {
-            if call.is_write() && !behind && self.is_let_in(session) {
+            if call.is_write() && !behind {
                 drop(self.carry_out(session, call));
             }
         }
@@ -165,7 +170,7 @@ impl State {
 
     /// Spawns a task that lets the request arrive when it is due. Without a runtime, it arrives at
     /// the next access to the ensemble.
-    fn look_again(&self, due: Instant) {
+    pub(crate) fn look_again(&self, due: Instant) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };

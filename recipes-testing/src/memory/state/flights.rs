@@ -78,8 +78,6 @@ impl State {
             // An answer that the client gave itself does not prove that a server is alive.
             if matches!(flight.stage, Stage::Answered(_, delivery) if delivery.zxid > 0) {
                 record.arrived = record.arrived.max(number);
-                record.owned.arrived(number);
-                record.heard = record.heard.max(flight.sent);
             }
             Some(flight)
         });
@@ -114,8 +112,6 @@ impl State {
             return;
         }
         let flight = entry.remove();
-        // The client reads the answer all the same.
-        record.owned.arrived(number);
         self.discard(&flight.stage);
         self.forget_if_done(session);
     }

@@ -1,17 +1,20 @@
-//! What a store on Redis does otherwise than ZooKeeper: its clock, its sessions, its runs.
+//! The rules of a store on Redis: its clock, its sessions, its runs, who watches what.
 //!
-//! The names are those of `recipes-redis/src/library/store.lua`, whose rules these are. All times
-//! are microseconds.
+//! The names are those of `recipes-redis/src/library`, whose rules these are. All times are
+//! microseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use recipes_core::EndReason;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use recipes_core::{NodeEvent, NodesError};
+use recipes_keeper::{Caller, Open, Opened, Resume, Resumed, Rewatch, micros};
+use tokio::time::Instant;
 
 use super::State;
+use super::links::Links;
 use crate::memory::tree::Tree;
+use crate::memory::tree::access::Access;
+use crate::memory::tree::node_path::NodePath;
 
 /// Sessions that one call ends.
 const SWEPT_MAX: usize = 4;
@@ -19,8 +22,10 @@ const SWEPT_MAX: usize = 4;
 /// A session, as the server knows it.
 #[derive(Clone, Debug)]
 struct Known {
+    secret: String,
     /// The connection over which it was opened or resumed last.
     connection: u64,
+    timeout: i64,
     /// By the store's own clock.
     deadline: i64,
 }
@@ -33,8 +38,12 @@ struct Kept {
     /// The store's own clock, with which deadlines are compared.
     own: i64,
     sessions: BTreeMap<i64, Known>,
+    /// Who watches a node, each with the number of its last watch.
+    watchers: BTreeMap<String, BTreeMap<i64, u64>>,
+    /// The longest session timeout so far.
+    longest: i64,
     /// The run of the server that the last session was opened or resumed on.
-    run: Option<u64>,
+    run: Option<String>,
     /// The end of the quarantine, by the store's own clock.
     over: i64,
     /// When the last session is due that was silent for longer than the store's own clock says, by it.
@@ -44,7 +53,6 @@ struct Kept {
 /// A store that behaves as that on Redis does.
 #[derive(Debug)]
 pub(crate) struct OnRedis {
-    timeout: i64,
     kept: Kept,
     /// Whether the present call has come after more time than the store's own clock counts.
     has_gap: bool,
@@ -53,6 +61,7 @@ pub(crate) struct OnRedis {
     /// Differs after each start and each promotion.
     run: u64,
     started: Instant,
+    pub(crate) links: Links,
 }
 
 /// All that a server knew at some moment.
@@ -63,26 +72,33 @@ pub(crate) struct Past {
     kept: Kept,
 }
 
-impl OnRedis {
-    pub(crate) fn new(timeout: Duration) -> Self {
+impl Default for OnRedis {
+    fn default() -> Self {
         Self {
-            timeout: micros(timeout),
             kept: Kept::default(),
             has_gap: false,
             ahead: 0,
             run: 1,
             started: Instant::now(),
+            links: Links::default(),
         }
     }
+}
 
-    /// The gap rule: what happened between two calls counts as a quarter of a timeout at most.
+impl OnRedis {
+    /// The most that the store's own clock advances between two calls: a quarter of the shortest
+    /// session timeout.
+    pub(crate) fn step(&self) -> i64 {
+        let timeouts = self.kept.sessions.values().map(|known| known.timeout);
+        timeouts.min().unwrap_or(0) / 4
+    }
+
+    /// The gap rule: what happened between two calls counts as one step at most.
     fn advance(&mut self, now: i64) {
+        let step = self.step();
         let kept = &mut self.kept;
-        self.has_gap = now - kept.last > self.timeout / 4;
-        // Without a session there is no timeout.
-        if !kept.sessions.is_empty() {
-            kept.own += (now - kept.last).clamp(0, self.timeout / 4);
-        }
+        self.has_gap = now - kept.last > step;
+        kept.own += (now - kept.last).clamp(0, step);
         kept.last = now;
     }
 
@@ -92,25 +108,22 @@ impl OnRedis {
         let mut due: Vec<_> = self.kept.sessions.iter().collect();
         due.retain(|(_, known)| known.deadline <= own);
         due.sort_by_key(|(_, known)| known.deadline);
-        let due: Vec<i64> = due.iter().map(|(id, _)| **id).take(SWEPT_MAX).collect();
-        for id in &due {
-            self.kept.sessions.remove(id);
-        }
-        due
+        due.iter().map(|(id, _)| **id).take(SWEPT_MAX).collect()
     }
 
     /// How long nobody may be granted a lock.
-    fn quarantine(&mut self, is_known: bool) -> Duration {
-        let is_new = match self.kept.run {
-            Some(run) => run != self.run,
+    fn quarantine(&mut self, run: &str, timeout: i64, is_known: bool) -> Duration {
+        let kept = &mut self.kept;
+        kept.longest = kept.longest.max(timeout);
+        let is_new = match &kept.run {
+            Some(last) => last != run,
             None => !is_known,
         };
         if is_new {
-            self.kept.over = self.kept.own + self.timeout * 3 / 4;
+            kept.over = kept.own + kept.longest * 3 / 4;
         }
-        self.kept.run = Some(self.run);
-        let left = u64::try_from(self.kept.over - self.kept.own).unwrap_or(0);
-        Duration::from_micros(left)
+        kept.run = Some(run.to_owned());
+        recipes_keeper::duration(kept.over - kept.own)
     }
 
     /// How long sessions may be kept that are over.
@@ -120,12 +133,83 @@ impl OnRedis {
             let deadlines = kept.sessions.values().map(|known| known.deadline);
             kept.doubt = deadlines.max().unwrap_or(kept.doubt);
         }
-        let left = u64::try_from(kept.doubt - kept.own).unwrap_or(0);
-        Duration::from_micros(left)
+        recipes_keeper::duration(kept.doubt - kept.own)
     }
 
-    pub(crate) fn forget_session(&mut self, session: i64) {
+    /// Whether this session lives; if so, it does for another timeout.
+    fn heard_from(&mut self, caller: &Caller) -> bool {
+        let own = self.kept.own;
+        let Some(known) = self.kept.sessions.get_mut(&caller.id) else {
+            return false;
+        };
+        if known.connection != caller.connection || known.secret != caller.secret {
+            return false;
+        }
+        if own + known.timeout / 24 * 23 > known.deadline {
+            known.deadline = own + known.timeout;
+        }
+        true
+    }
+
+    /// Moves a session from one of these connections to another.
+    fn move_over(&mut self, resume: &Resume) -> bool {
+        let (caller, own) = (&resume.caller, self.kept.own);
+        let Some(known) = self.kept.sessions.get_mut(&caller.id) else {
+            return false;
+        };
+        let is_it = known.secret == caller.secret && resume.known_by.contains(&known.connection);
+        if is_it {
+            known.connection = caller.connection;
+            known.deadline = own + known.timeout;
+        }
+        is_it
+    }
+
+    /// The run, as a client is told it, and for how long it has been running.
+    pub(crate) fn run(&self) -> (String, u64) {
+        (self.run.to_string(), self.started.elapsed().as_secs())
+    }
+
+    /// Whether nobody was here before this run.
+    pub(crate) fn is_new(&self) -> bool {
+        self.run == 1
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<i64> {
+        self.kept.sessions.keys().copied().collect()
+    }
+
+    pub(crate) fn is_known(&self, session: i64) -> bool {
+        self.kept.sessions.contains_key(&session)
+    }
+
+    pub(crate) fn watch(&mut self, path: &str, session: i64, number: u64) {
+        let watchers = self.kept.watchers.entry(path.to_owned()).or_default();
+        watchers.insert(session, number);
+    }
+
+    pub(crate) fn is_watched_by(&self, path: &str, session: i64) -> bool {
+        let watchers = self.kept.watchers.get(path);
+        watchers.is_some_and(|watchers| watchers.contains_key(&session))
+    }
+
+    pub(crate) fn unwatch(&mut self, path: &str, session: i64) {
+        if let Some(watchers) = self.kept.watchers.get_mut(path) {
+            watchers.remove(&session);
+        }
+    }
+
+    /// Watches of sessions that live.
+    pub(crate) fn watch_count(&self) -> usize {
+        let watchers = self.kept.watchers.values().flat_map(BTreeMap::keys);
+        watchers.filter(|session| self.is_known(**session)).count()
+    }
+
+    fn forget_session(&mut self, session: i64) {
         self.kept.sessions.remove(&session);
+        for watchers in self.kept.watchers.values_mut() {
+            watchers.remove(&session);
+        }
     }
 }
 
@@ -147,7 +231,7 @@ impl State {
         self.zxid
     }
 
-    /// What every call begins with. Nothing on ZooKeeper.
+    /// What every call begins with.
     fn begin_call(&mut self) {
         let now = self.wall_us();
         let Some(redis) = &mut self.on_redis else {
@@ -156,124 +240,113 @@ impl State {
         redis.advance(now);
         for session in redis.sweep() {
             // Its client learns of it when it asks for something.
-            self.remove(session);
-            self.forget_if_done(session);
+            self.end_session(session);
         }
     }
 
-    /// Whether the server lets a request of a session in, which then lives for another timeout.
-    /// Always on ZooKeeper.
-    pub(crate) fn is_let_in(&mut self, session: i64) -> bool {
+    /// The server ends a session: its nodes go.
+    pub(crate) fn end_session(&mut self, session: i64) {
+        if let Some(redis) = &mut self.on_redis {
+            redis.forget_session(session);
+        }
+        self.delete_nodes_of(session);
+    }
+
+    /// Whether the server lets a call of a session in, which then lives for another timeout.
+    pub(crate) fn is_let_in(&mut self, caller: &Caller) -> bool {
         self.begin_call();
-        let Some(redis) = &mut self.on_redis else {
-            return true;
-        };
-        let connection = self.sessions.get(&session).map(|record| record.wire);
-        let (own, timeout) = (redis.kept.own, redis.timeout);
-        let Some(known) = redis.kept.sessions.get_mut(&session) else {
-            return false;
-        };
-        if Some(known.connection) != connection {
-            return false;
-        }
-        if own + timeout / 24 * 23 > known.deadline {
-            known.deadline = own + timeout;
-        }
-        true
+        let redis = self.on_redis.as_mut();
+        redis.is_some_and(|redis| redis.heard_from(caller))
     }
 
-    /// A client finds that its session has ended.
-    pub(crate) fn find_ended(&mut self, session: i64) {
-        self.end_client(session, EndReason::Expired);
-        self.forget_if_done(session);
-    }
-
-    /// Registers a new session. `is_first`: its client has had none before.
-    pub(crate) fn register(&mut self, session: i64, is_first: bool) {
+    /// Opens a session with this id.
+    pub(crate) fn open_session(&mut self, id: i64, open: &Open) -> Opened {
         self.begin_call();
-        let Some(redis) = &mut self.on_redis else {
-            return;
-        };
-        let doubt = redis.doubt();
-        let deadline = redis.kept.own + redis.timeout;
-        let connection = 1;
-        let known = Known {
-            connection,
-            deadline,
-        };
-        redis.kept.sessions.insert(session, known);
-        // As a service whose builder says so until the store is there for the first time.
-        let is_new = redis.run == 1;
-        let is_old = micros(redis.started.elapsed()) > redis.timeout + 1_000_000;
-        let wait = redis.quarantine(is_first && (is_new || is_old));
-        let (run, every) = (redis.run, redis.timeout / 6);
-        // The next beat ends them.
-        let slack = Duration::from_micros(u64::try_from(redis.timeout / 12).unwrap_or(0));
-        if let Some(record) = self.sessions.get_mut(&session) {
-            record.in_doubt_until = (!doubt.is_zero()).then(|| Instant::now() + doubt + slack);
-            record.wire = connection;
-            record.owned.run = run;
-            record.grants_from = quarantined(wait);
+        self.next_number();
+        let (mut quarantine, mut doubt) = (Duration::ZERO, Duration::ZERO);
+        if let Some(redis) = &mut self.on_redis {
+            doubt = redis.doubt();
+            let timeout = micros(open.timeout);
+            let known = Known {
+                secret: open.secret.clone(),
+                connection: 1,
+                timeout,
+                deadline: redis.kept.own + timeout,
+            };
+            redis.kept.sessions.insert(id, known);
+            quarantine = redis.quarantine(&open.run, timeout, open.is_known);
         }
-        self.beat_every(session, every);
+        Opened {
+            id,
+            quarantine,
+            doubt,
+        }
     }
 
-    /// A client goes on with its session over a new connection. Returns whether that lives.
-    pub(crate) fn resume(&mut self, session: i64) -> bool {
+    /// A client goes on with its session over another connection. `None` if it is over.
+    pub(crate) fn resume_session(&mut self, resume: &Resume) -> Option<Resumed> {
         self.begin_call();
-        let (Some(redis), Some(record)) = (&mut self.on_redis, self.sessions.get_mut(&session))
-        else {
-            return true;
-        };
-        let deadline = redis.kept.own + redis.timeout;
-        let sessions = &mut redis.kept.sessions;
-        let known = sessions.get_mut(&session);
-        // It may know an earlier connection, if it has forgotten the last.
-        let Some(known) = known.filter(|known| known.connection <= record.wire) else {
-            self.find_ended(session);
-            return false;
-        };
-        record.wire += 1;
-        *known = Known {
-            connection: record.wire,
-            deadline,
-        };
-        record.grants_from = quarantined(redis.quarantine(true));
-        let may_have_ended = micros(record.heard.elapsed()) >= redis.timeout / 2;
-        record.heard = Instant::now();
-        if record.owned.run != redis.run {
-            record.owned.run = redis.run;
-            self.delete_what_is_back(session, may_have_ended);
+        let (caller, redis) = (&resume.caller, self.on_redis.as_mut()?);
+        if !redis.move_over(resume) {
+            return None;
         }
-        true
+        let quarantine = redis.quarantine(&resume.run, micros(caller.timeout), true);
+        let watches = resume.watches.iter();
+        let news = watches.map(|watch| self.watch_again(caller.id, watch));
+        let news = news.collect();
+        let nodes = match resume.wants_nodes {
+            true => self.tree.owned_by(caller.id),
+            false => Vec::new(),
+        };
+        Some(Resumed {
+            quarantine,
+            news,
+            nodes: nodes.iter().map(NodePath::to_string).collect(),
+        })
     }
 
-    /// A client without anything to ask sends a beat, as long as its session lives for it.
-    fn beat_every(&self, session: i64, every: i64) {
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        let shared = self.shared.clone();
-        let every = Duration::from_micros(u64::try_from(every).unwrap_or(0));
-        runtime.spawn(async move {
-            loop {
-                sleep(every).await;
-                let Some(shared) = shared.upgrade() else {
-                    return;
-                };
-                if !shared.with(|state| state.beat(session)) {
-                    return;
+    fn watch_again(&mut self, session: i64, watch: &Rewatch) -> Option<NodeEvent> {
+        let path = NodePath::parse(&watch.path).ok();
+        let stat = path.and_then(|path| Some(self.tree.get(&path)?.stat()));
+        match stat {
+            Some(stat) if stat.czxid != watch.seen.czxid => Some(NodeEvent::Deleted),
+            Some(stat) if stat.mzxid != watch.seen.mzxid => Some(NodeEvent::Changed),
+            Some(_) => {
+                if let Some(redis) = &mut self.on_redis {
+                    redis.watch(&watch.path, session, watch.number);
                 }
+                None
             }
-        });
+            None => Some(NodeEvent::Deleted),
+        }
     }
 
-    fn beat(&mut self, session: i64) -> bool {
-        if self.is_connected(session) {
-            self.send_beat(session);
+    pub(crate) fn close_session(&mut self, caller: &Caller) {
+        self.begin_call();
+        let redis = self.on_redis.as_mut();
+        if redis.is_some_and(|redis| redis.heard_from(caller)) {
+            self.end_session(caller.id);
         }
-        let record = self.sessions.get(&session);
-        record.is_some_and(|record| record.ended.is_none())
+    }
+
+    /// Sends the news of a node to who watches it, once. With the node itself, its watches go.
+    pub(crate) fn publish(&mut self, path: &str, event: NodeEvent) {
+        let Some(redis) = &mut self.on_redis else {
+            return;
+        };
+        for (session, number) in redis.kept.watchers.remove(path).unwrap_or_default() {
+            self.send_news(session, path, number, event);
+        }
+    }
+
+    pub(crate) fn delete_nodes_of(&mut self, session: i64) {
+        let owned = self.tree.owned_by(session);
+        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
+            owned
+                .iter()
+                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
+        });
+        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
     }
 
     /// What the server knows now.
@@ -298,20 +371,5 @@ impl State {
         redis.kept = past.kept;
         redis.run += 1;
         redis.started = Instant::now();
-        for (session, record) in &mut self.sessions {
-            record.gone = !redis.kept.sessions.contains_key(session);
-        }
-        let sessions: Vec<i64> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.forget_if_done(session);
-        }
     }
-}
-
-fn quarantined(wait: Duration) -> Option<Instant> {
-    (!wait.is_zero()).then(|| Instant::now() + wait)
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

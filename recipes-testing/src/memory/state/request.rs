@@ -31,6 +31,8 @@ pub enum Operation {
     Sync,
     /// Several changes, all or none.
     Multi,
+    /// The session lives. On a store as that on Redis only, where nobody need have asked for it.
+    Beat,
 }
 
 /// One entry of the request log.

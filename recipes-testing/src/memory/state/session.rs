@@ -10,7 +10,6 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::owned::Owned;
 use super::request::{Call, Outcome};
 use crate::memory::acl::AuthId;
 
@@ -23,8 +22,6 @@ pub(crate) struct Flight {
     pub(crate) wanted: bool,
     /// The client has answered it itself, so nothing is on its way that could be lost.
     pub(crate) settled: bool,
-    /// When it left.
-    pub(crate) sent: Instant,
 }
 
 #[derive(Debug)]
@@ -69,8 +66,7 @@ impl Drop for Timer {
 /// | given up by its client | `Some` | no | - | fail | stay until the timeout |
 /// | ended | `Some` | yes | - | fail | are gone |
 ///
-/// Left behind is a session whose connection leads to the deposed leader, `behind`. On Redis, a
-/// session that the server has ended is as before for its client, until that asks for something.
+/// Left behind is a session whose connection leads to the deposed leader, `behind`.
 #[derive(Debug)]
 pub(crate) struct SessionRecord {
     pub(crate) identities: Arc<[AuthId]>,
@@ -111,15 +107,6 @@ pub(crate) struct SessionRecord {
     pub(crate) caught_up: Instant,
     /// When the latest request in flight to the server is due.
     pub(crate) last_arrival: Option<Instant>,
-    /// The number of the connection, and the nodes that its client knows; on Redis.
-    pub(crate) wire: u64,
-    pub(crate) owned: Owned,
-    /// When the last request left that the server has answered.
-    pub(crate) heard: Instant,
-    /// The end of the quarantine, on Redis.
-    pub(crate) grants_from: Option<Instant>,
-    /// Before this, the store may keep nodes of sessions that are over.
-    pub(crate) in_doubt_until: Option<Instant>,
     /// Who counts on its timeout.
     pub(crate) reliant: Option<Weak<dyn Reliant>>,
 }
@@ -147,11 +134,6 @@ impl SessionRecord {
             last_due: None,
             caught_up: Instant::now(),
             last_arrival: None,
-            wire: 0,
-            heard: Instant::now(),
-            owned: Owned::default(),
-            grants_from: None,
-            in_doubt_until: None,
             reliant: None,
         }
     }

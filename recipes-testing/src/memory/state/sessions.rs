@@ -14,11 +14,10 @@ use super::{State, TERM};
 use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
 use crate::memory::tree::Tree;
-use crate::memory::tree::access::Access;
 
 impl State {
-    /// Opens a session, unless the ensemble is stopped. `is_first`: its client has had none.
-    pub(crate) fn open(&mut self, identities: Arc<[AuthId]>, is_first: bool) -> Option<i64> {
+    /// Opens a session, unless the ensemble is stopped.
+    pub(crate) fn open(&mut self, identities: Arc<[AuthId]>) -> Option<i64> {
         if self.stopped {
             return None;
         }
@@ -26,16 +25,21 @@ impl State {
         let zxid = self.next_number();
         let record = SessionRecord::new(identities, self.session_timeout, zxid);
         self.sessions.insert(self.last_session, record);
-        self.register(self.last_session, is_first);
         Some(self.last_session)
     }
 
     pub(crate) fn live_sessions(&self) -> Vec<i64> {
+        if let Some(redis) = &self.on_redis {
+            return redis.sessions();
+        }
         let live = self.sessions.iter().filter(|(_, record)| !record.gone);
         live.map(|(session, _)| *session).collect()
     }
 
     pub(crate) fn is_live(&self, session: i64) -> bool {
+        if let Some(redis) = &self.on_redis {
+            return redis.is_known(session);
+        }
         self.sessions
             .get(&session)
             .is_some_and(|record| !record.gone)
@@ -44,6 +48,9 @@ impl State {
     /// Ends a session in one transaction: requests fail, watches end, ephemeral nodes are deleted.
     /// The client does not learn of it while it is connected to the deposed leader.
     pub(crate) fn end(&mut self, session: i64, reason: EndReason) {
+        if self.on_redis.is_some() {
+            return self.expire_known(session);
+        }
         if self.is_behind(session) {
             return self.remove(session);
         }
@@ -61,9 +68,6 @@ impl State {
 
     /// Ends a session for the ensemble.
     pub(crate) fn remove(&mut self, session: i64) {
-        if let Some(redis) = &mut self.on_redis {
-            redis.forget_session(session);
-        }
         if let Some(record) = self.sessions.get_mut(&session) {
             if mem::replace(&mut record.gone, true) {
                 return;
@@ -71,14 +75,7 @@ impl State {
             record.deadline = None;
             record.timer = None;
         }
-        // A store that has forgotten its end has a session again without a client.
-        let owned = self.tree.owned_by(session);
-        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
-            owned
-                .iter()
-                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
-        });
-        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
+        self.delete_nodes_of(session);
     }
 
     /// Ends a session for its client. For the ensemble, it is disconnected.
@@ -159,6 +156,9 @@ impl State {
 
     /// Cuts one session off.
     pub(crate) fn cut(&mut self, session: i64) {
+        if self.on_redis.is_some() {
+            return self.cut_link(session, true);
+        }
         let was_connected = self.is_connected(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -175,11 +175,14 @@ impl State {
 
     /// Lets one session connect again.
     pub(crate) fn mend(&mut self, session: i64) {
+        if self.on_redis.is_some() {
+            return self.cut_link(session, false);
+        }
         let was_connected = self.is_connected(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        if record.gone && !record.behind && self.on_redis.is_none() {
+        if record.gone && !record.behind {
             if record.is_overdue {
                 self.end(session, EndReason::Expired);
             }
@@ -194,11 +197,12 @@ impl State {
     /// Stops the ensemble. No timeout is counted meanwhile.
     pub(crate) fn stop(&mut self) {
         self.retire_deposed();
-        let live = self.clients();
+        let live = self.live_sessions();
         let connected = live.iter().filter(|session| self.is_connected(**session));
         let connected: Vec<i64> = connected.copied().collect();
         // Before the connections break: what still arrives is not reported to anyone.
         self.stopped = true;
+        self.break_all();
         for session in connected {
             self.go_down(session);
         }
@@ -210,16 +214,6 @@ impl State {
         }
     }
 
-    /// Sessions that the client has for alive, or may have. On Redis it learns late of an end.
-    fn clients(&mut self) -> Vec<i64> {
-        if self.on_redis.is_none() {
-            return self.live_sessions();
-        }
-        let mut clients: Vec<i64> = self.sessions.keys().copied().collect();
-        self.random.shuffle(&mut clients);
-        clients
-    }
-
     /// Starts the ensemble again, under a new leader that gives every session its full timeout.
     pub(crate) fn restart(&mut self) {
         if !self.stopped {
@@ -229,7 +223,7 @@ impl State {
         if self.on_redis.is_none() {
             self.start_term();
         }
-        for session in self.clients() {
+        for session in self.live_sessions() {
             if self.is_connected(session) {
                 self.come_up(session);
             } else {
@@ -259,9 +253,6 @@ impl State {
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Disconnected);
         }
-        if !self.resume(session) {
-            return;
-        }
         self.grant(session);
         if let Some(record) = self.sessions.get_mut(&session) {
             record.connection.send_replace(Connection::Connected);
@@ -290,9 +281,6 @@ impl State {
     }
 
     pub(crate) fn come_up(&mut self, session: i64) {
-        if !self.resume(session) {
-            return;
-        }
         self.grant(session);
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
@@ -337,7 +325,6 @@ impl State {
         let lost = record.in_flight();
         record.arrived = record.arrived.max(lost.last().copied().unwrap_or(0));
         record.last_due = None;
-        record.owned.lost();
         // Before the events: a watch whose reply is lost has no event.
         for number in lost {
             self.fail(session, number, MemoryError::ReplyLost);
@@ -353,8 +340,7 @@ impl State {
         let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        // On Redis a call expires it.
-        if record.deadline.is_some() || record.gone || self.on_redis.is_some() {
+        if record.deadline.is_some() || record.gone {
             return;
         }
         if let Some(granted) = record.granted {

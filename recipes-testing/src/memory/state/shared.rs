@@ -26,7 +26,7 @@ impl Shared {
     }
 
     /// Reads or changes the state. First, messages that are due arrive, and sessions past their
-    /// timeout expire.
+    /// timeout expire. News that are due are handed out before and after.
     ///
     /// Wakers are used and dropped after the mutex is released, because an executor may poll or
     /// drop a future immediately. Before that, sessions learn that they have less time.
@@ -34,7 +34,9 @@ impl Shared {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.let_arrive(Instant::now());
         state.expire_overdue();
+        state.deliver();
         let result = change(&mut state);
+        state.deliver();
         let shortened = mem::take(&mut state.shortened);
         let wakers = mem::take(&mut state.wakers);
         let retired = mem::take(&mut state.retired);

@@ -160,14 +160,7 @@ impl State {
                 .and_then(|path| self.tree_of(session).get(&path));
             match node.map(|node| node.stat()) {
                 None => told.push((number, NodeEvent::Deleted)),
-                // The store on Redis knows that it is another node, and notices lost changes.
-                Some(stat) if self.on_redis.is_some() && stat.czxid > since => {
-                    told.push((number, NodeEvent::Deleted));
-                }
                 Some(stat) if stat.mzxid > since => told.push((number, NodeEvent::Changed)),
-                Some(stat) if self.on_redis.is_some() && stat.mzxid < since => {
-                    told.push((number, NodeEvent::Changed));
-                }
                 Some(_) => {}
             }
         }

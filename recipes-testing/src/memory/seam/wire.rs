@@ -1,0 +1,230 @@
+//! A store as that on Redis, as its keeper sees it.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use recipes_core::{Guarantee, NodesError};
+use recipes_keeper::{
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
+    Wire,
+};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::reply::Arrival;
+use crate::memory::error::MemoryError;
+use crate::memory::state::calls::{Ask, Told};
+use crate::memory::state::links::Connected;
+use crate::memory::state::shared::Shared;
+
+/// As many as on Redis.
+const IN_FLIGHT_MAX: usize = 1024;
+
+/// The server. Whoever connects while it cannot be reached waits.
+pub(crate) struct MemoryServer(pub(crate) Arc<Shared>);
+
+impl fmt::Debug for MemoryServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryServer").finish_non_exhaustive()
+    }
+}
+
+impl Server for MemoryServer {
+    fn open<'a>(
+        &'a self,
+        shared: &'a Arc<recipes_keeper::Shared>,
+        number: u64,
+    ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+        let mut running = self.0.running.subscribe();
+        let opened = async move {
+            loop {
+                let connected = self.0.with(|state| state.connect(shared, number));
+                if let Some(connected) = connected {
+                    let takes = connected.takes;
+                    let wire = MemoryWire::new(Arc::clone(&self.0), connected, number);
+                    if !takes.is_zero() {
+                        sleep(takes).await;
+                    }
+                    return Ok(Box::new(wire) as Box<dyn Wire>);
+                }
+                if running.changed().await.is_err() {
+                    return Err(MemoryError::Unreachable.into());
+                }
+            }
+        };
+        opened.boxed()
+    }
+}
+
+/// One connection.
+struct MemoryWire {
+    shared: Arc<Shared>,
+    session: i64,
+    number: u64,
+    loss: watch::Receiver<Option<Loss>>,
+    facts: Facts,
+}
+
+impl MemoryWire {
+    fn new(shared: Arc<Shared>, connected: Connected, number: u64) -> Self {
+        let facts = Facts {
+            run: connected.run,
+            uptime_s: connected.uptime_s,
+            was_replica: false,
+            guarantee: Guarantee::BestEffort,
+        };
+        Self {
+            shared,
+            session: connected.session,
+            number,
+            loss: connected.loss,
+            facts,
+        }
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        ask: Ask,
+        pick: impl FnOnce(Told) -> Option<T> + Send + 'static,
+    ) -> Called<T> {
+        let call = PendingCall {
+            shared: Arc::clone(&self.shared),
+            over: (self.session, self.number),
+            ask: Some(ask),
+            number: None,
+            arrival: Arrival::default(),
+        };
+        let picked = async move {
+            let told = call.await?;
+            pick(told).ok_or_else(|| CallError::unexpected("the answer to another call"))
+        };
+        picked.boxed()
+    }
+}
+
+impl fmt::Debug for MemoryWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWire")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Wire for MemoryWire {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn in_flight_max(&self) -> usize {
+        IN_FLIGHT_MAX
+    }
+
+    fn leaves_anywhere(&self) -> bool {
+        true
+    }
+
+    fn open(&self, open: Open) -> Called<Opened> {
+        self.call(Ask::Open(open), |told| match told {
+            Told::Opened(opened) => Some(opened),
+            _ => None,
+        })
+    }
+
+    fn resume(&self, resume: Resume) -> Called<Option<Resumed>> {
+        self.call(Ask::Resume(resume), |told| match told {
+            Told::Resumed(resumed) => Some(resumed),
+            _ => None,
+        })
+    }
+
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+        let ask = Ask::Requests(Arc::clone(caller), Arc::clone(asked));
+        self.call(ask, |told| match told {
+            Told::Answers(answers) => Some(answers),
+            _ => None,
+        })
+    }
+
+    fn close(&self, caller: &Arc<Caller>) -> Called<bool> {
+        self.call(Ask::Close(Arc::clone(caller)), |told| {
+            matches!(told, Told::Closed).then_some(false)
+        })
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        let mut loss = self.loss.clone();
+        let lost = async move {
+            let lost = loss.wait_for(Option::is_some).await;
+            lost.ok().and_then(|loss| *loss).unwrap_or(Loss::Connection)
+        };
+        lost.boxed()
+    }
+
+    fn started(&self, _session: &Arc<Caller>) {
+        self.shared
+            .with(|state| state.goes_on(self.session, self.number));
+    }
+}
+
+impl Drop for MemoryWire {
+    fn drop(&mut self) {
+        self.shared
+            .with(|state| state.drop_connection(self.session, self.number));
+    }
+}
+
+/// Completes with the answer to a call, which is sent at the first poll. Dropping it forgets the answer.
+struct PendingCall {
+    shared: Arc<Shared>,
+    /// The session, and the number of the connection.
+    over: (i64, u64),
+    ask: Option<Ask>,
+    number: Option<u64>,
+    arrival: Arrival,
+}
+
+impl Future for PendingCall {
+    type Output = Result<Told, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(ask) = this.ask.take() {
+            let (session, connection) = this.over;
+            this.number = this
+                .shared
+                .with(|state| state.call(session, connection, ask));
+            // No network answers at once.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let Some(number) = this.number else {
+            return Poll::Ready(Err(CallError::Lost(Arc::new(MemoryError::ReplyLost))));
+        };
+        let due = this
+            .shared
+            .with(|state| state.poll_call(this.over, number, context.waker()));
+        ready!(this.arrival.poll(ready!(due), context));
+        this.number = None;
+        Poll::Ready(
+            this.shared
+                .with(|state| state.collect_call(this.over, number)),
+        )
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.shared
+                .with(|state| state.abandon_call(self.over, number));
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The connections of a store as that on Redis: to the clients that the keeper is, one for each session.
+//!
+//! | the connection | calls | news |
+//! |---|---|---|
+//! | is down | fail; what was sent may still arrive | are lost: the client compares what it watches |
+//! | is up | are carried out, and answered in order | are sent |
+//! | goes on | as well; the client knows of all that happened before | as well |
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use recipes_core::NodeEvent;
+use recipes_keeper::{CallError, Loss, Shared};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::State;
+use super::calls::{Ask, Told};
+use crate::memory::error::MemoryError;
+use crate::memory::faults::Lost;
+
+/// The clients, by the sessions that they have or are about to open.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    by_session: BTreeMap<i64, Link>,
+    /// In the order of their arrival.
+    news: BTreeMap<(Instant, u64), News>,
+    last_news: u64,
+}
+
+/// News on their way to a client.
+#[derive(Debug)]
+struct News {
+    session: i64,
+    connection: u64,
+    path: String,
+    up_to: u64,
+    event: NodeEvent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contact {
+    Down,
+    Up,
+    GoesOn,
+}
+
+/// How the connections of a client are.
+#[derive(Debug)]
+struct Link {
+    /// Whose it is.
+    shared: Weak<Shared>,
+    cut: bool,
+    contact: Contact,
+    /// The number of the present or last connection.
+    connection: u64,
+    /// What ends it.
+    loss: watch::Sender<Option<Loss>>,
+    /// Calls over it whose answers were not picked up, by number.
+    calls: BTreeMap<u64, Call>,
+    last_call: u64,
+    /// When the latest answer or news are due. None may overtake another.
+    last_due: Option<Instant>,
+    /// When the latest call in flight to the server is due.
+    last_arrival: Option<Instant>,
+    /// Since when it goes on.
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    /// The answer, and when it arrives.
+    answer: Option<(Result<Told, CallError>, Option<Instant>)>,
+    waker: Option<Waker>,
+}
+
+/// A connection that was made.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) session: i64,
+    pub(crate) loss: watch::Receiver<Option<Loss>>,
+    pub(crate) run: String,
+    pub(crate) uptime_s: u64,
+    /// How long it takes to make it.
+    pub(crate) takes: Duration,
+}
+
+impl Link {
+    fn new(shared: Weak<Shared>) -> Self {
+        Self {
+            shared,
+            cut: false,
+            contact: Contact::Down,
+            connection: 0,
+            loss: watch::Sender::new(None),
+            calls: BTreeMap::new(),
+            last_call: 0,
+            last_due: None,
+            last_arrival: None,
+            since: Instant::now(),
+        }
+    }
+
+    fn is_up(&self, connection: u64) -> bool {
+        self.contact != Contact::Down && self.connection == connection
+    }
+
+    /// When a message is due that takes so long.
+    fn next_due(&mut self, delay: Duration) -> Option<Instant> {
+        if !delay.is_zero() || self.last_due.is_some() {
+            self.last_due = self.last_due.max(Instant::now().checked_add(delay));
+        }
+        self.last_due
+    }
+
+    /// Nothing more comes over this connection. Returns whom to wake.
+    fn go_down(&mut self) -> Vec<Waker> {
+        self.contact = Contact::Down;
+        let calls = mem::take(&mut self.calls);
+        calls.into_values().filter_map(|call| call.waker).collect()
+    }
+}
+
+impl Links {
+    fn up(&mut self, session: i64, connection: u64) -> Option<&mut Link> {
+        let link = self.by_session.get_mut(&session)?;
+        link.is_up(connection).then_some(link)
+    }
+
+    /// Whether a client is about to connect, or to go on with its session.
+    pub(crate) fn is_connecting(&self, session: i64) -> bool {
+        let link = self.by_session.get(&session);
+        link.is_some_and(|it| it.contact != Contact::GoesOn && it.shared.strong_count() > 0)
+    }
+
+    fn goes_on(&self, session: i64) -> Option<&Link> {
+        let link = self.by_session.get(&session)?;
+        (link.contact == Contact::GoesOn).then_some(link)
+    }
+
+    /// When all messages sent to a client so far will have arrived, if its session goes on.
+    pub(crate) fn told_by(&self, session: i64) -> Option<Instant> {
+        let now = Instant::now();
+        let link = self.goes_on(session)?;
+        Some(link.last_due.map_or(now, |due| due.max(now)))
+    }
+
+    pub(crate) fn since(&self, session: i64) -> Option<Instant> {
+        Some(self.goes_on(session)?.since)
+    }
+
+    /// Hands out the news that are due. Before an answer that is due later, whoever waits for it: so this
+    /// happens under the mutex. It takes another one, below which nothing is locked, and wakes tasks.
+    pub(crate) fn deliver(&mut self, now: Instant) {
+        while let Some(first) = self.news.first_entry() {
+            if first.key().0 > now {
+                return;
+            }
+            let it = first.remove();
+            let Some(link) = self.up(it.session, it.connection) else {
+                continue;
+            };
+            if let Some(shared) = link.shared.upgrade() {
+                let watches = &shared.watches;
+                watches.fire(it.connection, &it.path, it.up_to, it.event);
+            }
+        }
+    }
+}
+
+impl State {
+    fn links(&mut self) -> Option<&mut Links> {
+        self.on_redis.as_mut().map(|redis| &mut redis.links)
+    }
+
+    /// A client connects, if it can now. It has no other connection then.
+    pub(crate) fn connect(&mut self, shared: &Arc<Shared>, number: u64) -> Option<Connected> {
+        let id = self.link_of(shared);
+        let takes = self.latency + self.faults.request_delay(&mut self.random);
+        let takes = takes + self.faults.delay(&mut self.random);
+        let (is_away, redis) = (self.stopped || self.paused, self.on_redis.as_mut()?);
+        let (run, uptime_s) = redis.run();
+        let link = redis.links.by_session.get_mut(&id)?;
+        if is_away || link.cut {
+            return None;
+        }
+        let wakers = link.go_down();
+        link.loss.send_replace(Some(Loss::Connection));
+        let (loss, receiver) = watch::channel(None);
+        link.loss = loss;
+        link.contact = Contact::Up;
+        link.connection = number;
+        (link.last_due, link.last_arrival) = (None, None);
+        self.wakers.extend(wakers);
+        Some(Connected {
+            session: id,
+            loss: receiver,
+            run,
+            uptime_s,
+            takes,
+        })
+    }
+
+    /// The session of a client, which may not be opened yet.
+    fn link_of(&mut self, shared: &Arc<Shared>) -> i64 {
+        let next = self.last_session + 1;
+        let Some(links) = self.links() else {
+            return next;
+        };
+        let links = &mut links.by_session;
+        links.retain(|_, link| link.shared.strong_count() > 0);
+        let is_its = |link: &Link| Weak::as_ptr(&link.shared) == Arc::as_ptr(shared);
+        if let Some((id, _)) = links.iter().find(|(_, link)| is_its(link)) {
+            return *id;
+        }
+        links.insert(next, Link::new(Arc::downgrade(shared)));
+        self.last_session = next;
+        next
+    }
+
+    /// A session goes on over a connection.
+    pub(crate) fn goes_on(&mut self, session: i64, connection: u64) {
+        if let Some(link) = self.links().and_then(|it| it.up(session, connection)) {
+            link.contact = Contact::GoesOn;
+            link.since = Instant::now();
+        }
+    }
+
+    /// A client drops a connection. What it has sent is on its way.
+    pub(crate) fn drop_connection(&mut self, session: i64, connection: u64) {
+        let link = self.links().and_then(|it| it.up(session, connection));
+        let wakers = link.map(Link::go_down).unwrap_or_default();
+        self.retired.extend(wakers);
+    }
+
+    /// A client calls. Returns the number of the call, or none without a connection.
+    pub(crate) fn call(&mut self, session: i64, connection: u64, ask: Ask) -> Option<u64> {
+        let link = self.links()?.up(session, connection)?;
+        link.last_call += 1;
+        let number = link.last_call;
+        link.calls.insert(number, Call::default());
+        let requests = ask.requests(session);
+        self.requests.extend(requests);
+        match self.next_call_arrival(session) {
+            None => self.perform_call((session, connection), number, &ask),
+            Some(due) => self.send_call(due, session, (connection, number, ask)),
+        }
+        Some(number)
+    }
+
+    fn next_call_arrival(&mut self, session: i64) -> Option<Instant> {
+        let delay = self.faults.request_delay(&mut self.random);
+        let (now, is_paused) = (Instant::now(), self.paused);
+        let link = self.links()?.by_session.get_mut(&session)?;
+        let ahead = link.last_arrival.filter(|due| *due > now);
+        if delay.is_zero() && ahead.is_none() && !is_paused {
+            return None;
+        }
+        let due = ahead.max(now.checked_add(delay)).unwrap_or(now);
+        link.last_arrival = Some(due);
+        Some(due)
+    }
+
+    /// Carries out a call that has arrived, with the faults that are due.
+    pub(crate) fn perform_call(
+        &mut self,
+        (session, connection): (i64, u64),
+        number: u64,
+        ask: &Ask,
+    ) {
+        let link = self.links().and_then(|it| it.up(session, connection));
+        let Some(contact) = link.map(|link| link.contact) else {
+            // The connection that it came over is gone, and nobody waits for an answer.
+            drop(self.answer_to(session, ask));
+            return;
+        };
+        // Its client learns of it at once, which it does not while it connects.
+        if contact == Contact::GoesOn && self.random.per_mille(self.faults.expiry_per_mille) {
+            return self.expire_known(session);
+        }
+        let lost = self.next_loss(session, &ask.operations());
+        let answer = match lost {
+            Some(Lost::BeforeCommit) => Err(CallError::Lost(Arc::new(MemoryError::ReplyLost))),
+            Some(Lost::AfterCommit) | None => self.answer_to(session, ask),
+        };
+        let delay = self.next_delay();
+        if let Some(link) = self.links().and_then(|it| it.up(session, connection)) {
+            let due = link.next_due(delay);
+            if let Some(call) = link.calls.get_mut(&number) {
+                call.answer = Some((answer, due));
+                let waker = call.waker.take();
+                self.wakers.extend(waker);
+            }
+        }
+        if lost.is_some() {
+            self.break_connection(session);
+        }
+    }
+
+    fn next_delay(&mut self) -> Duration {
+        let delay = self.faults.delay(&mut self.random);
+        self.latency.saturating_add(delay)
+    }
+
+    /// When the answer to a call is due. At once without a connection.
+    pub(crate) fn poll_call(
+        &mut self,
+        (session, connection): (i64, u64),
+        number: u64,
+        waker: &Waker,
+    ) -> Poll<Option<Instant>> {
+        let link = self.links().and_then(|it| it.up(session, connection));
+        let Some(call) = link.and_then(|link| link.calls.get_mut(&number)) else {
+            return Poll::Ready(None);
+        };
+        if let Some((_, due)) = &call.answer {
+            return Poll::Ready(*due);
+        }
+        let old = call.waker.replace(waker.clone());
+        self.retired.extend(old);
+        Poll::Pending
+    }
+
+    /// Picks up an answer.
+    pub(crate) fn collect_call(
+        &mut self,
+        (session, connection): (i64, u64),
+        number: u64,
+    ) -> Result<Told, CallError> {
+        let link = self.links().and_then(|it| it.up(session, connection));
+        let call = link.and_then(|link| link.calls.remove(&number));
+        match call.and_then(|call| call.answer) {
+            Some((answer, _)) => answer,
+            None => Err(CallError::Lost(Arc::new(MemoryError::ReplyLost))),
+        }
+    }
+
+    /// Nobody waits for an answer any more.
+    pub(crate) fn abandon_call(&mut self, (session, connection): (i64, u64), number: u64) {
+        let link = self.links().and_then(|it| it.up(session, connection));
+        let call = link.and_then(|link| link.calls.remove(&number));
+        self.retired.extend(call.and_then(|call| call.waker));
+    }
+
+    /// Sends news to a client.
+    pub(crate) fn send_news(&mut self, session: i64, path: &str, up_to: u64, event: NodeEvent) {
+        let delay = self.next_delay();
+        let Some(links) = self.links() else {
+            return;
+        };
+        let link = links.by_session.get_mut(&session);
+        let Some(link) = link.filter(|link| link.contact != Contact::Down) else {
+            return;
+        };
+        let due = link.next_due(delay).unwrap_or_else(Instant::now);
+        let news = News {
+            session,
+            connection: link.connection,
+            path: path.to_owned(),
+            up_to,
+            event,
+        };
+        links.last_news += 1;
+        links.news.insert((due, links.last_news), news);
+        self.look_again(due);
+    }
+
+    /// A connection breaks. Of the calls in flight, the first few still arrive, and nobody hears of them.
+    /// The others never arrive.
+    pub(crate) fn break_connection(&mut self, session: i64) {
+        let calls = self.take_calls(session);
+        // All of them, some or none. If there is none, nothing is drawn.
+        let arriving = match calls.len() {
+            0 => 0,
+            count => usize::try_from(self.random.below(count as u64 + 1)).unwrap_or(0),
+        };
+        for ask in calls.iter().take(arriving) {
+            drop(self.answer_to(session, ask));
+        }
+        self.lose(session, Loss::Connection);
+    }
+
+    /// A client learns that its connection, or its session, is over.
+    fn lose(&mut self, session: i64, loss: Loss) {
+        let Some(link) = self.links().and_then(|it| it.by_session.get_mut(&session)) else {
+            return;
+        };
+        if link.contact != Contact::Down {
+            let wakers = link.go_down();
+            link.loss.send_replace(Some(loss));
+            self.wakers.extend(wakers);
+        }
+    }
+
+    /// An operator ends a session. Its client learns of it at once, if it is connected.
+    pub(crate) fn expire_known(&mut self, session: i64) {
+        drop(self.take_calls(session));
+        self.lose(session, Loss::Session);
+        self.end_session(session);
+    }
+
+    /// Whether clients can connect.
+    pub(crate) fn cut_link(&mut self, session: i64, cut: bool) {
+        let link = self.links().and_then(|it| it.by_session.get_mut(&session));
+        if let Some(link) = link {
+            link.cut = cut;
+        }
+        if cut {
+            self.break_connection(session);
+        }
+    }
+
+    pub(crate) fn break_all(&mut self) {
+        let sessions = self
+            .links()
+            .map(|it| it.by_session.keys().copied().collect());
+        let mut sessions: Vec<i64> = sessions.unwrap_or_default();
+        self.random.shuffle(&mut sessions);
+        for session in sessions {
+            self.break_connection(session);
+        }
+    }
+}
