@@ -61,12 +61,18 @@ pub(crate) struct Lifelines {
 impl Lifelines {
     pub(crate) fn new(plan: &Plan, ensemble: MemoryEnsemble) -> Self {
         let faults = &plan.faults;
+        let again = match faults.undone_per_mille {
+            0 => Duration::ZERO,
+            // A look at a node that is undone is repeated after so long.
+            _ => UNWATCHED,
+        };
+        let one_way = plan.latency + faults.delay_max + faults.request_delay_max;
         Self {
             ensemble,
             session_timeout: plan.session_timeout,
             start: Instant::now(),
             slept: Duration::ZERO,
-            round_trip: plan.latency + faults.delay_max + faults.request_delay_max + COARSE,
+            round_trip: one_way + COARSE + again,
             stopped: false,
             halted: false,
             went_on: None,

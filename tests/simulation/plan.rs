@@ -129,12 +129,15 @@ impl Plan {
     }
 
     /// What differs on Redis. There are no leaders, no lists of replicas that lag, and no client gives
-    /// up its session. The store ends a session when the time for it has come, not earlier.
+    /// up its session. Calls are undone, as on a database, and answers are cut. The store ends a session
+    /// when the time for it has come, not earlier.
     fn on_redis(mut self) -> Self {
         let mut random = fastrand::Rng::with_seed(self.seed ^ 0x7265_6469);
         let timeout = pick(&mut random, &[1200, 3000, 6000]);
         self.session_timeout = Some(Duration::from_millis(timeout));
         self.faults.stale_list_per_mille = 0;
+        self.faults.undone_per_mille = pick(&mut random, &[0, 0, 20, 60]);
+        self.faults.cut_answer_per_mille = pick(&mut random, &[0, 0, 20]);
         let never = [
             Trouble::Limit,
             Trouble::Starve,

@@ -166,6 +166,21 @@ impl World {
         self.plan.paths.iter().flat_map(nodes).collect()
     }
 
+    /// After all others were closed: nobody keeps one alive.
+    async fn expect_no_session_but(&self, last: &Session) {
+        // One that was closed while it could not be reached lasts for its timeout.
+        let gone = async {
+            let is_other = |it: &i64| Some(*it) != last.session_id();
+            while self.ensemble.sessions().iter().any(is_other) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if timeout(PATIENCE, gone).await.is_err() {
+            let sessions = self.ensemble.sessions();
+            self.judge().fail(format!("still alive: {sessions:x?}"));
+        }
+    }
+
     /// After the last guard: no node, no watch, no request.
     async fn expect_nothing_left(&self) {
         let gone = async {
@@ -295,6 +310,11 @@ async fn live(plan: Plan, judge: Arc<Mutex<Judge>>) {
     }
     lock(&world.kept).clear();
     world.expect_nothing_left().await;
-    let sessions = world.sessions();
+    let mut sessions = world.sessions();
+    let last = sessions.pop();
     join_all(sessions.iter().map(Session::close)).await;
+    if let Some(last) = last {
+        world.expect_no_session_but(&last).await;
+        last.close().await;
+    }
 }

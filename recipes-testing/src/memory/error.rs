@@ -26,6 +26,9 @@ pub enum MemoryError {
     /// The connection went down before the reply arrived.
     #[error("connection lost before the reply")]
     ReplyLost,
+    /// A transaction was rolled back.
+    #[error("undone by the server")]
+    Undone,
     /// The ensemble is stopped and did not come back in time.
     #[error("no server answered")]
     Unreachable,

@@ -27,6 +27,12 @@ pub struct Faults {
     pub lost_after_per_mille: u16,
     /// The session of the request expires before the request takes effect.
     pub expiry_per_mille: u16,
+    /// A call does nothing, and its client is told so, as by a database that ends a transaction because of
+    /// a deadlock. On a store as that on Redis only.
+    pub undone_per_mille: u16,
+    /// The end of an answer is missing, as with a proxy that cuts long ones. The client gives the connection
+    /// up. On a store as that on Redis only.
+    pub cut_answer_per_mille: u16,
     /// A list is answered by a replica that lags. It is never older than what the session has
     /// written, synced, read or seen from a watch on this connection, nor older than a reply or
     /// event that was picked up before. A write whose reply was lost with the connection may not

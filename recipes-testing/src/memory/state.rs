@@ -96,7 +96,7 @@ impl State {
             sessions: BTreeMap::new(),
             arrivals: Arrivals::default(),
             deposed: None,
-            on_redis: options.on_redis.then(OnRedis::default),
+            on_redis: options.on_redis.then(|| OnRedis::new(options.seed)),
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,

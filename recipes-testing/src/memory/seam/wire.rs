@@ -21,9 +21,6 @@ use crate::memory::state::calls::{Ask, Told};
 use crate::memory::state::links::Connected;
 use crate::memory::state::shared::Shared;
 
-/// As many as on Redis.
-const IN_FLIGHT_MAX: usize = 1024;
-
 /// The server. Whoever connects while it cannot be reached waits.
 pub(crate) struct MemoryServer(pub(crate) Arc<Shared>);
 
@@ -66,6 +63,7 @@ struct MemoryWire {
     session: i64,
     number: u64,
     loss: watch::Receiver<Option<Loss>>,
+    in_flight_max: usize,
     facts: Facts,
 }
 
@@ -82,6 +80,7 @@ impl MemoryWire {
             session: connected.session,
             number,
             loss: connected.loss,
+            in_flight_max: connected.in_flight_max,
             facts,
         }
     }
@@ -124,11 +123,11 @@ impl Wire for MemoryWire {
     }
 
     fn in_flight_max(&self) -> usize {
-        IN_FLIGHT_MAX
+        self.in_flight_max
     }
 
     fn leaves_anywhere(&self) -> bool {
-        true
+        self.in_flight_max > 1
     }
 
     fn open(&self, open: Open) -> Called<Opened> {

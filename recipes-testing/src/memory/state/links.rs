@@ -86,6 +86,8 @@ pub(crate) struct Connected {
     pub(crate) uptime_s: u64,
     /// How long it takes to make it.
     pub(crate) takes: Duration,
+    /// How many calls may be on their way.
+    pub(crate) in_flight_max: usize,
 }
 
 impl Link {
@@ -182,7 +184,7 @@ impl State {
         let takes = self.latency + self.faults.request_delay(&mut self.random);
         let takes = takes + self.faults.delay(&mut self.random);
         let (is_away, redis) = (self.stopped || self.paused, self.on_redis.as_mut()?);
-        let (run, uptime_s) = redis.run();
+        let ((run, uptime_s), in_flight_max) = (redis.run(), redis.in_flight_max);
         let link = redis.links.by_session.get_mut(&id)?;
         if is_away || link.cut {
             return None;
@@ -201,6 +203,7 @@ impl State {
             run,
             uptime_s,
             takes,
+            in_flight_max,
         })
     }
 
@@ -284,7 +287,7 @@ impl State {
         let lost = self.next_loss(session, &ask.operations());
         let answer = match lost {
             Some(Lost::BeforeCommit) => Err(CallError::Lost(Arc::new(MemoryError::ReplyLost))),
-            Some(Lost::AfterCommit) | None => self.answer_to(session, ask),
+            Some(Lost::AfterCommit) | None => self.faulty_answer_to(session, ask),
         };
         let delay = self.next_delay();
         if let Some(link) = self.links().and_then(|it| it.up(session, connection)) {
@@ -298,6 +301,21 @@ impl State {
         if lost.is_some() {
             self.break_connection(session);
         }
+    }
+
+    /// The answer to a call, which the server may undo, and of which the end may be missing.
+    fn faulty_answer_to(&mut self, session: i64, ask: &Ask) -> Result<Told, CallError> {
+        let is_asked = matches!(ask, Ask::Requests(..));
+        if is_asked && self.random.per_mille(self.faults.undone_per_mille) {
+            return Err(CallError::NotNow(Arc::new(MemoryError::Undone)));
+        }
+        let mut told = self.answer_to(session, ask)?;
+        if let Told::Answers(Some(answers)) = &mut told {
+            if self.random.per_mille(self.faults.cut_answer_per_mille) {
+                answers.outcomes.pop();
+            }
+        }
+        Ok(told)
     }
 
     fn next_delay(&mut self) -> Duration {

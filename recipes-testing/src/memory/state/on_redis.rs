@@ -61,6 +61,8 @@ pub(crate) struct OnRedis {
     /// Differs after each start and each promotion.
     run: u64,
     started: Instant,
+    /// How many calls of a client may be on their way. As on Redis, and with odd seeds as on a database.
+    pub(crate) in_flight_max: usize,
     pub(crate) links: Links,
 }
 
@@ -72,20 +74,22 @@ pub(crate) struct Past {
     kept: Kept,
 }
 
-impl Default for OnRedis {
-    fn default() -> Self {
+impl OnRedis {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             kept: Kept::default(),
             has_gap: false,
             ahead: 0,
             run: 1,
             started: Instant::now(),
+            in_flight_max: match seed % 2 {
+                0 => 1024,
+                _ => 1,
+            },
             links: Links::default(),
         }
     }
-}
 
-impl OnRedis {
     /// The most that the store's own clock advances between two calls: a quarter of the shortest
     /// session timeout.
     pub(crate) fn step(&self) -> i64 {
