@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use recipes_core::NodeStat;
 use recipes_zookeeper::{Acls, ZooKeeper};
+use tokio::time::Instant;
 use zookeeper_client::{Client, CreateMode, Error};
 
 use super::{TestEnsemble, must, served};
@@ -11,8 +12,9 @@ use super::{TestEnsemble, must, served};
 /// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often to poll a real server for what no watch reports.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+/// The shortest and the longest pause before a real server is polled again for what no watch reports. A
+/// tenth of the time that it has taken so far, so what takes seconds costs the machine little.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// What an operator can see and change.
 impl TestEnsemble {
@@ -62,12 +64,15 @@ impl TestEnsemble {
     /// # Panics
     /// If there is none for a long time.
     pub async fn until<T>(&self, what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
+        let start = Instant::now();
         let asked = async {
             loop {
-                match answer().await {
-                    Some(answer) => return answer,
-                    None => tokio::time::sleep(ASK_AGAIN).await,
+                if let Some(answer) = answer().await {
+                    return answer;
                 }
+                let (shortest, longest) = ASK_AGAIN;
+                let pause = (start.elapsed() / 10).clamp(shortest, longest);
+                tokio::time::sleep(pause).await;
             }
         };
         match tokio::time::timeout(PATIENCE, asked).await {
