@@ -149,7 +149,10 @@ impl Lifelines {
     pub(crate) fn may_be_swept(&self, session: i64, forgot_at: Option<Instant>) -> bool {
         let until = forgot_at.zip(self.session_timeout);
         let until = until.map(|(at, timeout)| at + timeout);
-        self.is_out_of_contact(session) && until.is_some_and(|until| Instant::now() <= until)
+        let is_swept = !self.ensemble.sessions().contains(&session);
+        is_swept
+            && self.is_out_of_contact(session)
+            && until.is_some_and(|until| Instant::now() <= until)
     }
 
     /// Whether a session that watches a node may not have been notified yet that it was deleted:

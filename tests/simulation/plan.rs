@@ -138,6 +138,7 @@ impl Plan {
         self.faults.stale_list_per_mille = 0;
         self.faults.undone_per_mille = pick(&mut random, &[0, 0, 20, 60]);
         self.faults.cut_answer_per_mille = pick(&mut random, &[0, 0, 20]);
+        self.faults.mute_per_mille = pick(&mut random, &[0, 500]);
         let never = [
             Trouble::Limit,
             Trouble::Starve,

@@ -33,6 +33,9 @@ pub struct Faults {
     /// The end of an answer is missing, as with a proxy that cuts long ones. The client gives the connection
     /// up. On a store as that on Redis only.
     pub cut_answer_per_mille: u16,
+    /// Of so many sessions that are cut off, in a thousand, the connection does not break: nothing gets through,
+    /// and the client has to notice. On a store as that on Redis only.
+    pub mute_per_mille: u16,
     /// A list is answered by a replica that lags. It is never older than what the session has
     /// written, synced, read or seen from a watch on this connection, nor older than a reply or
     /// event that was picked up before. A write whose reply was lost with the connection may not

@@ -3,6 +3,7 @@
 //! | the connection | calls | news |
 //! |---|---|---|
 //! | is down | fail; what was sent may still arrive | are lost: the client compares what it watches |
+//! | is mute | have no answer: the client has to notice | are lost |
 //! | is up | are carried out, and answered in order | are sent |
 //! | goes on | as well; the client knows of all that happened before | as well |
 
@@ -44,6 +45,8 @@ struct News {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contact {
     Down,
+    /// Nothing gets through any more, and nobody says so.
+    Mute,
     Up,
     GoesOn,
 }
@@ -106,8 +109,13 @@ impl Link {
         }
     }
 
-    fn is_up(&self, connection: u64) -> bool {
+    /// Whether the client has this connection, as far as it knows.
+    fn is_its(&self, connection: u64) -> bool {
         self.contact != Contact::Down && self.connection == connection
+    }
+
+    fn is_up(&self, connection: u64) -> bool {
+        self.contact != Contact::Mute && self.is_its(connection)
     }
 
     /// When a message is due that takes so long.
@@ -116,6 +124,16 @@ impl Link {
             self.last_due = self.last_due.max(Instant::now().checked_add(delay));
         }
         self.last_due
+    }
+
+    /// Nothing more comes over this connection, and the client does not know.
+    fn go_mute(&mut self) {
+        if self.contact != Contact::Down {
+            self.contact = Contact::Mute;
+            for call in self.calls.values_mut() {
+                call.answer = None;
+            }
+        }
     }
 
     /// Nothing more comes over this connection. Returns whom to wake.
@@ -130,6 +148,11 @@ impl Links {
     fn up(&mut self, session: i64, connection: u64) -> Option<&mut Link> {
         let link = self.by_session.get_mut(&session)?;
         link.is_up(connection).then_some(link)
+    }
+
+    fn of(&mut self, (session, connection): (i64, u64)) -> Option<&mut Link> {
+        let link = self.by_session.get_mut(&session)?;
+        link.is_its(connection).then_some(link)
     }
 
     /// Whether a client is about to connect, or to go on with its session.
@@ -234,17 +257,20 @@ impl State {
 
     /// A client drops a connection. What it has sent is on its way.
     pub(crate) fn drop_connection(&mut self, session: i64, connection: u64) {
-        let link = self.links().and_then(|it| it.up(session, connection));
+        let link = self.links().and_then(|it| it.of((session, connection)));
         let wakers = link.map(Link::go_down).unwrap_or_default();
         self.retired.extend(wakers);
     }
 
     /// A client calls. Returns the number of the call, or none without a connection.
     pub(crate) fn call(&mut self, session: i64, connection: u64, ask: Ask) -> Option<u64> {
-        let link = self.links()?.up(session, connection)?;
+        let link = self.links()?.of((session, connection))?;
         link.last_call += 1;
         let number = link.last_call;
         link.calls.insert(number, Call::default());
+        if link.contact == Contact::Mute {
+            return Some(number);
+        }
         let requests = ask.requests(session);
         self.requests.extend(requests);
         match self.next_call_arrival(session) {
@@ -326,11 +352,11 @@ impl State {
     /// When the answer to a call is due. At once without a connection.
     pub(crate) fn poll_call(
         &mut self,
-        (session, connection): (i64, u64),
+        over: (i64, u64),
         number: u64,
         waker: &Waker,
     ) -> Poll<Option<Instant>> {
-        let link = self.links().and_then(|it| it.up(session, connection));
+        let link = self.links().and_then(|it| it.of(over));
         let Some(call) = link.and_then(|link| link.calls.get_mut(&number)) else {
             return Poll::Ready(None);
         };
@@ -345,10 +371,10 @@ impl State {
     /// Picks up an answer.
     pub(crate) fn collect_call(
         &mut self,
-        (session, connection): (i64, u64),
+        over: (i64, u64),
         number: u64,
     ) -> Result<Told, CallError> {
-        let link = self.links().and_then(|it| it.up(session, connection));
+        let link = self.links().and_then(|it| it.of(over));
         let call = link.and_then(|link| link.calls.remove(&number));
         match call.and_then(|call| call.answer) {
             Some((answer, _)) => answer,
@@ -357,8 +383,8 @@ impl State {
     }
 
     /// Nobody waits for an answer any more.
-    pub(crate) fn abandon_call(&mut self, (session, connection): (i64, u64), number: u64) {
-        let link = self.links().and_then(|it| it.up(session, connection));
+    pub(crate) fn abandon_call(&mut self, over: (i64, u64), number: u64) {
+        let link = self.links().and_then(|it| it.of(over));
         let call = link.and_then(|link| link.calls.remove(&number));
         self.retired.extend(call.and_then(|call| call.waker));
     }
@@ -370,7 +396,7 @@ impl State {
             return;
         };
         let link = links.by_session.get_mut(&session);
-        let Some(link) = link.filter(|link| link.contact != Contact::Down) else {
+        let Some(link) = link.filter(|link| link.is_up(link.connection)) else {
             return;
         };
         let due = link.next_due(delay).unwrap_or_else(Instant::now);
@@ -389,6 +415,20 @@ impl State {
     /// A connection breaks. Of the calls in flight, the first few still arrive, and nobody hears of them.
     /// The others never arrive.
     pub(crate) fn break_connection(&mut self, session: i64) {
+        self.let_some_arrive(session);
+        self.lose(session, Loss::Connection);
+    }
+
+    /// As [`break_connection`](Self::break_connection), and the client is not told.
+    fn mute_connection(&mut self, session: i64) {
+        self.let_some_arrive(session);
+        let link = self.links().and_then(|it| it.by_session.get_mut(&session));
+        if let Some(link) = link {
+            link.go_mute();
+        }
+    }
+
+    fn let_some_arrive(&mut self, session: i64) {
         let calls = self.take_calls(session);
         // All of them, some or none. If there is none, nothing is drawn.
         let arriving = match calls.len() {
@@ -398,7 +438,6 @@ impl State {
         for ask in calls.iter().take(arriving) {
             drop(self.answer_to(session, ask));
         }
-        self.lose(session, Loss::Connection);
     }
 
     /// A client learns that its connection, or its session, is over.
@@ -406,7 +445,7 @@ impl State {
         let Some(link) = self.links().and_then(|it| it.by_session.get_mut(&session)) else {
             return;
         };
-        if link.contact != Contact::Down {
+        if link.is_up(link.connection) {
             let wakers = link.go_down();
             link.loss.send_replace(Some(loss));
             self.wakers.extend(wakers);
@@ -420,14 +459,17 @@ impl State {
         self.end_session(session);
     }
 
-    /// Whether clients can connect.
+    /// Whether a client can connect.
     pub(crate) fn cut_link(&mut self, session: i64, cut: bool) {
+        let is_mute = cut && self.random.per_mille(self.faults.mute_per_mille);
         let link = self.links().and_then(|it| it.by_session.get_mut(&session));
         if let Some(link) = link {
             link.cut = cut;
         }
-        if cut {
-            self.break_connection(session);
+        match cut {
+            true if is_mute => self.mute_connection(session),
+            true => self.break_connection(session),
+            false => {}
         }
     }
 
