@@ -97,6 +97,9 @@ fn no_seed_breaks_a_promise_on(store: Store) {
     if let Some(seed) = number("SIMULATION_SEED") {
         let run = watched(seed, store, true);
         println!("{}", run.story.join("\n"));
+        if run.failure.is_some() {
+            println!("SIMULATION_SEED={seed}");
+        }
         assert_eq!(
             run.failure,
             None,
