@@ -14,7 +14,8 @@
 //!
 //! Two rules keep it simple. All state is behind one mutex, which is never held across an await;
 //! wakers run after it is released. Futures hold only numbers (of a request, of a watch), so none
-//! is ever dropped under the mutex.
+//! is ever dropped under the mutex. One exception: news to a keeper are handed out under it, so that
+//! no later answer overtakes them.
 
 mod acl;
 mod builder;

@@ -156,7 +156,8 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.live_sessions())
     }
 
-    /// Expires a session at once. Returns whether it was alive.
+    /// Expires a session at once. Returns whether it was alive. On a store as that on Redis, a client that
+    /// is not connected learns of it when it is.
     pub fn expire(&self, session: i64) -> bool {
         self.shared.with(|state| {
             let live = state.is_live(session);

@@ -409,7 +409,9 @@ impl State {
         };
         links.last_news += 1;
         links.news.insert((due, links.last_news), news);
-        self.look_again(due);
+        if due > Instant::now() {
+            self.look_again(due);
+        }
     }
 
     /// A connection breaks. Of the calls in flight, the first few still arrive, and nobody hears of them.
