@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 const PATH: &str = "/locks/orders";
-/// Long enough that a busy machine loses no session.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
+/// Long enough that a busy machine loses no session, and that no heartbeat is due which would be counted.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(1200);
 /// Reactions to a notification come within this time.
 const QUIET: Duration = Duration::from_millis(100);
 /// An awaited event that takes longer never happens.
@@ -53,6 +53,7 @@ impl Stage {
         // Reaping empty directories takes transactions that no client requested.
         let server =
             ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "3600000");
+        let server = server.config("maxSessionTimeout", "1200000");
         let server = server.start().await.unwrap();
         let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
         let ensemble = TestEnsemble::Real(server.into());
