@@ -20,7 +20,7 @@ use zookeeper_client::{Client, CreateMode};
 /// The path of the lock named `m` in the peer.
 pub(crate) const PATH: &str = "/locks/orders";
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, a session of ours and a client of Curator's named `c`.
 pub(crate) struct Stage {

@@ -23,7 +23,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(1200);
 /// Reactions to a notification come within this time.
 const QUIET: Duration = Duration::from_millis(100);
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A session reads the node of a lock that it has held for longer.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 /// Each operation runs this many times, so that costs which arise only now and then would show.

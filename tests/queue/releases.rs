@@ -17,7 +17,7 @@ const LOCKS: usize = 100;
 /// A guard after the first, whose delete is sent alone.
 const ODD_ONE: usize = 40;
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn directory(number: usize) -> String {
     format!("/locks/seat-{number}")
