@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use recipes_core::{Connection, EndReason, Guarantee, Nodes, NodesError};
-use test_rig::MemoryEnsemble;
+use test_rig::{Faults, MemoryEnsemble};
 use tokio::time::{Instant, sleep};
 
 use super::common::{connect, ephemeral, persistent, sequential, set_watch, sorted_list};
@@ -190,4 +190,67 @@ async fn store_that_has_forgotten_everything_trusts_only_who_has_never_been_ther
     memory.restart();
     sleep(2 * TIMEOUT).await;
     assert_eq!(connect(&memory).await.grants_from(), None);
+}
+
+/// A firewall that has forgotten the connection. Nobody says that it is of no more use.
+#[tokio::test(start_paused = true)]
+async fn silent_connection_is_given_up_and_the_session_goes_on_over_another() {
+    let faults = Faults {
+        mute_per_mille: 1000,
+        ..Faults::default()
+    };
+    let memory = MemoryEnsemble::builder().faults(faults);
+    let memory = memory.on_redis(TIMEOUT).build();
+    let here = connect(&memory).await;
+    here.create(&ephemeral("/a")).await.unwrap();
+    memory.disconnect(here.session());
+    memory.reconnect(here.session());
+    let silent = Instant::now();
+    let lost = here.list("/").await;
+    assert!(matches!(lost, Err(NodesError::Unknown(_))), "{lost:?}");
+    // A quarter of the timeout, as a look at the clock each 24th of it finds.
+    let took = silent.elapsed();
+    assert!(
+        took > TIMEOUT / 4 && took < TIMEOUT / 4 + TIMEOUT / 12,
+        "{took:?}"
+    );
+    goes_on(&*here).await;
+    assert!(memory.exists("/a"));
+}
+
+/// As a database does to end a deadlock.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_undone_has_done_nothing_and_costs_no_connection() {
+    let memory = on_redis();
+    let here = connect(&memory).await;
+    let connected = memory.caught_up_by(here.session());
+    sleep(Duration::from_secs(1)).await;
+    memory.set_faults(Faults {
+        undone_per_mille: 1000,
+        ..Faults::default()
+    });
+    let undone = here.create(&persistent("/a")).await;
+    assert!(matches!(undone, Err(NodesError::Throttled)), "{undone:?}");
+    assert!(!memory.exists("/a"));
+    memory.set_faults(Faults::default());
+    here.create(&persistent("/a")).await.unwrap();
+    assert_eq!(memory.caught_up_by(here.session()), connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_that_is_cut_costs_the_connection_and_may_stand_for_something_done() {
+    let memory = on_redis();
+    let here = connect(&memory).await;
+    let connected = memory.caught_up_by(here.session());
+    sleep(Duration::from_secs(1)).await;
+    memory.set_faults(Faults {
+        cut_answer_per_mille: 1000,
+        ..Faults::default()
+    });
+    let cut = here.create(&persistent("/a")).await;
+    assert!(matches!(cut, Err(NodesError::Unknown(_))), "{cut:?}");
+    assert!(memory.exists("/a"));
+    memory.set_faults(Faults::default());
+    goes_on(&*here).await;
+    assert!(memory.caught_up_by(here.session()) > connected);
 }
