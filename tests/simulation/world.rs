@@ -104,7 +104,8 @@ impl World {
     /// The store is down, and will have what it had at the checkpoint.
     pub(crate) fn forget(&self, checkpoint: Checkpoint) {
         let session = |node: &String| self.ensemble.stat(node).map(|it| it.ephemeral_owner);
-        let before = self.leftovers().into_iter();
+        let nodes = self.leftovers();
+        let before = nodes.iter().cloned();
         let before = before.filter_map(|node| Some((session(&node)?, node)));
         let before = before.map(|(session, node)| (node, session)).collect();
         self.judge().stopped();
@@ -120,7 +121,9 @@ impl World {
         for node in untold {
             drop(self.ensemble.delete(&node));
         }
-        self.judge().forgot(before);
+        let mut back = self.leftovers();
+        back.retain(|node| !nodes.contains(node));
+        self.judge().forgot(before, back);
     }
 
     /// Whether the numbers of a store that has forgotten have not caught up with those before, which

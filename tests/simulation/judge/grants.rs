@@ -146,6 +146,7 @@ impl Judge {
                 let is_beside = kind == LockKind::Write && sequence == grant.sequence;
                 let is_ahead = sequence < grant.sequence;
                 kinds_conflict(kind, grant.kind)
+                    && !self.back.contains(&format!("{path}/{name}"))
                     && (is_ahead || is_beside && beside.is_none() && !is_unheard)
                     && !grant.node.ends_with(name)
             });
