@@ -24,7 +24,7 @@ pub struct MemoryBuilder {
     pub(super) stats_need_read: bool,
     pub(super) start_ms: i64,
     pub(super) faults: Faults,
-    pub(super) on_redis: bool,
+    pub(super) on_redis: Option<Duration>,
 }
 
 impl Default for MemoryBuilder {
@@ -39,7 +39,7 @@ impl Default for MemoryBuilder {
             stats_need_read: false,
             start_ms: START_MS,
             faults: Faults::default(),
-            on_redis: false,
+            on_redis: None,
         }
     }
 }
@@ -119,7 +119,7 @@ impl MemoryBuilder {
     /// last writes; after that no lock is granted before every holder must have noticed.
     pub fn on_redis(mut self, session_timeout: Duration) -> Self {
         self.session_timeout = Some(session_timeout);
-        self.on_redis = true;
+        self.on_redis = Some(session_timeout);
         self.containers = true;
         self.stats_in_transactions = true;
         self.tells_first = true;

@@ -199,7 +199,7 @@ impl MemoryEnsemble {
             state.mend(session);
             live
         });
-        self.shared.running.send_modify(|_| ());
+        self.shared.admits.send_replace(());
         live
     }
 
@@ -226,7 +226,6 @@ impl MemoryEnsemble {
     /// Nobody is there to expire a session. See [`restart`](Self::restart).
     pub fn stop(&self) {
         self.shared.with(|state| state.stop());
-        self.shared.running.send_replace(false);
     }
 
     /// Starts the stopped ensemble again, with all its nodes. Every session gets its full timeout
@@ -234,7 +233,7 @@ impl MemoryEnsemble {
     /// [`disconnect`](Self::disconnect) stay cut off.
     pub fn restart(&self) {
         self.shared.with(|state| state.restart());
-        self.shared.running.send_replace(true);
+        self.shared.admits.send_replace(());
     }
 
     /// Lets the ensemble stand still: connections stay, and no request is answered. What is asked
@@ -249,7 +248,7 @@ impl MemoryEnsemble {
             state.paused = false;
             state.let_arrive(Instant::now());
         });
-        self.shared.running.send_modify(|_| ());
+        self.shared.admits.send_replace(());
     }
 }
 

@@ -28,8 +28,6 @@ impl MemoryEnsemble {
     /// since is known no more. A client deletes the nodes that are back after it has deleted them.
     pub fn forget(&self, checkpoint: Checkpoint) {
         self.shared.with(|state| state.fall_back(checkpoint.0));
-        let runs = !self.shared.with(|state| state.stopped);
-        self.shared.running.send_replace(runs);
     }
 
     /// Sets the server's clock forward.

@@ -54,7 +54,7 @@ impl MemoryEnsemble {
     /// and transaction numbers start again, below the earlier ones. A stopped ensemble is started.
     pub fn wipe(&self) {
         self.shared.with(|state| state.wipe());
-        self.shared.running.send_replace(true);
+        self.shared.admits.send_replace(());
     }
 
     /// Lets the machine of all clients sleep for a time that tokio's clock does not count. The time

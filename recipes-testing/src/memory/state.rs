@@ -8,13 +8,15 @@
 //! | `session`, `sessions` | one session; how sessions begin, break and end |
 //! | `watches` | watches, set and fired |
 //! | `deposed` | a leader that was deposed and has not noticed |
-//! | `on_redis`, `calls`, `links` | a store on Redis: its rules, what calls do, connections to its clients |
+//! | `on_redis`, `calls` | a store on Redis: its rules, and what calls do |
+//! | `link`, `links` | the connections of one of its clients, and of all |
 
 mod apply;
 mod arrivals;
 pub(super) mod calls;
 mod deposed;
 mod flights;
+pub(super) mod link;
 pub(super) mod links;
 pub(super) mod on_redis;
 pub(super) mod request;
@@ -96,7 +98,9 @@ impl State {
             sessions: BTreeMap::new(),
             arrivals: Arrivals::default(),
             deposed: None,
-            on_redis: options.on_redis.then(|| OnRedis::new(options.seed)),
+            on_redis: options
+                .on_redis
+                .map(|timeout| OnRedis::new(timeout, options.seed)),
             last_session: first_session(options.start_ms),
             zxid: TERM,
             stopped: false,

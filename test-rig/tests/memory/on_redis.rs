@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
-use recipes_core::{Connection, EndReason, Guarantee, Nodes, NodesError};
+use recipes_core::{Connection, Created, EndReason, Guarantee, Nodes, NodesError};
 use test_rig::{Faults, MemoryEnsemble};
 use tokio::time::{Instant, sleep};
 
@@ -218,21 +218,32 @@ async fn silent_connection_is_given_up_and_the_session_goes_on_over_another() {
     assert!(memory.exists("/a"));
 }
 
+/// Creates a node, a second after the session has connected.
+async fn create_under(
+    faults: Faults,
+    memory: &MemoryEnsemble,
+    nodes: &dyn Nodes,
+) -> Result<Created, NodesError> {
+    sleep(Duration::from_secs(1)).await;
+    memory.set_faults(faults);
+    let created = nodes.create(&persistent("/a")).await;
+    memory.set_faults(Faults::default());
+    created
+}
+
 /// As a database does to end a deadlock.
 #[tokio::test(start_paused = true)]
 async fn call_that_is_undone_has_done_nothing_and_costs_no_connection() {
     let memory = on_redis();
     let here = connect(&memory).await;
     let connected = memory.caught_up_by(here.session());
-    sleep(Duration::from_secs(1)).await;
-    memory.set_faults(Faults {
+    let faults = Faults {
         undone_per_mille: 1000,
         ..Faults::default()
-    });
-    let undone = here.create(&persistent("/a")).await;
+    };
+    let undone = create_under(faults, &memory, &*here).await;
     assert!(matches!(undone, Err(NodesError::Throttled)), "{undone:?}");
     assert!(!memory.exists("/a"));
-    memory.set_faults(Faults::default());
     here.create(&persistent("/a")).await.unwrap();
     assert_eq!(memory.caught_up_by(here.session()), connected);
 }
@@ -242,15 +253,23 @@ async fn answer_that_is_cut_costs_the_connection_and_may_stand_for_something_don
     let memory = on_redis();
     let here = connect(&memory).await;
     let connected = memory.caught_up_by(here.session());
-    sleep(Duration::from_secs(1)).await;
-    memory.set_faults(Faults {
+    let faults = Faults {
         cut_answer_per_mille: 1000,
         ..Faults::default()
-    });
-    let cut = here.create(&persistent("/a")).await;
+    };
+    let cut = create_under(faults, &memory, &*here).await;
     assert!(matches!(cut, Err(NodesError::Unknown(_))), "{cut:?}");
     assert!(memory.exists("/a"));
-    memory.set_faults(Faults::default());
     goes_on(&*here).await;
     assert!(memory.caught_up_by(here.session()) > connected);
+}
+
+/// The last option is what the sessions of an ensemble get, and its kind stays.
+#[tokio::test(start_paused = true)]
+async fn store_as_redis_stays_one_whatever_the_ensemble_grants() {
+    let builder = MemoryEnsemble::builder().on_redis(TIMEOUT);
+    let memory = builder.without_session_timeout().build();
+    let here = connect(&memory).await;
+    assert_eq!(here.guarantee(), Guarantee::BestEffort);
+    assert_eq!(here.session_timeout(), Some(TIMEOUT));
 }

@@ -39,31 +39,25 @@ impl MemoryStore {
     }
 
     async fn open(&self) -> Result<Arc<dyn Nodes>, NodesError> {
-        let on_redis =
-            |state: &mut State| Some((state.on_redis.as_ref()?.is_new(), state.session_timeout?));
+        let on_redis = |state: &mut State| {
+            let redis = state.on_redis.as_ref()?;
+            Some((redis.is_new(), redis.timeout))
+        };
         if let Some((is_new, timeout)) = self.shared.with(on_redis) {
             let kept = self.kept.get_or_init(|| self.kept(is_new, timeout));
             return kept.open(&self.new_uuid().to_string()).await;
         }
-        let mut running = self.shared.running.subscribe();
-        // The loop ends when the ensemble runs. The sender exists as long as this store.
-        loop {
-            let opened = self.shared.with(|state| {
-                let session = state.open(Arc::clone(&self.identities))?;
-                Some((session, state.session_timeout))
-            });
-            if let Some((session, timeout)) = opened {
-                return Ok(Arc::new(MemoryNodes::new(
-                    Arc::clone(&self.shared),
-                    session,
-                    timeout,
-                    self.rules.clone(),
-                )));
-            }
-            if running.changed().await.is_err() {
-                return Err(MemoryError::Unreachable.into());
-            }
-        }
+        let opened = self.shared.admitted(|state| {
+            let session = state.open(Arc::clone(&self.identities))?;
+            Some((session, state.session_timeout))
+        });
+        let (session, timeout) = opened.await?;
+        Ok(Arc::new(MemoryNodes::new(
+            Arc::clone(&self.shared),
+            session,
+            timeout,
+            self.rules.clone(),
+        )))
     }
 
     /// As a service whose builder says that nobody was here before, until there was.

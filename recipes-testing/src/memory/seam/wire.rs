@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::reply::Arrival;
 use crate::memory::error::MemoryError;
 use crate::memory::state::calls::{Ask, Told};
+use crate::memory::state::link::Over;
 use crate::memory::state::links::Connected;
 use crate::memory::state::shared::Shared;
 
@@ -36,22 +37,17 @@ impl Server for MemoryServer {
         shared: &'a Arc<recipes_keeper::Shared>,
         number: u64,
     ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
-        let mut running = self.0.running.subscribe();
         let opened = async move {
-            loop {
-                let connected = self.0.with(|state| state.connect(shared, number));
-                if let Some(connected) = connected {
-                    let takes = connected.takes;
-                    let wire = MemoryWire::new(Arc::clone(&self.0), connected, number);
-                    if !takes.is_zero() {
-                        sleep(takes).await;
-                    }
-                    return Ok(Box::new(wire) as Box<dyn Wire>);
-                }
-                if running.changed().await.is_err() {
-                    return Err(MemoryError::Unreachable.into());
-                }
+            let connected = self
+                .0
+                .admitted(|state| state.connect(shared, number))
+                .await?;
+            let takes = connected.takes;
+            let wire = MemoryWire::new(Arc::clone(&self.0), connected, number);
+            if !takes.is_zero() {
+                sleep(takes).await;
             }
+            Ok(Box::new(wire) as Box<dyn Wire>)
         };
         opened.boxed()
     }
@@ -60,8 +56,7 @@ impl Server for MemoryServer {
 /// One connection.
 struct MemoryWire {
     shared: Arc<Shared>,
-    session: i64,
-    number: u64,
+    over: Over,
     loss: watch::Receiver<Option<Loss>>,
     in_flight_max: usize,
     facts: Facts,
@@ -77,8 +72,7 @@ impl MemoryWire {
         };
         Self {
             shared,
-            session: connected.session,
-            number,
+            over: (connected.session, number),
             loss: connected.loss,
             in_flight_max: connected.in_flight_max,
             facts,
@@ -92,7 +86,7 @@ impl MemoryWire {
     ) -> Called<T> {
         let call = PendingCall {
             shared: Arc::clone(&self.shared),
-            over: (self.session, self.number),
+            over: self.over,
             ask: Some(ask),
             number: None,
             arrival: Arrival::default(),
@@ -108,14 +102,14 @@ impl MemoryWire {
 impl fmt::Debug for MemoryWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryWire")
-            .field("number", &self.number)
+            .field("number", &self.over.1)
             .finish_non_exhaustive()
     }
 }
 
 impl Wire for MemoryWire {
     fn number(&self) -> u64 {
-        self.number
+        self.over.1
     }
 
     fn facts(&self) -> &Facts {
@@ -168,23 +162,20 @@ impl Wire for MemoryWire {
     }
 
     fn started(&self, _session: &Arc<Caller>) {
-        self.shared
-            .with(|state| state.goes_on(self.session, self.number));
+        self.shared.with(|state| state.goes_on(self.over));
     }
 }
 
 impl Drop for MemoryWire {
     fn drop(&mut self) {
-        self.shared
-            .with(|state| state.drop_connection(self.session, self.number));
+        self.shared.with(|state| state.drop_connection(self.over));
     }
 }
 
 /// Completes with the answer to a call, which is sent at the first poll. Dropping it forgets the answer.
 struct PendingCall {
     shared: Arc<Shared>,
-    /// The session, and the number of the connection.
-    over: (i64, u64),
+    over: Over,
     ask: Option<Ask>,
     number: Option<u64>,
     arrival: Arrival,
@@ -196,10 +187,7 @@ impl Future for PendingCall {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Some(ask) = this.ask.take() {
-            let (session, connection) = this.over;
-            this.number = this
-                .shared
-                .with(|state| state.call(session, connection, ask));
+            this.number = this.shared.with(|state| state.call(this.over, ask));
             // No network answers at once.
             context.waker().wake_by_ref();
             return Poll::Pending;

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::State;
 use super::calls::Ask;
+use super::link::Over;
 use super::request::Call;
 use super::session::Stage;
 use crate::memory::error::MemoryError;
@@ -90,8 +91,8 @@ impl State {
     pub(crate) fn send_call(
         &mut self,
         due: Instant,
-        session: i64,
-        (connection, number, ask): (u64, u64, Ask),
+        (session, connection): Over,
+        (number, ask): (u64, Ask),
     ) {
         let parcel = Parcel::Call(connection, number, ask);
         self.arrivals.add(due, session, parcel);

@@ -1,14 +1,6 @@
 //! The connections of a store as that on Redis: to the clients that the keeper is, one for each session.
-//!
-//! | the connection | calls | news |
-//! |---|---|---|
-//! | is down | fail; what was sent may still arrive | are lost: the client compares what it watches |
-//! | is mute | have no answer: the client has to notice | are lost |
-//! | is up | are carried out, and answered in order | are sent |
-//! | goes on | as well; the client knows of all that happened before | as well |
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -20,6 +12,7 @@ use tokio::time::Instant;
 
 use super::State;
 use super::calls::{Ask, Told};
+use super::link::{Call, Contact, Link, Over};
 use crate::memory::error::MemoryError;
 use crate::memory::faults::Lost;
 
@@ -35,49 +28,10 @@ pub(crate) struct Links {
 /// News on their way to a client.
 #[derive(Debug)]
 struct News {
-    session: i64,
-    connection: u64,
+    over: Over,
     path: String,
     up_to: u64,
     event: NodeEvent,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contact {
-    Down,
-    /// Nothing gets through any more, and nobody says so.
-    Mute,
-    Up,
-    GoesOn,
-}
-
-/// How the connections of a client are.
-#[derive(Debug)]
-struct Link {
-    /// Whose it is.
-    shared: Weak<Shared>,
-    cut: bool,
-    contact: Contact,
-    /// The number of the present or last connection.
-    connection: u64,
-    /// What ends it.
-    loss: watch::Sender<Option<Loss>>,
-    /// Calls over it whose answers were not picked up, by number.
-    calls: BTreeMap<u64, Call>,
-    last_call: u64,
-    /// When the latest answer or news are due. None may overtake another.
-    last_due: Option<Instant>,
-    /// When the latest call in flight to the server is due.
-    last_arrival: Option<Instant>,
-    /// Since when it goes on.
-    since: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Call {
-    /// The answer, and when it arrives.
-    answer: Option<(Result<Told, CallError>, Option<Instant>)>,
-    waker: Option<Waker>,
 }
 
 /// A connection that was made.
@@ -93,66 +47,10 @@ pub(crate) struct Connected {
     pub(crate) in_flight_max: usize,
 }
 
-impl Link {
-    fn new(shared: Weak<Shared>) -> Self {
-        Self {
-            shared,
-            cut: false,
-            contact: Contact::Down,
-            connection: 0,
-            loss: watch::Sender::new(None),
-            calls: BTreeMap::new(),
-            last_call: 0,
-            last_due: None,
-            last_arrival: None,
-            since: Instant::now(),
-        }
-    }
-
-    /// Whether the client has this connection, as far as it knows.
-    fn is_its(&self, connection: u64) -> bool {
-        self.contact != Contact::Down && self.connection == connection
-    }
-
-    fn is_up(&self, connection: u64) -> bool {
-        self.contact != Contact::Mute && self.is_its(connection)
-    }
-
-    /// When a message is due that takes so long.
-    fn next_due(&mut self, delay: Duration) -> Option<Instant> {
-        if !delay.is_zero() || self.last_due.is_some() {
-            self.last_due = self.last_due.max(Instant::now().checked_add(delay));
-        }
-        self.last_due
-    }
-
-    /// Nothing more comes over this connection, and the client does not know.
-    fn go_mute(&mut self) {
-        if self.contact != Contact::Down {
-            self.contact = Contact::Mute;
-            for call in self.calls.values_mut() {
-                call.answer = None;
-            }
-        }
-    }
-
-    /// Nothing more comes over this connection. Returns whom to wake.
-    fn go_down(&mut self) -> Vec<Waker> {
-        self.contact = Contact::Down;
-        let calls = mem::take(&mut self.calls);
-        calls.into_values().filter_map(|call| call.waker).collect()
-    }
-}
-
 impl Links {
-    fn up(&mut self, session: i64, connection: u64) -> Option<&mut Link> {
+    fn up(&mut self, (session, connection): Over) -> Option<&mut Link> {
         let link = self.by_session.get_mut(&session)?;
         link.is_up(connection).then_some(link)
-    }
-
-    fn of(&mut self, (session, connection): (i64, u64)) -> Option<&mut Link> {
-        let link = self.by_session.get_mut(&session)?;
-        link.is_its(connection).then_some(link)
     }
 
     /// Whether a client is about to connect, or to go on with its session.
@@ -185,12 +83,12 @@ impl Links {
                 return;
             }
             let it = first.remove();
-            let Some(link) = self.up(it.session, it.connection) else {
+            let Some(link) = self.up(it.over) else {
                 continue;
             };
             if let Some(shared) = link.shared.upgrade() {
                 let watches = &shared.watches;
-                watches.fire(it.connection, &it.path, it.up_to, it.event);
+                watches.fire(it.over.1, &it.path, it.up_to, it.event);
             }
         }
     }
@@ -201,17 +99,31 @@ impl State {
         self.on_redis.as_mut().map(|redis| &mut redis.links)
     }
 
+    fn link(&mut self, session: i64) -> Option<&mut Link> {
+        self.links()?.by_session.get_mut(&session)
+    }
+
+    /// The link over which something gets through.
+    fn up(&mut self, over: Over) -> Option<&mut Link> {
+        self.links()?.up(over)
+    }
+
+    /// The link that its client has, as far as it knows.
+    fn its(&mut self, (session, connection): Over) -> Option<&mut Link> {
+        let link = self.link(session)?;
+        link.is_its(connection).then_some(link)
+    }
+
     /// A client connects, if it can now. It has no other connection then.
     pub(crate) fn connect(&mut self, shared: &Arc<Shared>, number: u64) -> Option<Connected> {
         let id = self.link_of(shared);
-        let takes = self.latency + self.faults.request_delay(&mut self.random);
-        let takes = takes + self.faults.delay(&mut self.random);
-        let (is_away, redis) = (self.stopped || self.paused, self.on_redis.as_mut()?);
-        let ((run, uptime_s), in_flight_max) = (redis.run(), redis.in_flight_max);
-        let link = redis.links.by_session.get_mut(&id)?;
-        if is_away || link.cut {
+        if self.stopped || self.paused || self.link(id)?.cut {
             return None;
         }
+        let takes = self.faults.request_delay(&mut self.random) + self.next_delay();
+        let redis = self.on_redis.as_mut()?;
+        let ((run, uptime_s), in_flight_max) = (redis.run(), redis.in_flight_max);
+        let link = redis.links.by_session.get_mut(&id)?;
         let wakers = link.go_down();
         link.loss.send_replace(Some(Loss::Connection));
         let (loss, receiver) = watch::channel(None);
@@ -248,23 +160,24 @@ impl State {
     }
 
     /// A session goes on over a connection.
-    pub(crate) fn goes_on(&mut self, session: i64, connection: u64) {
-        if let Some(link) = self.links().and_then(|it| it.up(session, connection)) {
+    pub(crate) fn goes_on(&mut self, over: Over) {
+        if let Some(link) = self.up(over) {
             link.contact = Contact::GoesOn;
             link.since = Instant::now();
         }
     }
 
     /// A client drops a connection. What it has sent is on its way.
-    pub(crate) fn drop_connection(&mut self, session: i64, connection: u64) {
-        let link = self.links().and_then(|it| it.of((session, connection)));
+    pub(crate) fn drop_connection(&mut self, over: Over) {
+        let link = self.its(over);
         let wakers = link.map(Link::go_down).unwrap_or_default();
         self.retired.extend(wakers);
     }
 
     /// A client calls. Returns the number of the call, or none without a connection.
-    pub(crate) fn call(&mut self, session: i64, connection: u64, ask: Ask) -> Option<u64> {
-        let link = self.links()?.of((session, connection))?;
+    pub(crate) fn call(&mut self, over: Over, ask: Ask) -> Option<u64> {
+        let session = over.0;
+        let link = self.its(over)?;
         link.last_call += 1;
         let number = link.last_call;
         link.calls.insert(number, Call::default());
@@ -274,8 +187,8 @@ impl State {
         let requests = ask.requests(session);
         self.requests.extend(requests);
         match self.next_call_arrival(session) {
-            None => self.perform_call((session, connection), number, &ask),
-            Some(due) => self.send_call(due, session, (connection, number, ask)),
+            None => self.perform_call(over, number, &ask),
+            Some(due) => self.send_call(due, over, (number, ask)),
         }
         Some(number)
     }
@@ -283,7 +196,7 @@ impl State {
     fn next_call_arrival(&mut self, session: i64) -> Option<Instant> {
         let delay = self.faults.request_delay(&mut self.random);
         let (now, is_paused) = (Instant::now(), self.paused);
-        let link = self.links()?.by_session.get_mut(&session)?;
+        let link = self.link(session)?;
         let ahead = link.last_arrival.filter(|due| *due > now);
         if delay.is_zero() && ahead.is_none() && !is_paused {
             return None;
@@ -294,13 +207,9 @@ impl State {
     }
 
     /// Carries out a call that has arrived, with the faults that are due.
-    pub(crate) fn perform_call(
-        &mut self,
-        (session, connection): (i64, u64),
-        number: u64,
-        ask: &Ask,
-    ) {
-        let link = self.links().and_then(|it| it.up(session, connection));
+    pub(crate) fn perform_call(&mut self, over: Over, number: u64, ask: &Ask) {
+        let session = over.0;
+        let link = self.up(over);
         let Some(contact) = link.map(|link| link.contact) else {
             // The connection that it came over is gone, and nobody waits for an answer.
             drop(self.answer_to(session, ask));
@@ -316,7 +225,7 @@ impl State {
             Some(Lost::AfterCommit) | None => self.faulty_answer_to(session, ask),
         };
         let delay = self.next_delay();
-        if let Some(link) = self.links().and_then(|it| it.up(session, connection)) {
+        if let Some(link) = self.up(over) {
             let due = link.next_due(delay);
             if let Some(call) = link.calls.get_mut(&number) {
                 call.answer = Some((answer, due));
@@ -352,11 +261,11 @@ impl State {
     /// When the answer to a call is due. At once without a connection.
     pub(crate) fn poll_call(
         &mut self,
-        over: (i64, u64),
+        over: Over,
         number: u64,
         waker: &Waker,
     ) -> Poll<Option<Instant>> {
-        let link = self.links().and_then(|it| it.of(over));
+        let link = self.its(over);
         let Some(call) = link.and_then(|link| link.calls.get_mut(&number)) else {
             return Poll::Ready(None);
         };
@@ -369,12 +278,8 @@ impl State {
     }
 
     /// Picks up an answer.
-    pub(crate) fn collect_call(
-        &mut self,
-        over: (i64, u64),
-        number: u64,
-    ) -> Result<Told, CallError> {
-        let link = self.links().and_then(|it| it.of(over));
+    pub(crate) fn collect_call(&mut self, over: Over, number: u64) -> Result<Told, CallError> {
+        let link = self.its(over);
         let call = link.and_then(|link| link.calls.remove(&number));
         match call.and_then(|call| call.answer) {
             Some((answer, _)) => answer,
@@ -383,8 +288,8 @@ impl State {
     }
 
     /// Nobody waits for an answer any more.
-    pub(crate) fn abandon_call(&mut self, over: (i64, u64), number: u64) {
-        let link = self.links().and_then(|it| it.of(over));
+    pub(crate) fn abandon_call(&mut self, over: Over, number: u64) {
+        let link = self.its(over);
         let call = link.and_then(|link| link.calls.remove(&number));
         self.retired.extend(call.and_then(|call| call.waker));
     }
@@ -401,8 +306,7 @@ impl State {
         };
         let due = link.next_due(delay).unwrap_or_else(Instant::now);
         let news = News {
-            session,
-            connection: link.connection,
+            over: (session, link.connection),
             path: path.to_owned(),
             up_to,
             event,
@@ -424,7 +328,7 @@ impl State {
     /// As [`break_connection`](Self::break_connection), and the client is not told.
     fn mute_connection(&mut self, session: i64) {
         self.let_some_arrive(session);
-        let link = self.links().and_then(|it| it.by_session.get_mut(&session));
+        let link = self.link(session);
         if let Some(link) = link {
             link.go_mute();
         }
@@ -444,11 +348,15 @@ impl State {
 
     /// A client learns that its connection, or its session, is over.
     fn lose(&mut self, session: i64, loss: Loss) {
-        let Some(link) = self.links().and_then(|it| it.by_session.get_mut(&session)) else {
+        let Some(link) = self.link(session) else {
             return;
         };
         if link.is_up(link.connection) {
-            let wakers = link.go_down();
+            let wakers = match loss {
+                Loss::Connection => link.go_down(),
+                // No call says anything else than the loss itself.
+                Loss::Session => link.go_mute(),
+            };
             link.loss.send_replace(Some(loss));
             self.wakers.extend(wakers);
         }
@@ -464,7 +372,7 @@ impl State {
     /// Whether a client can connect.
     pub(crate) fn cut_link(&mut self, session: i64, cut: bool) {
         let is_mute = cut && self.random.per_mille(self.faults.mute_per_mille);
-        let link = self.links().and_then(|it| it.by_session.get_mut(&session));
+        let link = self.link(session);
         if let Some(link) = link {
             link.cut = cut;
         }

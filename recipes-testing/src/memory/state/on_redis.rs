@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use recipes_core::{NodeEvent, NodesError};
+use recipes_core::NodeEvent;
 use recipes_keeper::{Caller, Open, Opened, Resume, Resumed, Rewatch, micros};
 use tokio::time::Instant;
 
 use super::State;
 use super::links::Links;
 use crate::memory::tree::Tree;
-use crate::memory::tree::access::Access;
 use crate::memory::tree::node_path::NodePath;
 
 /// Sessions that one call ends.
@@ -53,6 +52,8 @@ struct Kept {
 /// A store that behaves as that on Redis does.
 #[derive(Debug)]
 pub(crate) struct OnRedis {
+    /// Of its clients' sessions.
+    pub(crate) timeout: Duration,
     kept: Kept,
     /// Whether the present call has come after more time than the store's own clock counts.
     has_gap: bool,
@@ -75,8 +76,9 @@ pub(crate) struct Past {
 }
 
 impl OnRedis {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(timeout: Duration, seed: u64) -> Self {
         Self {
+            timeout,
             kept: Kept::default(),
             has_gap: false,
             ahead: 0,
@@ -341,16 +343,6 @@ impl State {
         for (session, number) in redis.kept.watchers.remove(path).unwrap_or_default() {
             self.send_news(session, path, number, event);
         }
-    }
-
-    pub(crate) fn delete_nodes_of(&mut self, session: i64) {
-        let owned = self.tree.owned_by(session);
-        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
-            owned
-                .iter()
-                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
-        });
-        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
     }
 
     /// What the server knows now.

@@ -14,6 +14,7 @@ use super::{State, TERM};
 use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
 use crate::memory::tree::Tree;
+use crate::memory::tree::access::Access;
 
 impl State {
     /// Opens a session, unless the ensemble is stopped.
@@ -76,6 +77,16 @@ impl State {
             record.timer = None;
         }
         self.delete_nodes_of(session);
+    }
+
+    pub(crate) fn delete_nodes_of(&mut self, session: i64) {
+        let owned = self.tree.owned_by(session);
+        let deleted: Result<(), NodesError> = self.transact(|tree, transaction| {
+            owned
+                .iter()
+                .try_for_each(|path| tree.delete(transaction, path, None, &Access::Operator))
+        });
+        debug_assert!(deleted.is_ok(), "ephemeral nodes have no children");
     }
 
     /// Ends a session for its client. For the ensemble, it is disconnected.

@@ -3,26 +3,45 @@
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use recipes_core::NodesError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::State;
 use crate::memory::builder::MemoryBuilder;
+use crate::memory::error::MemoryError;
 
 /// What all handles and futures of an ensemble share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Whether sessions can be opened.
-    pub(crate) running: watch::Sender<bool>,
+    /// Tells whoever waits to be let in that it may try again.
+    pub(crate) admits: watch::Sender<()>,
 }
 
 impl Shared {
     pub(crate) fn new(options: &MemoryBuilder) -> Arc<Self> {
         Arc::new_cyclic(|shared| Self {
             state: Mutex::new(State::new(options, shared.clone())),
-            running: watch::Sender::new(true),
+            admits: watch::Sender::new(()),
         })
+    }
+
+    /// Waits until the ensemble lets a client in.
+    pub(crate) async fn admitted<T>(
+        &self,
+        mut admit: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, NodesError> {
+        let mut admits = self.admits.subscribe();
+        // The loop ends when the ensemble runs. The sender exists as long as this.
+        loop {
+            if let Some(admitted) = self.with(&mut admit) {
+                return Ok(admitted);
+            }
+            if admits.changed().await.is_err() {
+                return Err(MemoryError::Unreachable.into());
+            }
+        }
     }
 
     /// Reads or changes the state. First, messages that are due arrive, and sessions past their
