@@ -16,6 +16,8 @@ use crate::wire::{Outcome, Said};
 pub(crate) struct Owned {
     /// The run of the server that has answered.
     run: String,
+    /// How many others the session went on with before it.
+    runs: u64,
     known: BTreeSet<String>,
     /// The paths in creates without an answer, to which the server may have appended a sequence.
     unanswered: BTreeSet<String>,
@@ -45,6 +47,15 @@ impl Owned {
             (Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _), _) if is_missing => {
                 self.known.remove(path);
             }
+            (Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _), Ok(_)) => {
+                self.found(path.clone());
+            }
+            (Asked::List(directory) | Asked::Look { directory, .. }, Ok(Said::Names(names, _))) => {
+                if !self.unanswered.is_empty() {
+                    let paths = names.iter().map(|name| format!("{directory}/{name}"));
+                    paths.for_each(|path| self.found(path));
+                }
+            }
             (Asked::Multi(operations), Ok(Said::Multi(done))) => {
                 for (operation, done) in operations.iter().zip(done) {
                     self.done(operation, done);
@@ -73,10 +84,22 @@ impl Owned {
         }
     }
 
+    /// If a create without an answer has made this node, it has made no other one.
+    fn found(&mut self, path: String) {
+        if let Some(asked) = self.asked(&path) {
+            self.unanswered.remove(&asked);
+            self.known.insert(path);
+        }
+    }
+
     /// The create without an answer that may have made this node.
     fn asked(&self, path: &str) -> Option<String> {
         let asked = self.unanswered.range(..=path.to_owned()).next_back();
         asked.filter(|asked| path.starts_with(*asked)).cloned()
+    }
+
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
     }
 
     /// Whether this run of the server is another than that which has answered.
@@ -130,6 +153,7 @@ impl Owned {
     /// The session goes on, on this run of the server.
     pub(crate) fn go_on(&mut self, run: &str) {
         self.run = run.to_owned();
+        self.runs += 1;
     }
 }
 
@@ -208,6 +232,9 @@ mod tests {
         assert!(owned.deleted(nodes.to_vec()).is_empty());
         asked(&mut owned, &[delete("/c/z-7")], refused("NoNode"));
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
+        assert_eq!(owned.runs(), 0);
+        owned.go_on("two");
+        assert_eq!((owned.runs(), owned.is_new("two")), (1, false));
     }
 
     #[test]
@@ -243,6 +270,34 @@ mod tests {
             owned.answered(&asked, &refused("NoNode"));
         }
         assert_eq!(owned.deleted(paths.to_vec()), paths[..3]);
+    }
+
+    #[test]
+    fn create_whose_node_was_found_spares_no_other() {
+        let names = ["y-9", "x-4"].map(ToOwned::to_owned);
+        let (path, directory) = ("/a/x-4".to_owned(), "/a".to_owned());
+        let look = Asked::Look {
+            directory: directory.clone(),
+            own: None,
+            first: 1,
+        };
+        let stat = || Ok(Said::Stat(NodeStat::new(1, 1, 0, 7, 0)));
+        let listing = || Ok(Said::Names(names.to_vec(), Vec::new()));
+        let answers = [
+            (Asked::Read(path.clone()), stat()),
+            (Asked::Stat(path.clone()), stat()),
+            (Asked::Watch(path, 1), stat()),
+            (Asked::List(directory), listing()),
+            (look, listing()),
+        ];
+        for (asked, answer) in answers {
+            let mut owned = Owned::on("one");
+            owned.sent(&[create("/a/x-")]);
+            owned.answered(&asked, &answer);
+            // The attempt made an earlier one, which the server had forgotten.
+            let nodes = ["/a/x-4", "/a/x-7"].map(ToOwned::to_owned);
+            assert_eq!(owned.deleted(nodes.to_vec()), ["/a/x-7"], "{asked:?}");
+        }
     }
 
     #[test]
