@@ -20,7 +20,7 @@ use crate::connect_string::Server;
 use crate::kept::{Again, Kept, Seen};
 use crate::link::Link;
 use crate::no_delay::NoDelay;
-use crate::pace::{ANSWER_MAX, ANSWER_MIN, Patience, jittered, look_pause, pause_max};
+use crate::pace::{ANSWER_MAX, ANSWER_MIN, Patience, jittered, look_pause, pause_max, rest};
 use crate::servers::{Address, Servers};
 use crate::wire::{Up, Watcher, Wire};
 
@@ -160,7 +160,7 @@ impl Keeper {
     async fn first_that_answers(&mut self) -> (Address, Duration) {
         let (sender, mut answers) = mpsc::channel(1);
         let timeout_now = self.kept.timeout();
-        let terms = (self.asked, look_pause(timeout_now, self.servers.count()));
+        let terms = (self.asked, timeout_now, self.servers.count());
         let look = |(address, from)| {
             let (link, sender) = (Arc::clone(&self.link), sender.clone());
             tokio::spawn(async move {
@@ -285,27 +285,27 @@ enum Attached {
 async fn look_at(
     link: Arc<Link>,
     address: Address,
-    (wanted, pause): (Duration, Duration),
+    (wanted, timeout_now, servers): (Duration, Duration, usize),
     answers: &mpsc::Sender<(Address, Duration)>,
 ) {
     let mut patience = Patience::default();
+    let reached_within = look_pause(timeout_now, servers).max(ANSWER_MIN);
     while !answers.is_closed() {
-        if patience.is_tried() && !is_reached(&address.0, pause.max(ANSWER_MIN)).await {
-            sleep(jittered(pause)).await;
-            continue;
-        }
-        let connector = link.connector().with_session_timeout(wanted);
-        match timeout(patience.of(wanted), link.open_on(&address, connector)).await {
-            Ok(Ok((wire, up))) => {
-                // Another one may have answered before.
-                drop(answers.try_send((address, up.client.session_timeout())));
-                drop(up);
-                return closed(wire, patience.of(wanted)).await;
+        let began = Instant::now();
+        if !patience.is_tried() || is_reached(&address.0, reached_within).await {
+            let connector = link.connector().with_session_timeout(wanted);
+            match timeout(patience.of(wanted), link.open_on(&address, connector)).await {
+                Ok(Ok((wire, up))) => {
+                    // Another one may have answered before.
+                    drop(answers.try_send((address, up.client.session_timeout())));
+                    drop(up);
+                    return closed(wire, patience.of(wanted)).await;
+                }
+                Ok(Err(error)) => debug!(target: STORE, server = %address.0, %error, "no session"),
+                Err(_) => patience = patience.more(),
             }
-            Ok(Err(error)) => debug!(target: STORE, server = %address.0, %error, "no session"),
-            Err(_) => patience = patience.more(),
         }
-        sleep(jittered(pause)).await;
+        sleep(rest(timeout_now, servers, began.elapsed())).await;
     }
 }
 

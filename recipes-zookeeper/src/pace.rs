@@ -25,6 +25,14 @@ pub(crate) fn look_pause(timeout: Duration, servers: usize) -> Duration {
         .min(pause_max(timeout))
 }
 
+/// How long to wait before one of so many servers is looked at again, after a look that took so long. Looks are
+/// [`look_pause`] apart by their beginnings: a server that was silent and then closes the connection is back.
+/// All whose connections it closes then come at different times.
+pub(crate) fn rest(timeout: Duration, servers: usize, took: Duration) -> Duration {
+    let until_next = jittered(look_pause(timeout, servers)).saturating_sub(took);
+    until_next.max(look_pause(timeout, 1).mul_f64(fastrand::f64()))
+}
+
 /// How long a server may take to let a session in: a twelfth of the session timeout, and more if none was in
 /// time. Servers to which thousands come back at once are slow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,9 +84,19 @@ mod tests {
     }
 
     #[test]
-    fn heartbeat_outage_and_look_fit_into_the_time_of_a_lock() {
+    fn server_that_ends_a_long_look_is_asked_again_as_soon_as_a_lone_one() {
         let outage = T / 3 - T / 48;
         assert!(T / 6 + outage + look_pause(T, 1) < T / 2);
+        for servers in [1, 3, 100] {
+            for took in [look_pause(T, servers), T / 12, T] {
+                assert!(T / 6 + outage + rest(T, servers, took) < T / 2);
+            }
+            let rests: Vec<_> = (0..100).map(|_| rest(T, servers, T)).collect();
+            let least = look_pause(T, 1) / 4;
+            assert!(rests.iter().any(|it| *it < least) && rests.iter().any(|it| *it > 3 * least));
+            assert!(rest(T, servers, Duration::ZERO) >= look_pause(T, servers) / 2);
+            assert!(rest(T, servers, Duration::ZERO) <= look_pause(T, servers));
+        }
     }
 
     #[test]
