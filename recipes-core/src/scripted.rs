@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ pub(crate) struct Scripted {
     timeout: Option<Duration>,
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
+    runs: AtomicU64,
     asleep: Arc<Mutex<Duration>>,
     /// Who counts on the session timeout.
     pub(crate) reliant: Mutex<Option<Weak<dyn Reliant>>>,
@@ -62,6 +64,7 @@ impl Scripted {
             timeout,
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
+            runs: AtomicU64::new(0),
             asleep: Arc::default(),
             reliant: Mutex::default(),
             asleep_while_sending: Mutex::default(),
@@ -109,6 +112,13 @@ impl Scripted {
         self.connection_is(Connection::Connected);
     }
 
+    /// As [`reconnect`](Self::reconnect), to a store that may have forgotten its last writes.
+    pub(crate) fn reconnect_to_another_run(&self) {
+        self.connection_is(Connection::Disconnected);
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.connection_is(Connection::Connected);
+    }
+
     pub(crate) fn sleep(&self, time: Duration) {
         *lock(&self.asleep) += time;
     }
@@ -143,6 +153,10 @@ impl Nodes for Scripted {
 
     fn session_timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {

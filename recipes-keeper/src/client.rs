@@ -141,6 +141,10 @@ impl Nodes for KeptNodes {
         self.kept.promise().grants_from
     }
 
+    fn runs(&self) -> u64 {
+        self.kept.owned().runs()
+    }
+
     fn in_doubt_until(&self) -> Option<Instant> {
         self.kept.in_doubt_until
     }

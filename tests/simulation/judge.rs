@@ -1,7 +1,7 @@
 //! The judge: finds violations from the tree, the request log and what guards claim, not from the
 //! lock's code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -54,8 +54,6 @@ pub(crate) struct Judge {
     /// Nodes that the store has forgotten, whose holders need not know it yet.
     forgotten: BTreeMap<String, Removal>,
     forgot_at: Option<Instant>,
-    /// Nodes that were deleted, and that the store has again. Nobody holds by them.
-    back: BTreeSet<String>,
     requests: Vec<(Duration, Request)>,
     second: (u64, usize),
     tokens: BTreeMap<String, i128>,
@@ -84,7 +82,6 @@ impl Judge {
             removed: BTreeMap::new(),
             forgotten: BTreeMap::new(),
             forgot_at: None,
-            back: BTreeSet::new(),
             requests: Vec::new(),
             second: (0, 0),
             tokens: tokens.collect(),

@@ -121,9 +121,7 @@ impl World {
         for node in untold {
             drop(self.ensemble.delete(&node));
         }
-        let mut back = self.leftovers();
-        back.retain(|node| !nodes.contains(node));
-        self.judge().forgot(before, back);
+        self.judge().forgot(before);
     }
 
     /// Whether the numbers of a store that has forgotten have not caught up with those before, which

@@ -65,12 +65,14 @@ pub(crate) struct InFlight<'a> {
     permits: Option<usize>,
     /// The connection that all current evidence came from.
     connection: u64,
+    /// Of the store, as far as is known.
+    runs: u64,
     /// Wakes the attempt when the connection changes.
     changes: BoxStream<'static, ()>,
     /// Watches and requests of the earlier connection, kept until they are replaced. Removing a
     /// watch without a replacement would cost a request.
     outdated: Vec<Outdated<'a>>,
-    /// For each member, the highest transaction number that was seen before its create.
+    /// For each member, the highest transaction number that was seen before its first create with this uuid.
     floors: Vec<i64>,
     /// The members of the last create, in its order.
     entering: Vec<usize>,
@@ -92,6 +94,7 @@ impl<'a> InFlight<'a> {
         let changes = epoch.link_changes();
         Self {
             connection: epoch.connection().unwrap_or_default(),
+            runs: nodes.runs(),
             changes,
             outdated: Vec::new(),
             floors: vec![0; targets.len()],
@@ -210,22 +213,26 @@ impl<'a> InFlight<'a> {
 
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
-        let (core, mut is_first) = (self.session.core(), true);
+        let (core, mut repeated) = (self.session.core(), Vec::new());
         for member in &members {
             // Nobody deletes it, because it is gone. A store that forgets may have it again.
             if let Some((target, name)) = self.cleanup_guard.node(*member) {
                 self.nodes.gone(&target.lock.node_path(&name));
             }
-            is_first &= self.cleanup_guard.ask(*member).is_none();
+            if self.cleanup_guard.ask(*member).is_some() {
+                repeated.push(*member);
+            }
             self.cleanup_guard.uuid(*member, || core.store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
         }
         let (epoch, nodes) = ((self.epoch, self.connection), self.nodes);
         let leftovers = (&core.cleanup, &self.cleanup_guard.leftovers);
-        let entering = Entering::new(epoch, nodes, leftovers, (asks, is_first));
+        let entering = Entering::new(epoch, nodes, leftovers, (asks, repeated.is_empty()));
         for (member, floor) in members.iter().zip(&entering.floors) {
-            if let Some(known) = self.floors.get_mut(*member) {
+            // What is found may be of the first create with its uuid.
+            let is_new = !repeated.contains(member);
+            if let Some(known) = self.floors.get_mut(*member).filter(|_| is_new) {
                 *known = *floor;
             }
         }

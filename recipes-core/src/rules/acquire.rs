@@ -43,6 +43,7 @@ mod waiting;
 pub(crate) use messages::{
     Action, Entry, Event, Failure, Found, GrantedNode, Node, Outcome, Patience,
 };
+use waiting::Deletions;
 
 /// How many times the parents of the lock nodes are made for one create before the attempt fails.
 /// They vanish when the server reaps an empty container between the two requests, at most once a
@@ -63,7 +64,7 @@ enum Stage {
         node: Node,
         /// Nearest first.
         ahead: Vec<String>,
-        deletions_grant: bool,
+        deletions: Deletions,
     },
     Admitted(Node),
     Reading(Node),
@@ -156,7 +157,7 @@ impl AcquireMachine {
             Event::OwnWatched(member) => self.own_watched(member, true),
             Event::OwnGone(member) => self.own_gone(member),
             Event::OwnChanged(member) => self.own_watched(member, false),
-            Event::Reconnected => self.reconnected(),
+            Event::Reconnected { forgot } => self.reconnected(forgot),
             Event::Lapsed => self.lapsed(),
             Event::Committed => self.settle(),
             Event::Permits(permits) => self.permits_changed(permits),
@@ -254,7 +255,7 @@ impl AcquireMachine {
 
     /// What was listed or watched on the previous connection may have changed unnoticed. Own nodes
     /// are requested again, first and before any grant.
-    fn reconnected(&mut self) -> Vec<Action> {
+    fn reconnected(&mut self, forgot: bool) -> Vec<Action> {
         self.ask_of(&[]);
         let mut unlisted = Vec::new();
         for (index, member) in self.members.iter_mut().enumerate() {
@@ -265,7 +266,14 @@ impl AcquireMachine {
                     gone.clear();
                     unlisted.push(index);
                 }
+                Stage::Admitted(node) | Stage::Reading(node) if forgot => {
+                    let (node, gone) = (node.clone(), Vec::new());
+                    member.stage = Stage::Listing { node, gone };
+                    unlisted.push(index);
+                }
                 Stage::Reading(node) => member.stage = Stage::Admitted(node.clone()),
+                // It lists when its turn seems to come: thousands that wait would list all at once.
+                Stage::Waiting { deletions, .. } if forgot => *deletions = Deletions::Ask,
                 _ => {}
             }
         }

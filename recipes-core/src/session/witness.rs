@@ -167,6 +167,10 @@ impl Nodes for Witness {
         self.nodes.grants_from()
     }
 
+    fn runs(&self) -> u64 {
+        self.nodes.runs()
+    }
+
     fn in_doubt_until(&self) -> Option<Instant> {
         self.nodes.in_doubt_until()
     }

@@ -95,6 +95,12 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Grows whenever the store may have forgotten its last writes, before the connection on which it has
+    /// is told of. Nodes that were deleted may be there again then.
+    fn runs(&self) -> u64 {
+        0
+    }
+
     /// Until this time the store may keep nodes of sessions that are over: nobody has looked at it for a while, and
     /// its own clock does not count all of that. `None` if it knows which sessions live.
     fn in_doubt_until(&self) -> Option<Instant> {

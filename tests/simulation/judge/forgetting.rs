@@ -18,13 +18,12 @@ impl Judge {
     }
 
     /// Notes that the store has forgotten its last writes. These were the lock nodes before, each with
-    /// its session; those were deleted, and are back. Whoever had one of them knows that it is gone, or
-    /// has been without contact for so long that it has lost all it had.
+    /// its session. Whoever had one that was deleted and is back knows that it is gone, or has been without
+    /// contact for so long that it has lost all it had.
     ///
     /// Nobody but its holder may believe in a lock whose node is gone, and that not for long. A node
     /// that is back blocks others, but its holder stays lost.
-    pub(crate) fn forgot(&mut self, before: Vec<(String, i64)>, back: Vec<String>) {
-        self.back.extend(back);
+    pub(crate) fn forgot(&mut self, before: Vec<(String, i64)>) {
         self.forgot_at = Some(Instant::now());
         self.tell(|| "forgot".to_owned());
         for (node, session) in before {

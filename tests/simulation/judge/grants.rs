@@ -19,6 +19,7 @@ pub(super) struct Grant {
     sequence: i64,
     token: FencingToken,
     party: u64,
+    session: i64,
     at: Instant,
 }
 
@@ -43,16 +44,17 @@ impl Judge {
             let id = stat
                 .map(|stat| stat.ephemeral_owner)
                 .or_else(|| session.session_id());
+            // An ended session has no node left to lose.
+            let session_id = id.unwrap_or_default();
             let grant = Grant {
                 node: member.node_path.clone(),
                 kind,
                 sequence,
                 token: member.fencing_token,
                 party,
+                session: session_id,
                 at: Instant::now(),
             };
-            // An ended session has no node left to lose.
-            let session_id = id.unwrap_or_default();
             self.tell(|| format!("{party} granted {} of {session_id:#x}", grant.node));
             if held.guard().is_valid() && id != session.session_id() {
                 self.fail(format!("{} belongs to another session", grant.node));
@@ -139,18 +141,20 @@ impl Judge {
             if let Some(late) = late.filter(|_| is_valid) {
                 wrong = Some(format!("{} was granted after {}", grant.node, late.node));
             }
-            // A store that has forgotten a release has the node of an earlier holder again.
-            let is_handed_on = same_node.is_some() && self.forgot_at.is_some();
-            let ahead = self.ensemble.children(path).into_iter().find(|name| {
+            // A store that has forgotten a release has the node of an earlier holder again. Who hands on, and
+            // who has heard of the release and not of a new connection since, does not know.
+            let is_told = same_node.is_none() && !self.lifelines.is_out_of_contact(grant.session);
+            let is_excused = self.forgot_at.is_some() && !is_told;
+            let ensemble = &self.ensemble;
+            let ahead = ensemble.children(path).into_iter().find(|name| {
                 let (kind, sequence) = parse(name);
                 let is_beside = kind == LockKind::Write && sequence == grant.sequence;
                 let is_ahead = sequence < grant.sequence;
                 kinds_conflict(kind, grant.kind)
-                    && !self.back.contains(&format!("{path}/{name}"))
                     && (is_ahead || is_beside && beside.is_none() && !is_unheard)
                     && !grant.node.ends_with(name)
             });
-            if let Some(ahead) = ahead.filter(|_| !is_handed_on) {
+            if let Some(ahead) = ahead.filter(|_| !is_excused) {
                 wrong = Some(format!("{} was granted while {ahead} is ahead", grant.node));
             }
             earlier.push(grant);

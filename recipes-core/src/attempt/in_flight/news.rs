@@ -102,10 +102,10 @@ impl InFlight<'_> {
             };
             let kept = (slot, future::ready(done).boxed());
             match (&news, &kept.0) {
-                (Event::Reconnected, Slot::Members | Slot::Permits) => {
+                (Event::Reconnected { .. }, Slot::Members | Slot::Permits) => {
                     self.slots.push(kept);
                 }
-                (Event::Reconnected, _) => {}
+                (Event::Reconnected { .. }, _) => {}
                 _ => self.slots.insert(index, kept),
             }
             return Poll::Ready(Ok(Done::Event(news)));
@@ -121,7 +121,9 @@ impl InFlight<'_> {
         if connection != self.connection {
             self.connection = connection;
             self.outdate();
-            return Some(Event::Reconnected);
+            let runs = self.nodes.runs();
+            let forgot = std::mem::replace(&mut self.runs, runs) != runs;
+            return Some(Event::Reconnected { forgot });
         }
         for (member, own) in self.own_nodes.iter_mut().enumerate() {
             let Some(event) = own.poll(cx) else {

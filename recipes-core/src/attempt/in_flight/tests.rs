@@ -71,10 +71,29 @@ async fn grant_over_another_connection_is_in_doubt_once() {
     flight!(flight, stage);
     let event = watch(&mut flight, 1);
     stage.nodes.reconnect();
-    assert_eq!(flight.doubt(&granted(5)), Some(Event::Reconnected));
+    assert_eq!(
+        flight.doubt(&granted(5)),
+        Some(Event::Reconnected { forgot: false })
+    );
     // Watches of the earlier connection do not count.
     event.send(NodeEvent::Deleted).unwrap();
     assert_eq!(flight.doubt(&granted(5)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_forgot_is_told_of_once() {
+    flight!(flight, stage);
+    for forgot in [true, false] {
+        match forgot {
+            true => stage.nodes.reconnect_to_another_run(),
+            false => stage.nodes.reconnect(),
+        }
+        assert_eq!(
+            flight.doubt(&granted(5)),
+            Some(Event::Reconnected { forgot })
+        );
+        assert_eq!(flight.doubt(&granted(5)), None);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,21 +142,35 @@ async fn number_that_is_not_above_all_that_were_seen_ends_the_epoch() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn floor_of_a_node_is_what_was_seen_before_its_create() {
-    flight!(flight, stage);
+/// Somebody is shown a node with this number.
+async fn see(stage: &Stage, number: i64) {
     let read = stage.session.read("/x");
     let seen = async {
-        let Asked::Read(_, answer) = stage.asked().await else {
-            panic!("no read");
-        };
-        answer.send(Ok(Some(node(9, b"")))).unwrap();
+        loop {
+            if let Asked::Read(_, answer) = stage.asked().await {
+                return answer.send(Ok(Some(node(number, b"")))).unwrap();
+            }
+        }
     };
     let (read, ()) = tokio::join!(read, seen);
     read.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn floor_of_a_node_is_what_was_seen_before_its_first_create() {
+    flight!(flight, stage);
+    see(&stage, 9).await;
     assert_eq!(flight.floors, [0, 0]);
     flight.carry_out(Action::Enter(vec![1]));
     assert_eq!(flight.floors, [0, 9]);
+    // The create has no answer, and is repeated: a node that is found may be of either.
+    see(&stage, 12).await;
+    flight.carry_out(Action::Enter(vec![0, 1]));
+    assert_eq!(flight.floors, [12, 9]);
+    // The node that it has made is gone.
+    flight.carry_out(Action::Adopt(1, "n1".to_owned()));
+    flight.carry_out(Action::Enter(vec![1]));
+    assert_eq!(flight.floors, [12, 12]);
 }
 
 async fn listing(stage: &Stage) -> Answer<Vec<String>> {
@@ -160,7 +193,7 @@ async fn listing_of_the_connection_before_is_not_told() {
     settle().await;
     assert!(poll!(event.as_mut()).is_pending(), "nothing counts now");
     stage.nodes.connection_is(Connection::Connected);
-    assert_eq!(event.await.unwrap(), Event::Reconnected);
+    assert_eq!(event.await.unwrap(), Event::Reconnected { forgot: false });
     let mut event = Box::pin(flight.next_event());
     assert!(poll!(event.as_mut()).is_pending());
 }
@@ -187,7 +220,7 @@ async fn create_that_is_answered_before_a_reconnect_is_told_behind_it() {
         .send(Ok(crate::store::nodes::Created { path, czxid }))
         .unwrap();
     stage.nodes.reconnect();
-    assert_eq!(event.await.unwrap(), Event::Reconnected);
+    assert_eq!(event.await.unwrap(), Event::Reconnected { forgot: false });
     let entered = flight.next_event().await.unwrap();
     let node = Node { name, czxid };
     let children = Some(vec![node.name.clone()]);
@@ -237,7 +270,10 @@ async fn reconnection_that_comes_while_answers_are_looked_at_discards_them() {
         Ok(Event::Listed(0, Vec::new()))
     };
     flight.start(Slot::List(0), answer);
-    assert_eq!(flight.next_event().await.unwrap(), Event::Reconnected);
+    assert_eq!(
+        flight.next_event().await.unwrap(),
+        Event::Reconnected { forgot: false }
+    );
     let mut event = Box::pin(flight.next_event());
     assert!(poll!(event.as_mut()).is_pending());
 }
@@ -251,7 +287,10 @@ async fn answer_about_members_outlives_a_reconnection_that_comes_with_it() {
         Ok(Event::Searched(Vec::new()))
     };
     flight.start(Slot::Members, answer);
-    assert_eq!(flight.next_event().await.unwrap(), Event::Reconnected);
+    assert_eq!(
+        flight.next_event().await.unwrap(),
+        Event::Reconnected { forgot: false }
+    );
     let searched = flight.next_event().await.unwrap();
     assert_eq!(searched, Event::Searched(Vec::new()));
 }
@@ -260,7 +299,10 @@ async fn answer_about_members_outlives_a_reconnection_that_comes_with_it() {
 async fn lease_rests_on_the_connection_on_which_all_was_heard() {
     flight!(flight, stage);
     stage.nodes.reconnect();
-    assert_eq!(flight.doubt(&[]), Some(Event::Reconnected));
+    assert_eq!(
+        flight.doubt(&[]),
+        Some(Event::Reconnected { forgot: false })
+    );
     assert_eq!(flight.doubt(&[]), None);
     let event = watch(&mut flight, 0);
     let leases = flight.leases(granted(5));

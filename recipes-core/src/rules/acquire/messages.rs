@@ -108,8 +108,11 @@ pub(crate) enum Event {
     OwnGone(usize),
     /// The data of a member's own node changed, and the node is not watched any more.
     OwnChanged(usize),
-    /// The connection is a new one: nothing that was listed or watched before counts any more.
-    Reconnected,
+    /// The connection is a new one: nothing that was watched before counts any more.
+    Reconnected {
+        /// The store may have nodes again that were deleted: nothing that was listed counts either.
+        forgot: bool,
+    },
     /// Instead of a grant: the evidence is so old that the session may be over, or there is no
     /// connection or a new one.
     Lapsed,

@@ -132,7 +132,10 @@ impl AcquireMachine {
                 Some(ahead) => Stage::Waiting {
                     node,
                     ahead,
-                    deletions_grant,
+                    deletions: match deletions_grant {
+                        true => Deletions::Grant,
+                        false => Deletions::GrantIfFirst,
+                    },
                 },
                 None if deletions_grant && is_sure => Stage::Admitted(node),
                 None => {
@@ -182,19 +185,21 @@ impl AcquireMachine {
             Stage::Waiting {
                 node,
                 ahead,
-                deletions_grant,
+                deletions,
             } if ahead.iter().any(|it| it == name) => {
                 // For a permit the number of those ahead counts.
                 let is_lock = *kind != LockKind::Permit;
-                if was_first && is_final && is_lock && admission::queues_behind(*kind, &node.name) {
+                let is_known = *deletions != Deletions::Ask;
+                let is_queue = is_lock && admission::queues_behind(*kind, &node.name);
+                if was_first && is_final && is_known && is_queue {
                     // What the listing showed ahead of that one is gone, too, and all that is left
                     // ahead of us is between the two.
                     let place = ahead.iter().position(|it| it == name);
                     ahead.truncate(place.map_or(ahead.len(), |place| place + 1));
-                    *deletions_grant = true;
+                    *deletions = Deletions::Grant;
                 }
                 // Nothing else was ahead, so a listing would show the others and no more.
-                let decides = *deletions_grant && is_final;
+                let decides = *deletions == Deletions::Grant && is_final;
                 ahead.retain(|it| it != name);
                 if decides && ahead.len() >= room {
                     return Heard::Enough;
@@ -275,6 +280,17 @@ impl AcquireMachine {
         }
         Vec::new()
     }
+}
+
+/// What the deletion of the last one that a listing shows ahead means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Deletions {
+    /// Nobody else is ahead.
+    Grant,
+    /// Others are ahead, unless that one was the first.
+    GrantIfFirst,
+    /// The store has forgotten its last writes since: a node that was deleted may be ahead again.
+    Ask,
 }
 
 /// What a deletion means for a member.

@@ -126,6 +126,6 @@ impl Contender {
             }
         }
         self.machine.as_ref()?;
-        self.step(Event::Reconnected)
+        self.step(Event::Reconnected { forgot: false })
     }
 }

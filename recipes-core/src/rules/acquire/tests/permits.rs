@@ -190,7 +190,7 @@ fn who_wants_more_than_there_are_leaves_the_queue_until_there_are_enough() {
         gone(5),
         Event::OwnGone(1),
         Event::Listed(1, lease_names(&[5, 6])),
-        Event::Reconnected,
+        Event::Reconnected { forgot: false },
         Event::Permits(0),
     ] {
         let actions = acquire.step(late);

@@ -1,7 +1,7 @@
 use super::*;
 
 fn reconnected(acquire: &mut AcquireMachine) -> Vec<Action> {
-    acquire.step(Event::Reconnected)
+    acquire.step(Event::Reconnected { forgot: false })
 }
 
 #[test]
@@ -46,6 +46,57 @@ fn a_waiter_watches_its_own_nodes_before_the_ones_ahead_over_a_new_connection() 
             Action::WatchOwn(0),
             Action::WatchOwn(1),
             Action::Watch(1, names(&[5, 6])),
+        ]
+    );
+}
+
+/// A contender with node 5 that waits for the given nodes, and whose store has forgotten since.
+fn waiting_on_one_that_forgot(ahead: &[u32]) -> AcquireMachine {
+    let mut acquire = waiting(ahead);
+    assert_eq!(
+        acquire.step(Event::Reconnected { forgot: true }),
+        [Action::WatchOwn(0), Action::Watch(0, names(ahead))]
+    );
+    assert_eq!(acquire.step(Event::OwnWatched(0)), []);
+    acquire
+}
+
+#[test]
+fn a_node_that_is_back_is_seen_when_it_would_be_our_turn() {
+    let of_three = Event::BlockerGone(0, name(3));
+    let first_of_three = Event::FirstGone(0, name(3));
+    for (ahead, gone) in [
+        (&[3][..], &of_three),
+        (&[3], &first_of_three),
+        (&[2, 3], &of_three),
+    ] {
+        let mut acquire = waiting_on_one_that_forgot(ahead);
+        assert_eq!(acquire.step(gone.clone()), [Action::List(0)]);
+        // Node 1 had been deleted.
+        assert_eq!(
+            acquire.step(Event::Listed(0, names(&[1, 5]))),
+            [Action::WatchOwn(0), Action::Watch(0, names(&[1]))]
+        );
+        // This listing is of the present.
+        let granted = acquire.step(Event::BlockerGone(0, name(1)));
+        assert_eq!(granted, [Action::Grant(vec![granted_node(5)])]);
+    }
+}
+
+#[test]
+fn an_admitted_member_of_a_set_is_listed_for_again_if_the_store_forgot() {
+    let mut acquire = started(2, Patience::Wait);
+    acquire.step(Event::Entered(vec![entry(4, &[4]), entry(7, &[6, 7])]));
+    acquire.step(Event::OwnWatched(0));
+    acquire.step(Event::OwnWatched(1));
+    let forgot = Event::Reconnected { forgot: true };
+    assert_eq!(acquire.step(forgot), [Action::List(0)]);
+    assert_eq!(
+        acquire.step(Event::Listed(0, names(&[1, 4]))),
+        [
+            Action::Withdraw(vec![(1, name(7))]),
+            Action::WatchOwn(0),
+            Action::Watch(0, names(&[1])),
         ]
     );
 }

@@ -61,7 +61,10 @@ fn the_last_deletion_grants_nothing_while_our_own_node_is_not_watched() {
 #[test]
 fn a_deletion_that_is_heard_over_a_new_connection_counts_but_grants_nothing() {
     let mut acquire = waiting(&[2, 3]);
-    assert_eq!(acquire.step(Event::Reconnected), watches(&[2, 3]));
+    assert_eq!(
+        acquire.step(Event::Reconnected { forgot: false }),
+        watches(&[2, 3])
+    );
     assert_eq!(acquire.step(Event::BlockerGone(0, name(2))), watches(&[3]));
     // Our own node has not been verified.
     let mut unverified = acquire.clone();
