@@ -109,11 +109,26 @@ mod tests {
         assert_eq!(pause_max(100 * T), PAUSE_MAX);
     }
 
+    /// How many of ten thousand sessions come at each of eighty moments.
+    fn at_each_moment(pause: impl Fn() -> Duration, longest: Duration) -> [usize; 80] {
+        let mut moments = [0; 80];
+        for _ in 0..10_000 {
+            let moment = pause().as_nanos() * 80 / longest.as_nanos();
+            moments[usize::try_from(moment).unwrap().min(79)] += 1;
+        }
+        moments
+    }
+
     #[test]
-    fn pauses_differ_and_are_half_as_long_at_least() {
-        let pauses: Vec<_> = (0..100).map(|_| jittered(T)).collect();
-        assert!(pauses.iter().all(|it| *it >= T / 2 && *it <= T));
-        let whole: std::collections::BTreeSet<_> = pauses.iter().map(Duration::as_millis).collect();
-        assert!(whole.len() > 50, "{whole:?}");
+    fn ten_thousand_that_fail_together_come_back_in_all_moments_alike() {
+        let after_a_round = at_each_moment(|| jittered(T), T);
+        assert!(after_a_round[..40].iter().all(|it| *it == 0));
+        assert!(
+            after_a_round[40..]
+                .iter()
+                .all(|it| (150..=350).contains(it))
+        );
+        let after_a_silence = at_each_moment(|| rest(T, 3, T), look_pause(T, 1));
+        assert!(after_a_silence.iter().all(|it| (60..=190).contains(it)));
     }
 }

@@ -14,7 +14,7 @@ mod semaphore;
 use std::time::Duration;
 
 use lock_recipes::{Acls, InterProcessMutex, Session};
-use test_rig::{CuratorPeer, TestEnsemble, ZooKeeperServer};
+use test_rig::{CuratorPeer, TestEnsemble};
 use zookeeper_client::{Client, CreateMode};
 
 /// The path of the lock named `m` in the peer.
@@ -31,7 +31,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set_up() -> Self {
-        let ensemble = test_rig::own::on_a_real_server().await;
+        Self::on(test_rig::shared::on_a_real_server().await).await
+    }
+
+    /// On a server whose watches are counted.
+    pub(crate) async fn set_up_alone() -> Self {
+        Self::on(test_rig::own::on_a_real_server().await).await
+    }
+
+    async fn on(ensemble: TestEnsemble) -> Self {
         let curator = CuratorPeer::start().await.unwrap();
         let ours = ensemble.session().await;
         let stage = Self {
@@ -41,16 +49,16 @@ impl Stage {
         };
         stage
             .curator
-            .open("c", &stage.server().connect_string(), SESSION_TIMEOUT)
+            .open("c", &stage.connect_string(), SESSION_TIMEOUT)
             .await
             .unwrap();
         stage.curator.mutex("m", "c", PATH).await.unwrap();
         stage
     }
 
-    pub(crate) fn server(&self) -> &ZooKeeperServer {
+    pub(crate) fn connect_string(&self) -> String {
         match &self.ensemble {
-            TestEnsemble::Real(server) => server,
+            TestEnsemble::Real(place) => place.connect_string(),
             _ => panic!("not a server"),
         }
     }
@@ -60,7 +68,7 @@ impl Stage {
     }
 
     pub(crate) async fn operator(&self) -> Client {
-        self.server().client().await.unwrap()
+        Client::connect(&self.connect_string()).await.unwrap()
     }
 
     /// A counter that no lock guards, at zero, and a client for it.

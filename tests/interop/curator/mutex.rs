@@ -191,7 +191,7 @@ async fn lost_locks_pass_from_one_to_the_other() {
     // Ours ends while a new Curator client waits.
     stage
         .curator
-        .open("d", &stage.server().connect_string(), SESSION_TIMEOUT)
+        .open("d", &stage.connect_string(), SESSION_TIMEOUT)
         .await
         .unwrap();
     stage.curator.mutex("n", "d", PATH).await.unwrap();

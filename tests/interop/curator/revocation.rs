@@ -28,7 +28,7 @@ async fn watched(stage: &Stage, count: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_asks_us_and_gets_the_lock() {
-    let stage = Stage::set_up().await;
+    let stage = Stage::set_up_alone().await;
     for is_watched in [false, true] {
         let held = stage.mutex().acquire().await.unwrap();
         if is_watched {
@@ -49,7 +49,7 @@ async fn curator_asks_us_and_gets_the_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_asks_us_while_we_wait() {
-    let stage = Stage::set_up().await;
+    let stage = Stage::set_up_alone().await;
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
     let ours = tokio::spawn(lock.acquire());
@@ -70,7 +70,7 @@ async fn curator_asks_us_while_we_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_ask_curator_and_get_the_lock() {
-    let stage = Stage::set_up().await;
+    let stage = Stage::set_up_alone().await;
     stage.curator.make_revocable("m").await.unwrap();
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
