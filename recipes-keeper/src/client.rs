@@ -141,6 +141,10 @@ impl Nodes for KeptNodes {
         self.kept.promise().grants_from
     }
 
+    fn trouble(&self) -> Option<NodesError> {
+        self.kept.trouble().clone()
+    }
+
     fn runs(&self) -> u64 {
         self.kept.owned().runs()
     }

@@ -20,8 +20,7 @@ use crate::wire::{Answers, CallError, Called, Caller, Outcome, Said, Source, Wir
 
 /// Why a connection is not served any more.
 pub(crate) enum Over {
-    Lost(Trouble),
-    Refused(Source),
+    Lost(Source),
     /// The session has been ended.
     Expired,
     Closed,
@@ -142,7 +141,7 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
         Ok(Some(answers)) => {
             let count = answers.outcomes.len();
             let trouble = format!("{count} answers to {} requests", asked.len());
-            return Err(Over::Lost(Trouble::Unexpected(trouble)));
+            return Err(Over::Lost(Arc::new(Trouble::Unexpected(trouble))));
         }
         Err(CallError::Unconfirmed { heard, asked }) => {
             refuse(waiting, &Trouble::Replicas { heard, asked }.into());
@@ -150,11 +149,12 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
         }
         Err(CallError::NotNow(error)) => {
             debug!(target: STORE, %error, "the server is busy");
+            *kept.trouble() = Some(NodesError::Unknown(error));
             refuse(waiting, &NodesError::Throttled);
             return Ok(());
         }
         Err(CallError::Lost(error) | CallError::Refused(error)) => {
-            return Err(Over::Refused(error));
+            return Err(Over::Lost(error));
         }
     };
     if let Some(step) = step {
@@ -162,6 +162,7 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
         kept.step.store(step, Ordering::Relaxed);
     }
     kept.shared.was_heard(sent);
+    *kept.trouble() = None;
     let names = outcomes.iter().filter_map(|outcome| match outcome {
         Ok(Said::Names(names, _)) => Some(names.len()),
         _ => None,

@@ -80,6 +80,7 @@ impl Keeper {
             link,
             owned: Mutex::new(Owned::on(&wire.facts().run)),
             promise: Mutex::new(promise),
+            trouble: Mutex::default(),
             in_doubt_until,
         });
         let (used, closed) = oneshot::channel();
@@ -103,15 +104,14 @@ impl Keeper {
         let mut wire: Arc<dyn Wire> = wire.into();
         loop {
             let why = match self.serve(&wire).await {
-                Over::Lost(trouble) => trouble.to_string(),
-                Over::Refused(error) => error.to_string(),
+                Over::Lost(why) => why,
                 Over::Expired => return,
                 Over::Closed => {
                     self.close(&*wire).await;
                     return self.kept.end(EndReason::Closed);
                 }
             };
-            debug!(target: STORE, session = self.kept.id, why, "connection given up");
+            debug!(target: STORE, session = self.kept.id, %why, "connection given up");
             drop(wire);
             wire = match self.connect_again().await {
                 Ok(wire) => wire.into(),
@@ -136,7 +136,8 @@ impl Keeper {
         }
         // Who knows that the connection is lost and asks for something, waits for the next one.
         let given_up = kept.disconnect();
-        if matches!(over, Over::Lost(_) | Over::Refused(_)) {
+        if let Over::Lost(why) = &over {
+            *kept.trouble() = Some(NodesError::Unknown(Arc::clone(why)));
             kept.link.send_replace(Connection::Disconnected);
         }
         // Only now, when whoever looks finds the connection lost, are its requests given up.
@@ -178,7 +179,7 @@ impl Keeper {
                 now = ticks.tick() => {
                     let (last, is_silent) = kept.last_sent(now, patience);
                     if is_silent || beats.is_silent(now, patience) {
-                        return Over::Lost(Trouble::Silent);
+                        return Over::Lost(Arc::new(Trouble::Silent));
                     }
                     kept.give_spares_up(now);
                     if !kept.beats_apart && last.is_some_and(|last| now >= last + beat) {
@@ -235,7 +236,7 @@ impl Keeper {
 /// Why a connection is not served any more that was lost.
 fn over(loss: Loss, kept: &Kept) -> Over {
     match loss {
-        Loss::Connection => Over::Lost(Trouble::Lost),
+        Loss::Connection => Over::Lost(Arc::new(Trouble::Lost)),
         Loss::Session => {
             kept.end(EndReason::Expired);
             Over::Expired

@@ -77,6 +77,8 @@ pub(crate) struct Kept {
     pub(crate) link: watch::Sender<Connection>,
     pub(crate) owned: Mutex<Owned>,
     pub(crate) promise: Mutex<Promise>,
+    /// Why nothing that was asked has been answered since.
+    pub(crate) trouble: Mutex<Option<NodesError>>,
     /// Before this, the store may keep nodes of sessions that were over when this one was opened.
     pub(crate) in_doubt_until: Option<Instant>,
 }
@@ -164,6 +166,10 @@ impl Kept {
     /// What the server of the present connection promises.
     pub(crate) fn promised(&self, promise: Promise) {
         *self.promise.lock().unwrap_or_else(PoisonError::into_inner) = promise;
+    }
+
+    pub(crate) fn trouble(&self) -> MutexGuard<'_, Option<NodesError>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes watches that came with a listing, and that no contender wanted.

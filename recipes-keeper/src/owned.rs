@@ -50,11 +50,11 @@ impl Owned {
             (Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _), Ok(_)) => {
                 self.found(path.clone());
             }
-            (Asked::List(directory) | Asked::Look { directory, .. }, Ok(Said::Names(names, _))) => {
-                if !self.unanswered.is_empty() {
-                    let paths = names.iter().map(|name| format!("{directory}/{name}"));
-                    paths.for_each(|path| self.found(path));
-                }
+            (Asked::List(directory) | Asked::Look { directory, .. }, Ok(Said::Names(names, _)))
+                if !self.unanswered.is_empty() =>
+            {
+                let paths = names.iter().map(|name| format!("{directory}/{name}"));
+                paths.for_each(|path| self.found(path));
             }
             (Asked::Multi(operations), Ok(Said::Multi(done))) => {
                 for (operation, done) in operations.iter().zip(done) {

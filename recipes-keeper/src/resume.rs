@@ -37,6 +37,7 @@ pub(crate) async fn connected(
                     warn!(target: STORE, session = kept.id, why, "cannot connect");
                     said = why;
                 }
+                *kept.trouble() = Some(error);
             }
         }
         backoff.wait().await;

@@ -248,6 +248,30 @@ async fn user_without_rights_is_told_which() {
     assert!(text.contains("function"), "{text}");
 }
 
+/// The session is open, and an operator changes what the server takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusal_of_what_an_open_session_asks_is_told() {
+    let changes = [
+        (["ACL", "SETUSER", "default", "-time"], "run TIME"),
+        (["ACL", "SETUSER", "default", "-fcall"], "'fcall' command"),
+    ];
+    for (change, word) in changes {
+        let server = RedisServer::start().await.unwrap();
+        let session = session(&server, Duration::from_secs(60)).await;
+        take_and_give_back(&session).await;
+        let _ok: String = server.command(&change).await.unwrap();
+        let told = until("the server's word", async || {
+            let asked = mutex(&session)
+                .acquire()
+                .timeout(Duration::from_millis(100));
+            let error = asked.await.unwrap_err();
+            Some(chain(&error)).filter(|it| it.contains(word))
+        });
+        let told = told.await;
+        assert!(told.contains("has not answered"), "{told}");
+    }
+}
+
 #[tokio::test]
 async fn path_that_is_none_is_refused_and_a_wait_ends_in_time() {
     let server = RedisServer::start().await.unwrap();

@@ -105,7 +105,8 @@ impl SessionCore {
             (Link::Disconnected, _) => Contact::Lost(lasts.unwrap_or_default()),
             (Link::Ended(_), _) => Contact::NoSession,
         };
-        (contact, silence.error())
+        let trouble = epoch.nodes().ok().and_then(|it| it.trouble());
+        (contact, trouble.or_else(|| silence.error()))
     }
 
     /// Until when the store may keep nodes of sessions that are over, if that is to come.

@@ -167,6 +167,10 @@ impl Nodes for Witness {
         self.nodes.grants_from()
     }
 
+    fn trouble(&self) -> Option<NodesError> {
+        self.nodes.trouble()
+    }
+
     fn runs(&self) -> u64 {
         self.nodes.runs()
     }

@@ -95,6 +95,12 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Why the store does not answer, if its own word is known: of a server that refuses what it is asked, or
+    /// to which there is no connection.
+    fn trouble(&self) -> Option<NodesError> {
+        None
+    }
+
     /// Grows whenever the store may have forgotten its last writes, before the connection on which it has
     /// is told of. Nodes that were deleted may be there again then.
     fn runs(&self) -> u64 {

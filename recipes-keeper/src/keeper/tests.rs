@@ -120,6 +120,34 @@ async fn what_too_few_replicas_confirm_may_have_been_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn why_nothing_is_answered_is_told_until_something_is() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let why = |word: &str| Arc::new(std::io::Error::other(word.to_owned()));
+    let is_told = |word: &str| {
+        let trouble = nodes.trouble();
+        trouble.is_some_and(|it| format!("{it:?}").contains(word))
+    };
+    let refused = async |scene: &mut Scene, error: CallError| {
+        let synced = nodes.sync("/a");
+        let requests = scene.requests().await;
+        assert!(requests.reply.send(Err(error)).is_ok());
+        synced.await.unwrap_err();
+    };
+    assert!(nodes.trouble().is_none());
+    refused(&mut scene, CallError::NotNow(why("no replicas"))).await;
+    assert!(is_told("no replicas"), "{:?}", nodes.trouble());
+    let synced = nodes.sync("/a");
+    scene.requests().await.answer([Said::Nothing]);
+    synced.await.unwrap();
+    assert!(nodes.trouble().is_none());
+    refused(&mut scene, CallError::Refused(why("no right"))).await;
+    let resume = scene.resume().await;
+    assert!(is_told("no right"), "{:?}", nodes.trouble());
+    drop(resume);
+}
+
+#[tokio::test(start_paused = true)]
 async fn session_that_its_wire_reports_as_ended_is_over() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);

@@ -18,9 +18,8 @@ struct Stage {
 }
 
 async fn session(url: &str) -> Result<Arc<dyn Nodes>, Box<dyn Error>> {
-    let options = Redis::builder()
-        .session_timeout(SESSION_TIMEOUT)
-        .new_server();
+    // A call without an answer costs the connection after a quarter of it, on a busy machine, too.
+    let options = Redis::builder().session_timeout(PATIENCE).new_server();
     Ok(options.store(url)?.connect().await?)
 }
 
