@@ -51,6 +51,8 @@ pub(crate) struct Scripted {
     asked: Mutex<VecDeque<Asked>>,
     connection: watch::Sender<Connection>,
     runs: AtomicU64,
+    /// Nodes that are gone, as the session has learned.
+    pub(crate) gone: Mutex<Vec<String>>,
     asleep: Arc<Mutex<Duration>>,
     /// Who counts on the session timeout.
     pub(crate) reliant: Mutex<Option<Weak<dyn Reliant>>>,
@@ -65,6 +67,7 @@ impl Scripted {
             asked: Mutex::default(),
             connection: watch::Sender::new(Connection::Connected),
             runs: AtomicU64::new(0),
+            gone: Mutex::default(),
             asleep: Arc::default(),
             reliant: Mutex::default(),
             asleep_while_sending: Mutex::default(),
@@ -153,6 +156,10 @@ impl Nodes for Scripted {
 
     fn session_timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    fn gone(&self, path: &str) {
+        lock(&self.gone).push(path.to_owned());
     }
 
     fn runs(&self) -> u64 {

@@ -164,6 +164,12 @@ impl<'a> InFlight<'a> {
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
             Action::HeedPermits(known) => self.heed_permits(known),
+            Action::Gone(member) => {
+                if let Some((target, name)) = self.cleanup_guard.node(member) {
+                    nodes.gone(&target.lock.node_path(&name));
+                    self.cleanup_guard.set(member, Made::Nothing);
+                }
+            }
             Action::Withdraw(nodes) => {
                 let Some((first, _)) = nodes.first() else {
                     return;
@@ -215,10 +221,6 @@ impl<'a> InFlight<'a> {
         let mut asks = Vec::with_capacity(members.len());
         let (core, mut repeated) = (self.session.core(), Vec::new());
         for member in &members {
-            // Nobody deletes it, because it is gone. A store that forgets may have it again.
-            if let Some((target, name)) = self.cleanup_guard.node(*member) {
-                self.nodes.gone(&target.lock.node_path(&name));
-            }
             if self.cleanup_guard.ask(*member).is_some() {
                 repeated.push(*member);
             }

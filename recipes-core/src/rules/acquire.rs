@@ -315,7 +315,9 @@ impl AcquireMachine {
     /// A member lost its node and its place. Later members must not be held meanwhile.
     fn rejoin(&mut self, member: usize) -> Vec<Action> {
         self.set(member, Stage::Out);
-        self.withdraw_from(member + 1)
+        let mut actions = vec![Action::Gone(member)];
+        actions.extend(self.withdraw_from(member + 1));
+        actions
     }
 
     fn withdraw_from(&mut self, first: usize) -> Vec<Action> {

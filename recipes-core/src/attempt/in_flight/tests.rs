@@ -142,6 +142,19 @@ async fn number_that_is_not_above_all_that_were_seen_ends_the_epoch() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn store_learns_at_once_which_node_is_gone() {
+    flight!(flight, stage);
+    flight.carry_out(Action::Adopt(0, "n1".to_owned()));
+    flight.carry_out(Action::Gone(1));
+    assert!(crate::sync::lock(&stage.nodes.gone).is_empty());
+    flight.carry_out(Action::Gone(0));
+    assert_eq!(*crate::sync::lock(&stage.nodes.gone), ["/a/n1"]);
+    // It is deleted by nobody.
+    drop(flight);
+    assert_eq!(stage.log().await, [""; 0]);
+}
+
 /// Somebody is shown a node with this number.
 async fn see(stage: &Stage, number: i64) {
     let read = stage.session.read("/x");
@@ -169,6 +182,7 @@ async fn floor_of_a_node_is_what_was_seen_before_its_first_create() {
     assert_eq!(flight.floors, [12, 9]);
     // The node that it has made is gone.
     flight.carry_out(Action::Adopt(1, "n1".to_owned()));
+    flight.carry_out(Action::Gone(1));
     flight.carry_out(Action::Enter(vec![1]));
     assert_eq!(flight.floors, [12, 12]);
 }

@@ -148,6 +148,8 @@ pub(crate) enum Action {
     /// Decide by this number of permits: report a higher one at once, and one that is lower than what
     /// is wanted. Report any other at the latest before the grant.
     HeedPermits(usize),
+    /// A member's node was deleted, not by us: nobody deletes it, but a store that forgets may have it again.
+    Gone(usize),
     /// Delete these nodes, now or as soon as possible; nothing is reported back.
     Withdraw(Vec<(usize, String)>),
     /// The set is held.

@@ -110,7 +110,7 @@ fn a_listing_that_was_lost_is_asked_for_again() {
 fn a_grant_needs_our_node_in_the_listing() {
     let mut acquire = started(1, Patience::Wait);
     let actions = acquire.step(Event::Entered(vec![entry(5, &[])]));
-    assert_eq!(actions, [Action::Enter(vec![0])]);
+    assert_eq!(actions, [Action::Gone(0), Action::Enter(vec![0])]);
 }
 
 #[test]
@@ -209,7 +209,10 @@ fn events_about_nodes_that_nobody_waits_for_change_nothing() {
 #[test]
 fn a_waiter_whose_node_is_removed_joins_again_at_the_tail() {
     let mut acquire = waiting(&[3]);
-    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+    assert_eq!(
+        acquire.step(Event::OwnGone(0)),
+        [Action::Gone(0), Action::Enter(vec![0])]
+    );
     let actions = acquire.step(Event::Entered(vec![entry(6, &[3, 6])]));
     assert_eq!(
         actions,
@@ -220,7 +223,10 @@ fn a_waiter_whose_node_is_removed_joins_again_at_the_tail() {
 #[test]
 fn a_place_that_was_lost_is_not_taken_by_a_late_deletion() {
     let mut acquire = waiting(&[3]);
-    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+    assert_eq!(
+        acquire.step(Event::OwnGone(0)),
+        [Action::Gone(0), Action::Enter(vec![0])]
+    );
     assert_eq!(acquire.step(Event::BlockerGone(0, name(3))), []);
 }
 
@@ -315,7 +321,7 @@ fn a_deletion_grants_nothing_while_our_own_node_is_not_watched() {
     // Our node was deleted too, unnoticed.
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[6]))),
-        [Action::Enter(vec![0])]
+        [Action::Gone(0), Action::Enter(vec![0])]
     );
 }
 

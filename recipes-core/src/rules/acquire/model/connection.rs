@@ -125,7 +125,8 @@ impl Contender {
                 item.shown.clear();
             }
         }
+        let forgot = std::mem::take(&mut self.forgot);
         self.machine.as_ref()?;
-        self.step(Event::Reconnected { forgot: false })
+        self.step(Event::Reconnected { forgot })
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Contender {
     /// A deadline has passed: the ensemble may end the session until it commits a newer request.
     pub(super) may_expire: bool,
     pub(super) link: Link,
+    /// It is to go on with a store that has forgotten something.
+    pub(super) forgot: bool,
     /// A session that was given up and has not expired, with the members of a create that is still
     /// in flight, if any.
     pub(super) old: Option<Option<Vec<usize>>>,
@@ -82,6 +84,7 @@ impl Contender {
             late: Late::default(),
             may_expire: false,
             link: Link::Up,
+            forgot: false,
             old: None,
             lag: 0,
             pipe: Vec::new(),
@@ -205,6 +208,7 @@ impl Contender {
                 }
             }
             Action::Watch(member, names) => self.watch(member, &names),
+            Action::Gone(member) => self.made[member] = Made::Nothing,
             Action::Withdraw(nodes) => {
                 for (member, name) in nodes {
                     self.made[member] = Made::Nothing;

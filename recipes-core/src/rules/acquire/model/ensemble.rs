@@ -77,6 +77,8 @@ pub(super) struct Ensemble {
     /// Whether watches report that a node was the first.
     pub(super) tells_first: bool,
     pub(super) created: u8,
+    /// What an operator has deleted, until something else is written: the store may forget that.
+    pub(super) unsaved: Option<Lock>,
     /// The latest transactions, as many as the slowest replica has not applied.
     pub(super) log: Vec<Vec<Change>>,
 }
@@ -87,6 +89,7 @@ impl Ensemble {
     }
 
     pub(super) fn commit(&mut self, changes: Vec<Change>) {
+        self.unsaved = None;
         for change in &changes {
             match change {
                 Change::Made(lock) => self.locks.push(lock.clone()),
@@ -103,7 +106,7 @@ impl Ensemble {
             Change::Made(lock) | Change::Gone(lock) => Some(lock),
             Change::Data(_) => None,
         });
-        let known = self.locks.iter_mut().chain(logged);
+        let known = self.locks.iter_mut().chain(logged).chain(&mut self.unsaved);
         for lock in known.filter(|it| !it.is_strange()) {
             lock.client = numbers[usize::from(lock.client)];
         }

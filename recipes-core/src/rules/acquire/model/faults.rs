@@ -1,8 +1,8 @@
 //! The faults that the model explores.
 
 use super::connection::Link;
-use super::contender::Contender;
-use super::ensemble::Change;
+use super::contender::{Contender, Made};
+use super::ensemble::{Change, conflict};
 use super::requests::{Request, What};
 use super::world::{Step, World};
 use super::*;
@@ -23,6 +23,8 @@ pub(super) enum Trouble {
     Connections,
     /// Leaders that are deposed and do not notice.
     Leaders,
+    /// An operator's deletion that the store forgets, before the node's maker learns of it.
+    Forgets,
 }
 
 /// A fault; a run has a bounded number of them.
@@ -48,6 +50,10 @@ pub(super) enum Fault {
     Cancel(usize),
     /// An operator deletes a node.
     Delete(u8),
+    /// An operator deletes a node, and the store may forget that.
+    DeleteUnsaved(u8),
+    /// The store is started again without that deletion. All connections are lost.
+    Forget,
     /// Another client changes the data of a node.
     Change(u8),
     /// The server reaps an empty directory.
@@ -116,6 +122,13 @@ impl Locks {
                 let reapable = world.ensemble.reapable();
                 reapable.for_each(|dir| add(Fault::Reap(dir)));
             }
+            Trouble::Forgets => {
+                let locks = world.ensemble.locks.iter();
+                locks.for_each(|lock| add(Fault::DeleteUnsaved(lock.id)));
+                if world.may_forget() {
+                    add(Fault::Forget);
+                }
+            }
             Trouble::Connections => contenders.for_each(|(index, it)| {
                 disconnections(index, it).into_iter().for_each(&mut add);
             }),
@@ -171,6 +184,43 @@ fn disconnections(index: usize, it: &Contender) -> Vec<Fault> {
 }
 
 impl World {
+    /// Whether the maker of the node believes in it, which would delete it otherwise, and nobody else was
+    /// granted what it takes.
+    fn may_forget(&self) -> bool {
+        let Some(lock) = &self.ensemble.unsaved else {
+            return false;
+        };
+        let maker = &self.contenders[usize::from(lock.client)];
+        let held = |it: &Contender| it.held.iter().flatten().any(|it| it.id == lock.id);
+        let waits = maker.machine.is_some() && maker.made.contains(&Made::Node(lock.id));
+        let is_there = maker.epoch == lock.epoch && !maker.is_expired;
+        let mut all_held = self
+            .contenders
+            .iter()
+            .flat_map(|it| it.held.iter().flatten());
+        // Tokens of a queue of which an operator has taken somebody out, and into which he is back, do not rise.
+        let is_last = self.ensemble.dirs[usize::from(lock.dir)].tokens.1 < lock.czxid;
+        let is_believed = is_there && (waits || held(maker));
+        is_believed && is_last && !all_held.any(|it| conflict(it, lock))
+    }
+
+    fn forget(&mut self) {
+        let Some(lock) = self.ensemble.unsaved.take() else {
+            return;
+        };
+        self.struck.retain(|it| *it != lock.id);
+        self.ensemble.locks.push(lock);
+        self.ensemble.log.clear();
+        for index in 0..self.contenders.len() {
+            let it = &self.contenders[index];
+            if it.link == Link::Up && !it.is_expired {
+                self.disconnect(index, it.there(), false);
+                self.contenders[index].forgot = true;
+            }
+            self.contenders[index].lag = 0;
+        }
+    }
+
     pub(super) fn go_wrong(&mut self, fault: Fault) {
         match fault {
             Fault::LoseReply(index, takes_effect) => self.lose_reply(index, takes_effect),
@@ -212,6 +262,13 @@ impl World {
                 self.struck.push(id);
                 self.delete(&[id]);
             }
+            Fault::DeleteUnsaved(id) => {
+                let lock = self.ensemble.lock(id).cloned();
+                self.struck.push(id);
+                self.delete(&[id]);
+                self.ensemble.unsaved = lock;
+            }
+            Fault::Forget => self.forget(),
             Fault::Change(id) => self.commit(vec![Change::Data(id)]),
             Fault::Reap(dir) => self.ensemble.reap(dir),
             Fault::Throttle(index) => self.throttle(index),

@@ -7,6 +7,7 @@ use super::names::Foreign;
 use super::*;
 
 mod first;
+mod forgets;
 
 fn explore(programs: &[&'static [Op]], dirs: usize, trouble: Trouble, faults: u8) {
     explore_with_strikes(programs, dirs, trouble, faults, 0);

@@ -94,7 +94,7 @@ impl World {
             struck: Vec::new(),
             has_late_looks: matches!(
                 locks.trouble,
-                Trouble::Sessions | Trouble::Connections | Trouble::Leaders
+                Trouble::Sessions | Trouble::Connections | Trouble::Leaders | Trouble::Forgets
             ),
             broken: None,
         }

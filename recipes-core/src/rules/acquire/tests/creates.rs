@@ -117,7 +117,7 @@ fn nothing_is_entered_while_a_search_is_under_way() {
     );
     assert_eq!(acquire.step(Event::EnterUnknown), [Action::Search(vec![1])]);
     // The later node may exist.
-    assert_eq!(acquire.step(Event::OwnGone(0)), []);
+    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Gone(0)]);
     let actions = acquire.step(Event::Searched(vec![vec![found(8, SESSION)]]));
     assert_eq!(actions, [Action::Adopt(1, name(8)), Action::List(1)]);
     let actions = acquire.step(Event::Listed(1, names(&[8])));

@@ -248,6 +248,7 @@ fn who_loses_the_mutex_while_it_waits_takes_its_leases_back() {
     assert_eq!(
         acquire.step(Event::OwnGone(0)),
         [
+            Action::Gone(0),
             Action::Withdraw(vec![(1, lease_name(7)), (2, lease_name(8))]),
             Action::Enter(vec![0, 1, 2]),
         ]
@@ -260,6 +261,7 @@ fn who_loses_a_lease_while_it_waits_makes_the_later_ones_anew() {
     assert_eq!(
         acquire.step(Event::OwnGone(1)),
         [
+            Action::Gone(1),
             Action::Withdraw(vec![(2, lease_name(8))]),
             Action::Enter(vec![1, 2]),
         ]
@@ -371,6 +373,7 @@ fn the_last_lease_decides_for_all() {
     assert_eq!(
         acquire.step(Event::Listed(1, lease_names(&[5, 6, 8]))),
         [
+            Action::Gone(1),
             Action::Withdraw(vec![(2, lease_name(8))]),
             Action::Enter(vec![1, 2]),
         ]

@@ -112,7 +112,7 @@ fn a_deletion_that_is_heard_before_the_own_node_is_watched_again_is_no_grant() {
     // An operator deleted our node while the connection was down.
     assert_eq!(
         acquire.step(Event::Listed(0, names(&[6]))),
-        [Action::Enter(vec![0])]
+        [Action::Gone(0), Action::Enter(vec![0])]
     );
 }
 
@@ -158,7 +158,10 @@ fn the_own_node_that_goes_while_a_late_grant_is_proved_takes_the_grant_away() {
     let mut acquire = waiting(&[3]);
     acquire.step(Event::BlockerGone(0, name(3)));
     assert_eq!(acquire.step(Event::Lapsed), [Action::Commit]);
-    assert_eq!(acquire.step(Event::OwnGone(0)), [Action::Enter(vec![0])]);
+    assert_eq!(
+        acquire.step(Event::OwnGone(0)),
+        [Action::Gone(0), Action::Enter(vec![0])]
+    );
 }
 
 /// A contender that rejoined with node 6 and waits for node 3. Its old node was watched.

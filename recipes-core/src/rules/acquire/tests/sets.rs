@@ -50,6 +50,7 @@ fn a_held_member_that_is_removed_while_another_is_awaited_takes_the_later_ones_d
     assert_eq!(
         actions,
         [
+            Action::Gone(0),
             Action::Withdraw(vec![(1, name(7))]),
             Action::Enter(vec![0, 1])
         ]
@@ -81,7 +82,7 @@ fn a_node_that_went_while_the_others_were_read_is_no_grant() {
         unnumbered(7, &[7]),
     ]));
     assert_eq!(acquire.step(Event::Stated(0, Some(found(0, SESSION)))), []);
-    let again = [Action::Enter(vec![1])];
+    let again = [Action::Gone(1), Action::Enter(vec![1])];
     assert_eq!(acquire.step(Event::Stated(1, None)), again);
 }
 
@@ -119,6 +120,7 @@ fn a_deletion_grants_no_set_while_a_member_before_is_not_watched() {
     assert_eq!(
         actions,
         [
+            Action::Gone(0),
             Action::Withdraw(vec![(1, name(7))]),
             Action::Enter(vec![0, 1])
         ]
