@@ -164,12 +164,7 @@ impl<'a> InFlight<'a> {
             Action::WatchOwn(member) => self.watch_own(member),
             Action::Watch(member, names) => self.watch(member, names),
             Action::HeedPermits(known) => self.heed_permits(known),
-            Action::Gone(member) => {
-                if let Some((target, name)) = self.cleanup_guard.node(member) {
-                    nodes.gone(&target.lock.node_path(&name));
-                    self.cleanup_guard.set(member, Made::Nothing);
-                }
-            }
+            Action::Gone(member) => self.gone(member),
             Action::Withdraw(nodes) => {
                 let Some((first, _)) = nodes.first() else {
                     return;
@@ -184,6 +179,13 @@ impl<'a> InFlight<'a> {
             }
             // These end the attempt. `serve` handles them.
             Action::Grant(_) | Action::Busy | Action::Fail(_) => {}
+        }
+    }
+
+    fn gone(&self, member: usize) {
+        if let Some((target, name)) = self.cleanup_guard.node(member) {
+            self.nodes.gone(&target.lock.node_path(&name));
+            self.cleanup_guard.set(member, Made::Nothing);
         }
     }
 
