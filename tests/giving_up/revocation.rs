@@ -121,11 +121,12 @@ async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble)
     let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
     watched(&ensemble, 3).await;
-    assert!(last(&lock).await.revoke(&holding).await.unwrap());
-    // It reads and watches again. Its watch reports what is written then.
-    watched(&ensemble, 3).await;
-    ensemble.set(&last(&lock).await.path, b"anything").await;
-    watched(&ensemble, 3).await;
+    let asked = last(&lock).await;
+    let revoked = async { assert!(asked.revoke(&holding).await.unwrap()) };
+    ensemble.heard_of(revoked, 3).await;
+    // What is written over the request does not take it back.
+    let written = ensemble.set(&asked.path, b"anything");
+    ensemble.heard_of(written, 3).await;
     assert!(held.revocation_requested().now_or_never().is_none());
     held.release().await.unwrap();
     told(&waiter.await.unwrap().unwrap()).await;

@@ -15,6 +15,7 @@ use recipes_testing::{MariaDbServer, PostgresServer, ServerError};
 
 const SESSIONS: &str = "SELECT id FROM @sessions";
 /// PostgreSQL alone knows of watches.
+const WATCH_NUMBERS: &str = "SELECT coalesce(sum(number), 0) FROM @watches";
 const WATCHES: &str = "SELECT count(DISTINCT (dir, name, session)) FROM @watches";
 
 /// The statement for tables whose names begin so.
@@ -101,6 +102,10 @@ macro_rules! served {
 
             fn watch_count(&self) -> BoxFuture<'_, usize> {
                 async move { number(&self.asked(WATCHES).await) }.boxed()
+            }
+
+            fn watch_numbers(&self) -> BoxFuture<'_, usize> {
+                async move { number(&self.asked(WATCH_NUMBERS).await) }.boxed()
             }
 
             fn zxid(&self) -> BoxFuture<'_, i64> {

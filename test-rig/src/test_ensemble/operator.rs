@@ -178,6 +178,25 @@ impl TestEnsemble {
         }
     }
 
+    /// Changes a watched node, and waits until whoever watches it has heard of it and watches again: until there
+    /// are so many watches. A session on a database looks, and a watch stays until then.
+    ///
+    /// # Panics
+    /// As [`watch_count`](Self::watch_count), and if nobody watches again.
+    pub async fn heard_of(&self, change: impl Future<Output = ()>, watches: usize) {
+        let numbers = async || match self {
+            Self::Memory(_) | Self::Real(_) => 0,
+            other => other.served().watch_numbers().await,
+        };
+        let before = numbers().await;
+        change.await;
+        let heard = async || {
+            let is_new = before == 0 || numbers().await != before;
+            (is_new && self.watch_count().await == watches).then_some(())
+        };
+        self.until("news of a change", heard).await;
+    }
+
     /// The number of the last transaction.
     ///
     /// # Panics

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
 use recipes_core::{
     ConnectError, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions,
     Store,
@@ -41,6 +42,12 @@ pub(super) trait Served: fmt::Debug + Sync {
 
     /// Number of watches of all sessions.
     fn watch_count(&self) -> BoxFuture<'_, usize>;
+
+    /// Changes when a watch takes the place of another. 0 where a watch is gone as soon as there is something to
+    /// tell, so that counting shows it.
+    fn watch_numbers(&self) -> BoxFuture<'_, usize> {
+        future::ready(0).boxed()
+    }
 
     /// The number of the last transaction.
     fn zxid(&self) -> BoxFuture<'_, i64>;
