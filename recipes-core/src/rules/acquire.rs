@@ -266,16 +266,15 @@ impl AcquireMachine {
                     gone.clear();
                     unlisted.push(index);
                 }
-                Stage::Admitted(node) | Stage::Reading(node) if forgot => {
-                    let (node, gone) = (node.clone(), Vec::new());
-                    member.stage = Stage::Listing { node, gone };
-                    unlisted.push(index);
-                }
                 Stage::Reading(node) => member.stage = Stage::Admitted(node.clone()),
                 // It lists when its turn seems to come: thousands that wait would list all at once.
                 Stage::Waiting { deletions, .. } if forgot => *deletions = Deletions::Ask,
                 _ => {}
             }
+        }
+        if forgot {
+            unlisted.extend(self.unlist(self.members.len()));
+            unlisted.sort_unstable();
         }
         let mut actions = self.list(unlisted);
         // A probe may be answered on any connection.

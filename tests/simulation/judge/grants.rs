@@ -145,8 +145,7 @@ impl Judge {
             // who has heard of the release and not of a new connection since, does not know.
             let is_told = same_node.is_none() && !self.lifelines.is_out_of_contact(grant.session);
             let is_excused = self.forgot_at.is_some() && !is_told;
-            let ensemble = &self.ensemble;
-            let ahead = ensemble.children(path).into_iter().find(|name| {
+            let ahead = self.ensemble.children(path).into_iter().find(|name| {
                 let (kind, sequence) = parse(name);
                 let is_beside = kind == LockKind::Write && sequence == grant.sequence;
                 let is_ahead = sequence < grant.sequence;

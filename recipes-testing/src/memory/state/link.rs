@@ -93,15 +93,14 @@ impl Link {
         self.last_due
     }
 
-    /// Nothing more comes over this connection, and no call says so. Nobody is to be woken.
-    pub(super) fn go_mute(&mut self) -> Vec<Waker> {
+    /// Nothing more comes over this connection, and no call says so.
+    pub(super) fn go_mute(&mut self) {
         if self.contact != Contact::Down {
             self.contact = Contact::Mute;
             for call in self.calls.values_mut() {
                 call.answer = None;
             }
         }
-        Vec::new()
     }
 
     /// Nothing more comes over this connection. Returns whom to wake.

@@ -352,11 +352,12 @@ impl State {
             return;
         };
         if link.is_up(link.connection) {
-            let wakers = match loss {
-                Loss::Connection => link.go_down(),
+            let mut wakers = Vec::new();
+            match loss {
+                Loss::Connection => wakers = link.go_down(),
                 // No call says anything else than the loss itself.
                 Loss::Session => link.go_mute(),
-            };
+            }
             link.loss.send_replace(Some(loss));
             self.wakers.extend(wakers);
         }
