@@ -2,12 +2,13 @@
 //! anew, and what the server grants counts from the moment at which it is asked.
 
 use std::slice;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join_all};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, join, join_all, select};
 use lock_recipes::{InterProcessMutex, LeaderLatch, LostReason, Session, ZooKeeper};
 use test_rig::{Cut, Direction, Fault, FaultProxy, MemoryEnsemble, Opcode, ZooKeeperServer};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 const PATH: &str = "/locks/orders";
@@ -87,14 +88,14 @@ enum Held {
 
 impl Held {
     /// Takes it. Returns what tells when the holder learns of its loss, and keeps what is held until then.
-    async fn take(self, session: &Session, path: &str) -> JoinHandle<(Instant, Kept)> {
-        match self {
+    async fn take(self, session: &Session, path: &str) -> Lost {
+        let lost = match self {
             Self::Lock => {
                 let lock = InterProcessMutex::new(session, path).unwrap();
                 let held = lock.acquire().await.unwrap();
                 tokio::spawn(async move {
                     held.lost().await;
-                    (Instant::now(), Box::new(held) as Kept)
+                    (Instant::now(), Arc::new(held) as Kept)
                 })
             }
             Self::Lead => {
@@ -103,10 +104,11 @@ impl Held {
                 assert!(watcher.changed().await.unwrap());
                 tokio::spawn(async move {
                     assert!(!watcher.changed().await.unwrap());
-                    (Instant::now(), Box::new(latch) as Kept)
+                    (Instant::now(), Arc::new(latch) as Kept)
                 })
             }
-        }
+        };
+        lost.map(Result::unwrap).boxed().shared()
     }
 
     /// Waits until somebody else has it, and returns when that was.
@@ -132,15 +134,16 @@ impl Held {
 }
 
 /// What is held. Whoever lets go of it releases it.
-type Kept = Box<dyn Send>;
+type Kept = Arc<dyn Send + Sync>;
+/// When a holder learns of its loss.
+type Lost = Shared<BoxFuture<'static, (Instant, Kept)>>;
 
 /// A holder behind proxies, on servers that will grant less.
 struct Holder {
     proxies: Vec<FaultProxy>,
     held: Held,
     path: String,
-    /// When it learns of its loss.
-    lost: JoinHandle<(Instant, Kept)>,
+    lost: Lost,
 }
 
 impl Holder {
@@ -172,14 +175,17 @@ impl Holder {
     }
 
     /// The connection to the only server is cut. The answer to the first attempt to move the session to another
-    /// one is lost, and nothing passes from then on.
+    /// one is lost, and nothing passes from then on. So it is with a holder that has learnt of its loss: the time
+    /// that counts since the restart may be over since its last heartbeat, and its session asks nothing before
+    /// it moves.
     async fn lose_the_move(&self) {
         // Before it comes the answer to the session that asks what is granted.
         let answers = self.proxies[0].on(Direction::FromServer);
         let lost = answers.opcode(Opcode::Connect).nth(2);
         let lost = lost.then(Fault::BlackHole);
         self.cut();
-        timeout(PATIENCE, lost.struck()).await.unwrap();
+        let lost = select(Box::pin(lost.struck()), self.lost.clone());
+        drop(timeout(PATIENCE, lost).await.unwrap());
         self.silence();
     }
 
@@ -189,7 +195,7 @@ impl Holder {
         let session = ZooKeeper::builder().session_timeout(Duration::from_secs(4));
         let session = session.connect(addresses).await.unwrap();
         let granted = self.held.next(&session, &self.path).await;
-        let (at, _kept) = timeout(PATIENCE, self.lost).await.unwrap().unwrap();
+        let (at, _kept) = timeout(PATIENCE, self.lost).await.unwrap();
         granted.checked_duration_since(at)
     }
 }
