@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use lock_recipes::{InterProcessMutex, MySql};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts};
@@ -102,12 +102,17 @@ fn variable((name, before, kind, least, most, named): Described) -> Variable {
     }
 }
 
-async fn variables(operator: &mut Conn) -> Vec<Variable> {
+/// Those that decide something, and those of no consequence.
+async fn variables(operator: &mut Conn) -> (Vec<Variable>, Vec<Variable>) {
     let all = "SELECT variable_name, global_value, variable_type, numeric_min_value, numeric_max_value, \
                enum_value_list FROM information_schema.system_variables \
                WHERE variable_scope LIKE 'SESSION%' ORDER BY 1";
     let all: Vec<Described> = operator.query(all).await.unwrap();
-    all.into_iter().map(variable).collect()
+    let set = variables_of_mysql().filter(|(_, why)| why.is_none());
+    let set = set.map(|(name, _)| name);
+    let decide: BTreeSet<_> = set.chain(REFUSED).collect();
+    let all = all.into_iter().map(variable);
+    all.partition(|it| decide.contains(it.name.as_str()))
 }
 
 async fn operator(server: &MariaDbServer) -> Conn {
@@ -173,21 +178,26 @@ async fn contend(server: &MariaDbServer, operator: &mut Conn, prefix: &str) -> R
 async fn every_variable_of_a_session_is_known() {
     let server = MariaDbServer::start().await.unwrap();
     let known: BTreeSet<_> = variables_of_mysql().map(|(name, _)| name).collect();
-    let there = variables(&mut operator(&server).await).await;
-    let there = there.iter().map(|it| it.name.as_str());
+    let (decide, others) = variables(&mut operator(&server).await).await;
+    let there = decide.iter().chain(&others).map(|it| it.name.as_str());
     let unknown: Vec<_> = there.filter(|it| !known.contains(it)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-/// Sets a share of the variables, one after the other. Returns those that could be set.
-async fn set_to_extremes(share: usize) -> BTreeSet<String> {
+/// A server on which any variable can be set.
+async fn start() -> MariaDbServer {
     // Otherwise nobody can switch the cache on.
     let server = MariaDbServer::builder().setting("query_cache_type", "ON");
     let server = server.setting("query_cache_size", "1048576");
-    let server = server.start().await.unwrap();
+    server.start().await.unwrap()
+}
+
+/// Sets a share of the variables that decide something, one after the other. Returns those that could be set.
+async fn set_to_extremes(share: usize) -> BTreeSet<String> {
+    let server = start().await;
     let mut operator = operator(&server).await;
     let mut tried = BTreeSet::new();
-    let variables = variables(&mut operator).await;
+    let (variables, _) = variables(&mut operator).await;
     for Variable {
         name,
         before,
@@ -215,12 +225,40 @@ async fn set_to_extremes(share: usize) -> BTreeSet<String> {
     tried
 }
 
+/// Sets all that is said to be of no consequence: each to its first extreme, then each to its second, and so
+/// on. What has fewer stays at its last. Returns those that could be set.
+async fn set_together() -> BTreeSet<String> {
+    let server = start().await;
+    let mut operator = operator(&server).await;
+    let mut tried = BTreeSet::new();
+    let (_, variables) = variables(&mut operator).await;
+    let rounds = variables.iter().map(|it| it.extremes.len()).max().unwrap();
+    for round in 0..rounds {
+        for Variable { name, extremes, .. } in &variables {
+            let Some(extreme) = extremes.get(round) else {
+                continue;
+            };
+            let set = format!("SET GLOBAL {name} = {extreme}");
+            if operator.query_drop(&set).await.is_ok() {
+                tried.insert(name.clone());
+            }
+        }
+        let contended = contend(&server, &mut operator, &format!("round_{round}_")).await;
+        contended.unwrap_or_else(|why| panic!("round {round}: {why}"));
+    }
+    tried
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_variable_decides_who_is_granted_a_lock() {
-    let tried = join_all((0..SERVERS).map(set_to_extremes)).await;
-    let tried: BTreeSet<_> = tried.into_iter().flatten().collect();
+    let alone = join_all((0..SERVERS).map(set_to_extremes));
+    let (alone, together) = join(alone, set_together()).await;
+    let alone: BTreeSet<_> = alone.into_iter().flatten().collect();
     // Nearly all others are of one session, or hold text.
-    assert!(tried.len() > 120, "{tried:?}");
+    assert!(
+        alone.len() > 20 && together.len() > 100,
+        "{alone:?}, {together:?}"
+    );
 }
 
 /// It runs for each user but administrators, before anything else.
