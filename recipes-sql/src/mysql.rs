@@ -1,15 +1,18 @@
-//! Locks on MariaDB.
+//! Locks on MySQL and MariaDB.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `server` | `MySql`: the server, and where sessions come from |
 //! | `builder` | what a service sets |
 //! | `address` | the server that a URL names |
+//! | `connecting` | how a connection is made, and its server judged |
+//! | `product` | MySQL, or MariaDB |
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `schema` | the tables and procedures, listed in `mysql/schema.sql` |
 //! | `errors` | what the server's errors mean |
 //! | `fence` | the statement for the user's transaction |
-//! | `variables` | what a connection has, whatever the server gives it |
+//! | `settled` | what a connection sets, whatever it was given |
+//! | `variables` | all variables of a connection, and why each is harmless |
 //! | `wire` | the two connections of a session |
 //! | `lane` | the connection for changes and reads |
 //! | `side` | the connection for beats and polls |
@@ -24,14 +27,17 @@ mod answers;
 mod batch;
 mod builder;
 mod checks;
+mod connecting;
 mod errors;
 mod fence;
 mod lane;
 mod line;
 mod looks;
 mod procedures;
+mod product;
 mod schema;
 mod server;
+mod settled;
 mod side;
 mod variables;
 mod wire;

@@ -339,9 +339,9 @@ impl Place<ZooKeeperServer, Client> {
     }
 }
 
-fn must<T, E: fmt::Display>(what: &str, outcome: Result<T, E>) -> T {
+fn must<T, E: fmt::Debug>(what: &str, outcome: Result<T, E>) -> T {
     match outcome {
         Ok(value) => value,
-        Err(error) => panic!("cannot {what}: {error}"),
+        Err(error) => panic!("cannot {what}: {error:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Options of a session on MariaDB.
+//! Options of a session on MySQL or MariaDB.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::wire::Route;
 
 /// What the names of all tables and procedures begin with by default.
 const PREFIX: &str = "lock_recipes_";
-/// Options of a session on MariaDB, from [`MySql::builder`].
+/// Options of a session on MySQL or MariaDB, from [`MySql::builder`].
 ///
 /// [`connect`](Self::connect) reports an invalid option, before anything is sent.
 ///

@@ -27,6 +27,12 @@ pub enum MySqlRefusal {
          sessions use one node and call allow_galera(), or use another server"
     )]
     Galera,
+    /// It is a member of a group that lets several members write, which does not replicate row locks.
+    #[error(
+        "the server's replication group lets several members write, and does not replicate row locks: \
+         set group_replication_single_primary_mode = ON, or use another server"
+    )]
+    Group,
     /// It logs statements, and then takes no writes at READ COMMITTED.
     #[error(
         "the server logs statements (binlog_format = STATEMENT), which does not go with READ COMMITTED: \
@@ -40,7 +46,7 @@ pub enum MySqlRefusal {
         found: u64,
     },
     /// It is too old, or another product.
-    #[error("the server is {found}; MariaDB 10.6 or later is needed")]
+    #[error("the server is {found}; MySQL 8.4, MariaDB 10.6 or later is needed")]
     Version {
         /// What it calls itself.
         found: String,
@@ -108,8 +114,7 @@ pub(super) struct Allowed {
 /// What a server has said about itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
-    pub(super) version: String,
-    /// Its global variables by name, as far as it has them.
+    /// Its global variables and counters by name, as far as it has them.
     pub(super) variables: HashMap<String, String>,
     pub(super) uptime_s: u64,
     /// When it was started, in seconds.
@@ -122,26 +127,27 @@ pub(super) struct Said {
 const PACKET_MIN: u64 = 1 << 19;
 
 /// The variables that are looked at.
-pub(super) const VARIABLES: [&str; 9] = [
+pub(super) const VARIABLES: [&str; 13] = [
     "binlog_format",
+    "group_replication_group_name",
+    "group_replication_single_primary_mode",
+    "gtid_executed",
     "gtid_slave_pos",
     "innodb_flush_log_at_trx_commit",
     "log_bin",
     "max_allowed_packet",
     "read_only",
     "server_uid",
+    "server_uuid",
     "sync_binlog",
     "wsrep_on",
 ];
+/// What a server counts, or says of its state.
+pub(super) const STATUS: [&str; 1] = ["Innodb_redo_log_enabled"];
 
 /// Judges a server.
 pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal> {
     let is = |name: &str, value: &str| said.variables.get(name).is_some_and(|it| it == value);
-    if !is_recent(&said.version) {
-        return Err(MySqlRefusal::Version {
-            found: said.version.clone(),
-        });
-    }
     if let Some(primary) = &said.primary {
         return Err(MySqlRefusal::Replica {
             primary: primary.clone(),
@@ -165,33 +171,32 @@ pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal
     if is_galera && !allowed.galera {
         return Err(MySqlRefusal::Galera);
     }
+    let text = |name: &str| said.variables.get(name).map_or("", String::as_str);
+    let is_member = !text("group_replication_group_name").is_empty();
+    if is_member && is("group_replication_single_primary_mode", "OFF") {
+        return Err(MySqlRefusal::Group);
+    }
     let is_logged = !is("log_bin", "ON") || is("sync_binlog", "1");
-    let keeps = is("innodb_flush_log_at_trx_commit", "1") && is_logged && !is_galera;
-    let uid = said.variables.get("server_uid").map_or("", String::as_str);
+    let is_flushed = is("innodb_flush_log_at_trx_commit", "1");
+    let is_redone = !is("Innodb_redo_log_enabled", "OFF");
+    let keeps = is_flushed && is_redone && is_logged && !is_galera && !is_member;
+    // Each product has one of them.
+    let uid = format!("{}{}", text("server_uid"), text("server_uuid"));
+    let has_followed = |it: &str| !it.trim().is_empty() && !it.trim().starts_with(&uid);
     Ok(Facts {
         // A server that keeps all is the same after a restart.
         run: match keeps {
-            true => uid.to_owned(),
+            true => uid.clone(),
             false => format!("{uid} {}", said.started),
         },
         uptime_s: said.uptime_s,
-        was_replica: said
-            .variables
-            .get("gtid_slave_pos")
-            .is_some_and(|it| !it.is_empty()),
+        was_replica: !text("gtid_slave_pos").is_empty()
+            || text("gtid_executed").split(',').any(has_followed),
         guarantee: match keeps {
             true => Guarantee::OneCopy,
             false => Guarantee::BestEffort,
         },
     })
-}
-
-/// At least 10.6, which has SKIP LOCKED. Older ones put `5.5.5-` before their version.
-fn is_recent(version: &str) -> bool {
-    let number = version.strip_prefix("5.5.5-").unwrap_or(version);
-    let mut parts = number.split('.').map_while(|it| it.parse::<u32>().ok());
-    let number = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    version.contains("MariaDB") && number >= (10, 6)
 }
 
 #[cfg(test)]
@@ -209,7 +214,6 @@ mod tests {
         ];
         let all = defaults.iter().chain(changes);
         Said {
-            version: "10.11.6-MariaDB-0+deb12u1".to_owned(),
             variables: all
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
@@ -256,14 +260,29 @@ mod tests {
             refused.to_string(),
             "the server is a replica of db1:3306: connect to that"
         );
-        for (version, is_recent) in [
-            ("10.5.27-MariaDB", false),
-            ("5.5.5-10.6.1-MariaDB-log", true),
-            ("11.4.2-MariaDB", true),
-            ("8.0.36", false),
-            ("", false),
-        ] {
-            assert_eq!(super::is_recent(version), is_recent, "{version}");
-        }
+    }
+
+    #[test]
+    fn mysql_says_the_same_in_other_words() {
+        let server = [("server_uid", ""), ("server_uuid", "f-1")];
+        let facts = |more: &[(&str, &str)]| {
+            let all: Vec<_> = server.iter().chain(more).copied().collect();
+            judge(&said(&all), Allowed::default())
+        };
+        let one = facts(&[("gtid_executed", "f-1:1-5")]).unwrap();
+        assert_eq!((one.run.as_str(), one.was_replica), ("f-1", false));
+        let two = facts(&[("gtid_executed", "f-1:1-5,\nf-2:1-9")]).unwrap();
+        assert!(two.was_replica);
+        // Whoever loads much data may switch it off.
+        let redo = facts(&[("Innodb_redo_log_enabled", "OFF")]).unwrap();
+        assert_eq!(redo.guarantee, Guarantee::BestEffort);
+        let group = |mode| {
+            facts(&[
+                ("group_replication_group_name", "g"),
+                ("group_replication_single_primary_mode", mode),
+            ])
+        };
+        assert_eq!(group("OFF").unwrap_err(), MySqlRefusal::Group);
+        assert_eq!(group("ON").unwrap().guarantee, Guarantee::BestEffort);
     }
 }

@@ -76,12 +76,16 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@leave(
   p_id BIGINT, p_secret VARBINARY(64), p_connection BIGINT, p_dir VARBINARY(1500), p_name VARBINARY(1500))
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+  /*!80400 DECLARE v_locked INT; */
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   -- First the session, whose row is locked then, too. A node that somebody fences is not waited for.
-  SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+  /*!80400 SELECT 1 INTO v_locked FROM @prefix@sessions s STRAIGHT_JOIN @prefix@nodes n
+    WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection
+    AND n.dir = p_dir AND n.name = p_name AND n.o <> 0 FOR UPDATE NOWAIT; */
+  /*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */
     DELETE n FROM @prefix@sessions s STRAIGHT_JOIN @prefix@nodes n
       WHERE s.id = p_id AND s.secret = p_secret AND s.connection = p_connection
       AND n.dir = p_dir AND n.name = p_name AND n.o <> 0;

@@ -44,8 +44,8 @@ pub(super) fn failed(error: &Error) -> Failed {
     match server.code {
         // Deadlock; the record has changed since the last read (of a snapshot).
         1213 | 1020 => Failed::Again,
-        // Lock wait timeout.
-        1205 => Failed::NotNow,
+        // Lock wait timeout; NOWAIT.
+        1205 | 3572 => Failed::NotNow,
         // A node exists; the signal of `leave`.
         1062 | 1644 => Failed::NotSimple,
         _ if refusal(server).is_some() => Failed::Refused,

@@ -24,15 +24,19 @@ CREATE PROCEDURE IF NOT EXISTS @prefix@fence(p_paths LONGBLOB, p_tokens LONGBLOB
 BEGIN
   DECLARE v_path, v_dir, v_name VARBINARY(1500);
   DECLARE v_token, v_c, v_o, v_ended BIGINT;
-  IF @@autocommit AND NOT @@in_transaction THEN
-    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: a fence is part of a transaction; begin one';
-  END IF;
   BEGIN
     -- No XA transaction has such a name, so this does nothing but to fail: 1399 if there is none.
     DECLARE EXIT HANDLER FOR 1399 BEGIN END;
     DECLARE EXIT HANDLER FOR 1397
       SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: an XA transaction cannot have a fence';
     XA END '';
+  END;
+  BEGIN
+    -- A savepoint lasts only in a transaction.
+    DECLARE EXIT HANDLER FOR 1305
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'lock recipes: a fence is part of a transaction; begin one';
+    SAVEPOINT lock_recipes_fence;
+    RELEASE SAVEPOINT lock_recipes_fence;
   END;
   WHILE p_paths <> '' DO
     SET v_path = SUBSTRING_INDEX(p_paths, '\n', 1), v_token = SUBSTRING_INDEX(p_tokens, ',', 1),
@@ -42,7 +46,7 @@ BEGIN
     SET v_dir = LEFT(v_path, LENGTH(v_path) - LENGTH(v_name) - 1);
     SELECT c, o INTO v_c, v_o FROM @prefix@nodes WHERE dir = IF(v_dir = '', '/', v_dir) AND name = v_name
       LOCK IN SHARE MODE;
-    IF @@tx_isolation <> 'SERIALIZABLE' THEN
+    IF /*M! @@tx_isolation */ /*!80400 @@transaction_isolation */ <> 'SERIALIZABLE' THEN
       -- Not as a condition, where it would lock.
       SET v_ended = NULL;
       SELECT id INTO v_ended FROM @prefix@ended WHERE id = v_o;

@@ -70,6 +70,7 @@ proc: BEGIN
 
   DECLARE CONTINUE HANDLER FOR 1062 SET v_refused = 2;
   DECLARE CONTINUE HANDLER FOR 1205 SET v_refused = 6;
+  /*!80400 DECLARE CONTINUE HANDLER FOR 3572 SET v_refused = 6; */
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -129,7 +130,9 @@ proc: BEGIN
           IF v_what = 'D' THEN
             -- A release does not touch its directory: it must not wait for the flush of somebody's acquire.
             -- If somebody fences the node it is refused: a wait would hold up others of the session.
-            SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+            /*!80400 SELECT 1 INTO v_k FROM @prefix@nodes WHERE dir = v_dir AND name = v_name FOR UPDATE NOWAIT;
+              IF v_refused <> 0 THEN LEAVE operation; END IF; */
+            /*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */
               DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name AND o <> 0
               AND (v_version = '' OR v = v_version);
             IF v_refused <> 0 OR ROW_COUNT() > 0 THEN
@@ -167,7 +170,9 @@ proc: BEGIN
             END IF;
 
           ELSEIF v_what = 'W' THEN
-            SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+            /*!80400 SELECT 1 INTO v_k FROM @prefix@nodes WHERE dir = v_dir AND name = v_name FOR UPDATE NOWAIT;
+              IF v_refused <> 0 THEN LEAVE operation; END IF; */
+            /*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */
               UPDATE @prefix@nodes SET d = v_data, v = v + 1, m = IF(m = v_number, m, GREATEST(m + 1, v_number))
               WHERE dir = v_dir AND name = v_name AND (v_version = '' OR v = v_version);
             IF v_refused <> 0 THEN LEAVE operation; END IF;

@@ -43,7 +43,7 @@ pub(super) fn check(prefix: &str) -> Result<(), String> {
     }
 }
 
-/// All statements, for a person to read and for the client `mariadb` to run.
+/// All statements, for a person to read and for the client `mysql` or `mariadb` to run.
 pub(super) fn script(prefix: &str) -> String {
     let mut script: String = FILES.join("\n");
     script += &format!("\nDELIMITER ;\n\n{};\n", version(prefix));

@@ -1,4 +1,6 @@
--- The tables of the locks, for MariaDB 10.6 and later. `@prefix@` stands for the prefix of all names.
+-- The tables of the locks, for MariaDB 10.6 and MySQL 8.4, and later. `@prefix@` stands for the prefix of all
+-- names. What only one of the two products can read is in comments that it alone carries out: `/*M!` and
+-- `/*!80400`.
 --
 -- A session has two connections: A for changes and reads, B for beats and polls, so that a beat never waits
 -- until somebody's commit is flushed. What they call:

@@ -24,7 +24,7 @@ pub(super) const TRAITS: Traits = Traits {
     watches_directories: false,
 };
 
-/// MariaDB as the store of locks.
+/// MySQL or MariaDB as the store of locks.
 ///
 /// What it promises depends on the server: see
 /// [`Session::guarantee`](recipes_core::Session::guarantee).
@@ -61,7 +61,7 @@ impl MySql {
     }
 
     /// The statements that create the tables and procedures whose names begin with a prefix, for the
-    /// client `mariadb` of whoever may carry them out. Those that exist are left alone. `lock_recipes_`
+    /// client `mysql` or `mariadb` of whoever may carry them out. Those that exist are left alone. `lock_recipes_`
     /// is the default prefix.
     ///
     /// Whoever uses the locks as another user needs `SELECT`, `INSERT`, `UPDATE`, `DELETE` and `EXECUTE`

@@ -1,49 +1,10 @@
 //! The variables of a connection. None may decide who is granted a lock.
 //!
-//! A server, a database of users (`init_connect`) or a driver may have set any of them. So each is set here, or is
-//! of no consequence for the reason that stands with it. A test compares both lists with the server's.
+//! A server, a database of users (`init_connect`) or a driver may have set any of them. So each is set by the
+//! session ([`settled`](super::settled)), or is of no consequence for the reason that stands with it. A test compares
+//! both lists with the server's.
 
-use std::time::Duration;
-
-/// Stands for as long as a session waits for a lock of others, in seconds.
-const WAIT: &str = "{wait}";
-
-/// What a session sets, and to what.
-const SET: &[(&str, &str)] = &[
-    // When a statement commits.
-    ("autocommit", "1"),
-    // The end of a transaction would begin the next, or end the connection.
-    ("completion_type", "NO_CHAIN"),
-    // What a statement sees and locks.
-    ("tx_isolation", "'READ-COMMITTED'"),
-    ("tx_read_only", "0"),
-    // Without both checks, InnoDB locks the whole of an empty table that is inserted into.
-    ("unique_checks", "1"),
-    ("foreign_key_checks", "1"),
-    // What a statement returns. A name that is left out of a listing would be a holder whom nobody sees.
-    ("sql_select_limit", "18446744073709551615"),
-    ("group_concat_max_len", "1073741824"),
-    ("sql_mode", "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"),
-    ("sql_auto_is_null", "0"),
-    // Long lists of nodes would be tables on the disk.
-    ("in_predicate_conversion_threshold", "0"),
-    ("sql_buffer_result", "0"),
-    // What a statement is refused for.
-    ("sql_big_selects", "1"),
-    ("sql_safe_updates", "0"),
-    ("max_session_mem_used", "9223372036854775807"),
-    ("max_statement_time", "0"),
-    ("tmp_disk_table_size", "18446744073709551615"),
-    // How long a connection is kept. Nobody waits longer for a lock of others, or for a client that stands still
-    // while it reads an answer.
-    ("innodb_lock_wait_timeout", WAIT),
-    ("lock_wait_timeout", WAIT),
-    ("net_write_timeout", WAIT),
-    ("wait_timeout", "86400"),
-    ("idle_transaction_timeout", "0"),
-    ("idle_readonly_transaction_timeout", "0"),
-    ("idle_write_transaction_timeout", "0"),
-];
+use super::settled;
 
 /// What it does not set, and why that makes no difference.
 const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
@@ -61,6 +22,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "collation_connection",
             "collation_database",
             "collation_server",
+            "default_collation_for_utf8mb4",
         ],
     ),
     (
@@ -79,6 +41,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "expensive_subquery_limit",
             "histogram_size",
             "histogram_type",
+            "innodb_parallel_read_threads",
             "join_cache_level",
             "max_rowid_filter_size",
             "max_seeks_for_key",
@@ -88,6 +51,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "optimizer_join_limit_pref_ratio",
             "optimizer_max_sel_arg_weight",
             "optimizer_max_sel_args",
+            "optimizer_max_subgraph_pairs",
             "optimizer_prune_level",
             "optimizer_scan_setup_cost",
             "optimizer_search_depth",
@@ -95,6 +59,9 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "optimizer_switch",
             "optimizer_use_condition_selectivity",
             "optimizer_where_cost",
+            "parser_max_mem_size",
+            "range_optimizer_max_mem_size",
+            "secondary_engine_cost_threshold",
             "use_stat_tables",
         ],
     ),
@@ -103,6 +70,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
         &[
             "big_tables",
             "bulk_insert_buffer_size",
+            "internal_tmp_mem_storage_engine",
             "join_buffer_size",
             "join_buffer_space_limit",
             "max_heap_table_size",
@@ -115,6 +83,8 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "read_buffer_size",
             "read_rnd_buffer_size",
             "rowid_merge_buff_size",
+            "select_into_buffer_size",
+            "set_operations_buffer_size",
             "sort_buffer_size",
             "tmp_memory_table_size",
             "tmp_table_size",
@@ -134,9 +104,11 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
         "of sorting, dividing, patterns, vectors and recursion, which no statement here does",
         &[
             "block_encryption_mode",
+            "cte_max_recursion_depth",
             "default_regex_flags",
             "div_precision_increment",
             "max_length_for_sort_data",
+            "max_points_in_geometry",
             "max_recursive_iterations",
             "max_sort_length",
             "max_sp_recursion_depth",
@@ -145,6 +117,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "mhnsw_ef_search",
             "standard_compliant_cte",
             "updatable_views_with_limit",
+            "windowing_use_high_precision",
         ],
     ),
     (
@@ -157,12 +130,14 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "column_compression_zlib_level",
             "column_compression_zlib_strategy",
             "column_compression_zlib_wrap",
+            "enable_cascade_triggers",
             "explicit_defaults_for_timestamp",
             "identity",
             "innodb_ft_enable_stopword",
             "innodb_ft_user_stopword_table",
             "insert_id",
             "last_insert_id",
+            "restrict_fk_on_non_standard_key",
             "system_versioning_alter_history",
             "system_versioning_asof",
             "system_versioning_insert_history",
@@ -182,6 +157,8 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "default_storage_engine",
             "default_tmp_storage_engine",
             "enforce_storage_engine",
+            "external_table_secondary_storage_engine",
+            "external_table_storage_engine",
             "keep_files_on_create",
             "low_priority_updates",
             "max_delayed_threads",
@@ -190,6 +167,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "myisam_sort_buffer_size",
             "myisam_stats_method",
             "storage_engine",
+            "transaction_allow_batching",
         ],
     ),
     (
@@ -198,30 +176,36 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "alter_algorithm",
             "analyze_max_length",
             "analyze_sample_percentage",
+            "default_table_encryption",
             "innodb_compression_default",
+            "innodb_ddl_buffer_size",
+            "innodb_ddl_threads",
             "innodb_default_encryption_key_id",
             "innodb_strict_mode",
             "old_alter_table",
+            "show_create_table_skip_secondary_engine",
+            "show_create_table_verbosity",
+            "show_gipk_in_create_table_and_information_schema",
+            "sql_generate_invisible_primary_key",
             "sql_if_exists",
             "sql_quote_show_create",
+            "sql_require_primary_key",
         ],
     ),
     (
-        "of LOCK TABLES, which nobody says here",
-        &["innodb_table_locks"],
+        "of LOCK TABLES, XA and files, which nobody says here",
+        &[
+            "innodb_table_locks",
+            "select_into_disk_sync",
+            "select_into_disk_sync_delay",
+            "xa_detach_on_prepare",
+        ],
     ),
     (
         "at READ COMMITTED no snapshot outlives a statement, and what is refused for it is sent again",
         &["innodb_snapshot_isolation"],
     ),
-    (
-        "the same as others that are set",
-        &[
-            "transaction_isolation",
-            "transaction_read_only",
-            "max_join_size",
-        ],
-    ),
+    ("the same as others that are set", &["max_join_size"]),
     (
         "what is cached of InnoDB goes with the transaction that changes it",
         &[
@@ -233,7 +217,13 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
     (
         "what is logged, counted, told in other words, or remembered of errors",
         &[
+            "enable_secondary_engine_statistics",
+            "end_markers_in_json",
             "error_count",
+            "explain_format",
+            "explain_json_format_version",
+            "histogram_generation_max_mem_size",
+            "information_schema_stats_expiry",
             "lc_messages",
             "log_disabled_statements",
             "log_queries_not_using_indexes",
@@ -254,7 +244,11 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "min_examined_row_limit",
             "note_verbosity",
             "optimizer_trace",
+            "optimizer_trace_features",
+            "optimizer_trace_limit",
             "optimizer_trace_max_mem_size",
+            "optimizer_trace_offset",
+            "print_identified_with_as_hex",
             "profiling",
             "profiling_history_size",
             "progress_report_time",
@@ -262,13 +256,19 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "sql_log_off",
             "sql_notes",
             "sql_warnings",
+            "statement_id",
+            "terminology_use_previous",
             "warning_count",
         ],
     ),
     (
         "how the connection is made or kept: a lost one is replaced",
         &[
+            "connection_memory_chunk_size",
+            "connection_memory_limit",
             "external_user",
+            "generated_random_password_length",
+            "global_connection_memory_tracking",
             "interactive_timeout",
             "max_user_connections",
             "net_read_timeout",
@@ -276,6 +276,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "proxy_user",
             "pseudo_thread_id",
             "redirect_url",
+            "session_track_gtids",
             "session_track_schema",
             "session_track_state_change",
             "session_track_system_variables",
@@ -292,12 +293,25 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "binlog_direct_non_transactional_updates",
             "binlog_format",
             "binlog_row_image",
+            "binlog_row_value_options",
+            "binlog_rows_query_log_events",
+            "binlog_transaction_compression",
+            "binlog_transaction_compression_level_zstd",
             "default_master_connection",
+            "group_replication_consistency",
             "gtid_domain_id",
+            "gtid_next",
+            "gtid_owned",
             "gtid_seq_no",
+            "immediate_server_version",
             "last_gtid",
             "max_relay_log_size",
+            "original_commit_timestamp",
+            "original_server_version",
+            "pseudo_replica_mode",
             "pseudo_slave_mode",
+            "rbr_exec_mode",
+            "require_row_format",
             "server_id",
             "skip_parallel_replication",
             "skip_replication",
@@ -327,6 +341,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
             "old_passwords",
             "rand_seed1",
             "rand_seed2",
+            "resultset_metadata",
         ],
     ),
     ("what the server says, and nobody sets", &["in_transaction"]),
@@ -336,31 +351,11 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What `init_connect` has begun is not ours, and neither is another time than that of the server, which some servers
-/// let nobody set (1290).
-const UNDO: &str = "BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1290 BEGIN END; ROLLBACK; \
-                    SET SESSION timestamp = DEFAULT; END";
-
-/// The statements that make a connection independent of what it was given, in their order.
-pub(super) fn statements(database: &str, session_timeout: Duration) -> [String; 3] {
-    let wait = (session_timeout.as_secs() / 8).max(1).to_string();
-    let set = SET.iter().map(|(name, value)| match *value {
-        WAIT => format!(", SESSION {name} = {wait}"),
-        value => format!(", SESSION {name} = {value}"),
-    });
-    let database = database.replace('`', "``");
-    [
-        format!("SET NAMES binary{}", set.collect::<String>()),
-        UNDO.to_owned(),
-        format!("USE `{database}`"),
-    ]
-}
-
-/// All variables of a session that are known, and why it does not set them if it does not.
+/// All variables of a session that are known on either product, and why it does not set them if it does not.
 pub fn variables_of_mysql() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     let left = OF_NO_CONSEQUENCE.iter();
     let left = left.flat_map(|(why, names)| names.iter().map(|name| (*name, Some(*why))));
-    SET.iter().map(|(name, _)| (*name, None)).chain(left)
+    settled::names().map(|name| (name, None)).chain(left)
 }
 
 #[cfg(test)]
@@ -375,19 +370,5 @@ mod tests {
         for (name, _) in variables_of_mysql() {
             assert!(names.insert(name), "{name} twice");
         }
-    }
-
-    #[test]
-    fn connection_waits_for_an_eighth_of_the_timeout() {
-        let [set, _, database] = statements("a`b", Duration::from_secs(80));
-        assert!(
-            set.starts_with("SET NAMES binary, SESSION autocommit = 1, "),
-            "{set}"
-        );
-        assert!(
-            set.contains("SESSION innodb_lock_wait_timeout = 10"),
-            "{set}"
-        );
-        assert_eq!(database, "USE `a``b`");
     }
 }

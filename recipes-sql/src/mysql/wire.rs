@@ -1,14 +1,11 @@
 //! The two connections of a session.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
-use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error, Row};
 use recipes_core::NodesError;
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
@@ -20,13 +17,13 @@ use crate::aside::{self, LossSender, Running};
 use crate::bell::Bell;
 
 use super::address::Address;
-use super::checks::{self, Allowed, Said, VARIABLES};
+use super::checks::Allowed;
+use super::connecting::connect;
 use super::errors::{Unexpected, refused};
 use super::fence;
 use super::lane::Lane;
 use super::schema;
 use super::side::{Side, SideOf};
-use super::variables;
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -194,73 +191,4 @@ impl Wire for MySqlWire {
         let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(running);
     }
-}
-
-/// Opens a connection, makes it independent of what the server gives it, and judges the server.
-async fn connect(route: &Route) -> Result<(Conn, Facts), NodesError> {
-    let connection = Conn::new(route.address.options.clone()).await;
-    let mut connection = connection.map_err(refused)?;
-    let settled = settle(&mut connection, route).await;
-    match (settled, look(&mut connection).await) {
-        (Err(error), Err(_)) | (Ok(()), Err(error)) => Err(refused(error)),
-        // Another product lacks other things. What it is tells more than which.
-        (settled, Ok(said)) => {
-            let judged = checks::judge(&said, route.allowed);
-            let facts = judged.map_err(|why| NodesError::Refused(Arc::new(why)))?;
-            settled.map_err(refused)?;
-            Ok((connection, facts))
-        }
-    }
-}
-
-async fn settle(connection: &mut Conn, route: &Route) -> Result<(), Error> {
-    for statement in variables::statements(&route.address.database, route.session_timeout) {
-        connection.query_drop(statement).await?;
-    }
-    Ok(())
-}
-
-/// Asks the server what it is.
-async fn look(connection: &mut Conn) -> Result<Said, Error> {
-    let version: Option<String> = connection.query_first("SELECT VERSION()").await?;
-    let version = version.unwrap_or_default();
-    if !version.contains("MariaDB") {
-        // What follows is not known there.
-        return Ok(Said {
-            version,
-            ..Said::default()
-        });
-    }
-    let names = VARIABLES.map(|name| format!("'{name}'")).join(", ");
-    let variables = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
-    let variables: Vec<(String, String)> = connection.query(variables).await?;
-    let times = "SELECT CAST(VARIABLE_VALUE AS SIGNED), UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED) \
-                 FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
-    let times: Option<(i64, i64)> = connection.query_first(times).await?;
-    let (uptime, started) = times.unwrap_or_default();
-    Ok(Said {
-        version,
-        variables: variables.into_iter().collect::<HashMap<_, _>>(),
-        uptime_s: u64::try_from(uptime).unwrap_or_default(),
-        started,
-        primary: primary(connection).await?,
-    })
-}
-
-/// The server that this one follows now. Few users may ask; then none is known.
-async fn primary(connection: &mut Conn) -> Result<Option<String>, Error> {
-    let rows: Vec<Row> = match connection.query("SHOW ALL SLAVES STATUS").await {
-        Ok(rows) => rows,
-        Err(Error::Server(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let following = rows.iter().find_map(|row| {
-        let column = |name: &str| row.get_opt::<String, _>(name)?.ok();
-        let runs = |name| column(name).is_some_and(|it| it != "No");
-        let is_running = runs("Slave_IO_Running") || runs("Slave_SQL_Running");
-        let host = column("Master_Host").unwrap_or_default();
-        let port = row.get_opt::<u16, _>("Master_Port")?.unwrap_or_default();
-        is_running.then(|| format!("{host}:{port}"))
-    });
-    Ok(following)
 }

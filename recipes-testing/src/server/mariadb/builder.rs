@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::installation::{Installation, LOG_BYTES, user};
+use super::installation::{Installation, LOG_BYTES, REDO_BYTES, user};
 use super::{MariaDbServer, serves};
 use crate::server::daemon::{Daemon, Kind, is_worth_another};
 use crate::server::durability::Durability;
@@ -35,13 +35,8 @@ impl Default for MariaDbServerBuilder {
     fn default() -> Self {
         let settings = [
             ("bind_address", "127.0.0.1"),
-            // Clients are not asked for by name, which takes seconds where no server answers.
-            ("skip_name_resolve", "ON"),
             // Relative to the data: a path of a socket may be only a hundred letters long.
             ("socket", "mariadbd.sock"),
-            ("innodb_log_file_size", LOG_BYTES),
-            // It is written in full at each start.
-            ("innodb_temp_data_file_path", "ibtmp1:1M:autoextend"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let builder = Self {
@@ -148,7 +143,7 @@ impl MariaDbServerBuilder {
             .map_err(ServerError::io("copy the data of a new server"))?;
         let mut daemon = Daemon::new(folder, MARIADB, installation.server())?;
         let configuration = self
-            .configure(&daemon)
+            .configure(installation, &daemon)
             .map_err(ServerError::io("write the server's configuration"))?;
         let mut argument = OsString::from("--defaults-file=");
         argument.push(configuration);
@@ -160,11 +155,27 @@ impl MariaDbServerBuilder {
         })
     }
 
-    fn configure(&self, daemon: &Daemon) -> std::io::Result<PathBuf> {
+    fn configure(&self, installation: &Installation, daemon: &Daemon) -> std::io::Result<PathBuf> {
         let folder = &daemon.folder;
         let path = |path: PathBuf| path.display().to_string();
         let mut settings = self.settings.clone();
         let mut add = |name: &str, value: String| settings.insert(name.to_owned(), value);
+        if installation.is_mysql() {
+            add("innodb_redo_log_capacity", REDO_BYTES.to_owned());
+            // As on MariaDB, and a log of its own would be flushed for each commit.
+            add("log_bin", "OFF".to_owned());
+            add("mysqlx", "OFF".to_owned());
+        } else {
+            // Clients are not asked for by name, which takes seconds where no server answers. MySQL's `root` is
+            // from `localhost` alone.
+            add("skip_name_resolve", "ON".to_owned());
+            add("innodb_log_file_size", LOG_BYTES.to_owned());
+            // It is written in full at each start.
+            add(
+                "innodb_temp_data_file_path",
+                "ibtmp1:1M:autoextend".to_owned(),
+            );
+        }
         add("port", daemon.port().to_string());
         add("datadir", path(folder.data()));
         // A server that is killed leaves its files there.

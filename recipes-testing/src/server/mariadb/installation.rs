@@ -1,4 +1,4 @@
-//! Where MariaDB's programs are, and the data that a new server begins with.
+//! Where the programs of MariaDB or MySQL are, and the data that a new server begins with.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,22 +15,45 @@ use crate::server::template::Template;
 const DEBIAN: &str = "/usr/sbin";
 /// A sixth of what it has otherwise, and enough.
 pub(super) const LOG_BYTES: &str = "16M";
+/// The same for MySQL.
+pub(super) const REDO_BYTES: &str = "16M";
 
-/// The programs of MariaDB.
+/// Names the program `mysqld` of MySQL, to be started instead of MariaDB's. Its client `mysql` stands beside it.
+const MYSQLD: &str = "MYSQLD";
+
+/// The programs.
 #[derive(Clone, Debug)]
 pub(super) struct Installation {
     server: PathBuf,
-    installer: PathBuf,
+    /// MySQL's server makes its data by itself.
+    installer: Option<PathBuf>,
     client: PathBuf,
 }
 
 impl Installation {
     pub(super) fn find() -> Result<Self, ServerError> {
+        if let Some(server) = std::env::var_os(MYSQLD).map(PathBuf::from) {
+            let client = server.with_file_name("mysql");
+            return match (server.is_file(), client.is_file()) {
+                (true, true) => Ok(Self {
+                    server,
+                    installer: None,
+                    client,
+                }),
+                (false, _) => Err(ServerError::MariaDbMissing { program: MYSQLD }),
+                (true, false) => Err(ServerError::MariaDbMissing { program: "mysql" }),
+            };
+        }
         Ok(Self {
             server: find("mariadbd")?,
-            installer: find("mariadb-install-db")?,
+            installer: Some(find("mariadb-install-db")?),
             client: find("mariadb")?,
         })
+    }
+
+    /// Whether it is MySQL.
+    pub(super) fn is_mysql(&self) -> bool {
+        self.installer.is_none()
     }
 
     pub(super) fn server(&self) -> &Path {
@@ -56,13 +79,30 @@ impl Installation {
             format!("--datadir={}", data.display()).into(),
             // In the common one, installations that run at the same time delete each other's files.
             format!("--tmpdir={}", folder.path().display()).into(),
+        ];
+        arguments.extend(user().map(|it| OsString::from(format!("--user={it}"))));
+        let Some(installer) = &self.installer else {
+            arguments.push("--initialize-insecure".into());
+            arguments.push(format!("--innodb-redo-log-capacity={REDO_BYTES}").into());
+            let database = folder.write("locks.sql", b"CREATE DATABASE locks;\n");
+            let database = database.map_err(ServerError::io("write what makes the database"))?;
+            arguments.push(format!("--init-file={}", database.display()).into());
+            prepare(
+                "mysqld --initialize-insecure",
+                &folder,
+                &self.server,
+                &arguments,
+            )
+            .await?;
+            return Template::read(&data).map_err(ServerError::io("read the data of a new server"));
+        };
+        arguments.extend([
             "--auth-root-authentication-method=normal".into(),
             "--skip-test-db".into(),
             "--skip-name-resolve".into(),
             format!("--innodb-log-file-size={LOG_BYTES}").into(),
-        ];
-        arguments.extend(user().map(|it| OsString::from(format!("--user={it}"))));
-        prepare("mariadb-install-db", &folder, &self.installer, &arguments).await?;
+        ]);
+        prepare("mariadb-install-db", &folder, installer, &arguments).await?;
         // A database is a folder.
         fs::create_dir(data.join("locks")).map_err(ServerError::io("make the database"))?;
         Template::read(&data).map_err(ServerError::io("read the data of a new server"))
