@@ -49,3 +49,9 @@ use std::time::Duration;
 
 /// What must happen, happens in this time.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A table of the numbers from 1 on, with the column `seq`, for MariaDB and MySQL.
+fn numbers(count: usize) -> String {
+    let many = "information_schema.collations";
+    format!("(SELECT ROW_NUMBER() OVER () AS seq FROM {many} a, {many} b LIMIT {count}) numbers")
+}

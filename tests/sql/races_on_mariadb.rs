@@ -8,8 +8,8 @@ use recipes_core::{NewNode, NodeEvent, NodeMode};
 use test_rig::{MariaDbServer, TestEnsemble};
 use tokio::time::timeout;
 
-use super::PATIENCE;
 use super::database::Database;
+use super::{PATIENCE, numbers};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -73,11 +73,14 @@ async fn connections_are_kept_by_many_acquires_in_a_long_queue() {
                        WHERE id <> CONNECTION_ID() AND db = 'locks' ORDER BY id";
     let before = server.sql(connections).await.unwrap();
     // Of a session that nobody ends: it is in no table.
-    let queue = "INSERT INTO lock_recipes_nodes SELECT '/locks/a', \
-                   CONCAT('_c_00000000-0000-0000-0000-000000000000-lock-', LPAD(seq, 10, '0')), \
-                   seq + 1, 1, 1, 0, 7, 0, 1, 0, '' FROM seq_1_to_4000; \
-                 $$END$$ UPDATE lock_recipes_nodes SET q = 4001 WHERE dir = '/locks' AND name = 'a'";
-    server.sql(queue).await.unwrap();
+    let queue = format!(
+        "INSERT INTO lock_recipes_nodes SELECT '/locks/a', \
+           CONCAT('_c_00000000-0000-0000-0000-000000000000-lock-', LPAD(seq, 10, '0')), \
+           seq + 1, 1, 1, 0, 7, 0, 1, 0, '' FROM {}; \
+         $$END$$ UPDATE lock_recipes_nodes SET q = 4001 WHERE dir = '/locks' AND name = 'a'",
+        numbers(4_000)
+    );
+    server.sql(&queue).await.unwrap();
     let waiting: Vec<_> = (0..40)
         .map(|_| {
             let lock = lock.clone();

@@ -1,4 +1,4 @@
-//! No variable of a MariaDB server decides who is granted a lock.
+//! No variable of a MariaDB or MySQL server decides who is granted a lock.
 //!
 //! Judged outside the lock: by who is inside, and by the tokens.
 
@@ -28,6 +28,39 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 const BETWEEN: [(&str, [&str; 3]); 1] = [("SQL_SELECT_LIMIT", ["1", "2", "3"])];
 /// What no session can set. It is not opened then.
 const REFUSED: [&str; 1] = ["max_allowed_packet"];
+
+/// What MySQL does not tell of a variable: its kind, and its words.
+const WORDS: [(&str, &str, &str); 11] = [
+    ("binlog_format", "ENUM", "MIXED,STATEMENT,ROW"),
+    ("binlog_row_image", "ENUM", "FULL,MINIMAL,NOBLOB"),
+    ("completion_type", "ENUM", "NO_CHAIN,CHAIN,RELEASE"),
+    ("explain_format", "ENUM", "TRADITIONAL,JSON,TREE"),
+    (
+        "internal_tmp_mem_storage_engine",
+        "ENUM",
+        "MEMORY,TempTable",
+    ),
+    ("session_track_gtids", "ENUM", "OFF,OWN_GTID,ALL_GTIDS"),
+    (
+        "session_track_transaction_info",
+        "ENUM",
+        "OFF,STATE,CHARACTERISTICS",
+    ),
+    (
+        "sql_mode",
+        "SET",
+        "ANSI_QUOTES,HIGH_NOT_PRECEDENCE,IGNORE_SPACE,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES,\
+         NO_UNSIGNED_SUBTRACTION,ONLY_FULL_GROUP_BY,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,REAL_AS_FLOAT,\
+         STRICT_ALL_TABLES",
+    ),
+    ("terminology_use_previous", "ENUM", "NONE,BEFORE_8_0_26"),
+    (
+        "transaction_isolation",
+        "ENUM",
+        "READ-UNCOMMITTED,READ-COMMITTED,REPEATABLE-READ,SERIALIZABLE",
+    ),
+    ("updatable_views_with_limit", "ENUM", "YES,NO"),
+];
 
 /// A variable, and what it can be set to.
 #[derive(Debug)]
@@ -104,15 +137,46 @@ fn variable((name, before, kind, least, most, named): Described) -> Variable {
 
 /// Those that decide something, and those of no consequence.
 async fn variables(operator: &mut Conn) -> (Vec<Variable>, Vec<Variable>) {
-    let all = "SELECT variable_name, global_value, variable_type, numeric_min_value, numeric_max_value, \
-               enum_value_list FROM information_schema.system_variables \
-               WHERE variable_scope LIKE 'SESSION%' ORDER BY 1";
-    let all: Vec<Described> = operator.query(all).await.unwrap();
+    let of_mariadb = "SELECT variable_name, global_value, variable_type, numeric_min_value, numeric_max_value, \
+                      enum_value_list FROM information_schema.system_variables \
+                      WHERE variable_scope LIKE 'SESSION%' ORDER BY 1";
+    let of_mysql = "SELECT variable_name, variable_value, UPPER(data_type), min_value, max_value, NULL \
+                    FROM performance_schema.variables_metadata \
+                    LEFT JOIN performance_schema.global_variables USING (variable_name) \
+                    WHERE variable_scope LIKE 'SESSION%' ORDER BY 1";
+    let all: Vec<Described> = match is_mysql(operator).await {
+        true => with_words(operator.query(of_mysql).await.unwrap()),
+        false => operator.query(of_mariadb).await.unwrap(),
+    };
     let set = variables_of_mysql().filter(|(_, why)| why.is_none());
     let set = set.map(|(name, _)| name);
     let decide: BTreeSet<_> = set.chain(REFUSED).collect();
     let all = all.into_iter().map(variable);
     all.partition(|it| decide.contains(it.name.as_str()))
+}
+
+/// MySQL does not tell which words a variable may have.
+fn with_words(mut all: Vec<Described>) -> Vec<Described> {
+    for (name, before, kind, _, _, named) in &mut all {
+        let flags = before.as_deref().unwrap_or_default();
+        if name == "optimizer_switch" {
+            let flags = flags.split(',').filter_map(|it| it.split_once('='));
+            let flags: Vec<_> = flags.map(|(flag, _)| flag).collect();
+            *named = Some(flags.join(","));
+            *kind = "FLAGSET".to_owned();
+        } else if let Some((_, to, words)) = WORDS.iter().find(|(it, ..)| it == name) {
+            *named = Some((*words).to_owned());
+            *kind = (*to).to_owned();
+        } else if !["BOOLEAN", "INTEGER", "NUMERIC"].contains(&kind.as_str()) {
+            *kind = "VARCHAR".to_owned();
+        }
+    }
+    all
+}
+
+async fn is_mysql(operator: &mut Conn) -> bool {
+    let version: Option<String> = operator.query_first("SELECT VERSION()").await.unwrap();
+    !version.unwrap().contains("MariaDB")
 }
 
 async fn operator(server: &MariaDbServer) -> Conn {
@@ -186,9 +250,9 @@ async fn every_variable_of_a_session_is_known() {
 
 /// A server on which any variable can be set.
 async fn start() -> MariaDbServer {
-    // Otherwise nobody can switch the cache on.
-    let server = MariaDbServer::builder().setting("query_cache_type", "ON");
-    let server = server.setting("query_cache_size", "1048576");
+    // Otherwise nobody can switch the cache on. MySQL has none.
+    let server = MariaDbServer::builder().setting("loose_query_cache_type", "ON");
+    let server = server.setting("loose_query_cache_size", "1048576");
     server.start().await.unwrap()
 }
 
@@ -256,7 +320,7 @@ async fn no_variable_decides_who_is_granted_a_lock() {
     let alone: BTreeSet<_> = alone.into_iter().flatten().collect();
     // Nearly all others are of one session, or hold text.
     assert!(
-        alone.len() > 20 && together.len() > 100,
+        alone.len() > 12 && together.len() > 60,
         "{alone:?}, {together:?}"
     );
 }

@@ -38,7 +38,9 @@ pub(super) enum Failed {
 pub(super) fn failed(error: &Error) -> Failed {
     let server = match error {
         Error::Server(server) => server,
-        Error::Driver(DriverError::NoClientSslFlagFromServer) => return Failed::Refused,
+        Error::Driver(
+            DriverError::NoClientSslFlagFromServer | DriverError::UnknownAuthPlugin { .. },
+        ) => return Failed::Refused,
         _ => return Failed::Lost,
     };
     match server.code {
@@ -80,6 +82,10 @@ fn source_of(error: Error) -> Source {
     let refusal = match &error {
         Error::Server(server) => refusal(server),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => Some(MySqlRefusal::Plain),
+        // MySQL asks for any plugin if there is no such user.
+        Error::Driver(DriverError::UnknownAuthPlugin { name }) => Some(MySqlRefusal::Credentials {
+            said: format!("it asks for the plugin {name}, which this client does not have"),
+        }),
         _ => None,
     };
     match refusal {

@@ -163,8 +163,10 @@ impl MariaDbServerBuilder {
         if installation.is_mysql() {
             add("innodb_redo_log_capacity", REDO_BYTES.to_owned());
             // As on MariaDB, and a log of its own would be flushed for each commit.
-            add("log_bin", "OFF".to_owned());
+            add("disable_log_bin", "ON".to_owned());
             add("mysqlx", "OFF".to_owned());
+            // Otherwise it makes a certificate for itself.
+            add("tls_version", "''".to_owned());
         } else {
             // Clients are not asked for by name, which takes seconds where no server answers. MySQL's `root` is
             // from `localhost` alone.
@@ -183,6 +185,7 @@ impl MariaDbServerBuilder {
         add("pid_file", path(folder.path().join("server.pid")));
         user().map(|it| add("user", it.to_owned()));
         if let Some([certificate, key]) = &self.tls {
+            add("tls_version", "TLSv1.2,TLSv1.3".to_owned());
             let certificate = folder.write("server.crt", &fs::read(certificate)?)?;
             let key = folder.write("server.key", &fs::read(key)?)?;
             add("ssl_cert", path(certificate));
