@@ -34,7 +34,7 @@ const KNOWN: &[&str] = &[
 /// | `redis://host:port/database`, `rediss://` over TLS | Redis (feature `redis`) |
 /// | `redis+sentinel://host:port,host:port/name/database` | Redis, the primary that Sentinel names |
 /// | `postgres://user:password@host:port/database`, or `postgresql://` | PostgreSQL (feature `postgres`) |
-/// | `mysql://user:password@host:port/database`, or `mariadb://` | MariaDB (feature `mysql`) |
+/// | `mysql://user:password@host:port/database`, or `mariadb://` | MySQL or MariaDB (feature `mysql`) |
 ///
 /// The builder of a store, such as `ZooKeeper::builder()`, has options.
 ///

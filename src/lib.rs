@@ -33,7 +33,7 @@
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
-//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL and MariaDB.
+//! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, and MySQL or MariaDB.
 //! - `testing`: module `testing`, with `MemoryEnsemble` for the tests of your service, and the contract of
 //!   all locks. It brings no client.
 //! - `zookeeper-server`, `redis-server`, `postgres-server`, `mysql-server`: real servers in that module. Each

@@ -20,7 +20,9 @@ const DELIMITER: &str = "$$END$$";
 /// A real MariaDB server on loopback, in a process of its own.
 ///
 /// It needs `mariadbd`, `mariadb-install-db` and `mariadb`, for example of Debian's packages
-/// `mariadb-server-core` and `mariadb-client-core`. Whoever connects from this machine as `root`
+/// `mariadb-server-core` and `mariadb-client-core`. If the environment variable `MYSQLD` names the
+/// program `mysqld` of MySQL 8.4 or later, beside which its client `mysql` stands, that is started
+/// instead. Whoever connects from this machine as `root`
 /// without a password is let in. Dropping it kills the process, waits for its end, and removes its
 /// data. If the test process itself is killed, a watcher does the same.
 ///
