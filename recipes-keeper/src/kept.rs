@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use recipes_core::{Connection, EndReason, Guarantee, NodesError, caught};
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
@@ -52,9 +53,25 @@ impl Terms {
         match tokio::time::timeout(self.connect_timeout, opened).await {
             Ok(Ok(opened)) => Ok(Box::new(Guarded(opened?))),
             Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
-            Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+            Err(_) => Err(self.unanswered()),
         }
     }
+
+    /// The server did not answer for as long as it may take to connect.
+    pub(crate) fn unanswered(&self) -> NodesError {
+        NodesError::Unknown(Arc::new(Unanswered {
+            within: self.connect_timeout,
+            hint: self.server.silence(),
+        }))
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+#[error("the server did not answer within {within:?}{hint}")]
+struct Unanswered {
+    within: Duration,
+    hint: &'static str,
 }
 
 /// A session, as its requests and its keeper see it.

@@ -57,7 +57,7 @@ async fn resumed(kept: &Kept, number: u64) -> Result<Option<Box<dyn Wire>>, Node
             }
             Ok(goes_on.then_some(wire))
         }
-        Err(elapsed) => Err(NodesError::Unknown(Arc::new(elapsed))),
+        Err(_) => Err(kept.terms.unanswered()),
     }
 }
 

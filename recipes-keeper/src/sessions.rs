@@ -3,16 +3,12 @@
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use recipes_core::{Nodes, NodesError};
 
 use crate::client::KeptNodes;
 use crate::keeper::Keeper;
 use crate::kept::Terms;
-
-/// How long it may take to find out why there is no session.
-const DIAGNOSIS_MAX: Duration = Duration::from_secs(3);
 
 /// Where the sessions of a store come from, one after the other.
 #[derive(Debug)]
@@ -57,20 +53,10 @@ impl Sessions {
     }
 
     /// Why no session was opened, for `Store::diagnose`.
-    pub async fn diagnose(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
+    pub fn diagnose(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
         let failed = self.failed().take();
-        let error = match failed {
-            Some(error) => error,
-            // Nobody has tried yet.
-            None => {
-                let connect_timeout = DIAGNOSIS_MAX.min(self.terms.connect_timeout);
-                let terms = Terms {
-                    connect_timeout,
-                    ..self.terms.clone()
-                };
-                terms.open(&Arc::default(), 1).await.err()?
-            }
-        };
+        // The first attempt is still under way.
+        let error = failed.unwrap_or_else(|| self.terms.unanswered());
         Some(match error {
             NodesError::Unknown(source) => source,
             error => Arc::new(error),

@@ -28,6 +28,11 @@ pub trait Server: Send + Sync + Debug {
         number: u64,
     ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>>;
 
+    /// What more is to be said of a server that did not answer in time.
+    fn silence(&self) -> &'static str {
+        ""
+    }
+
     /// A statement for a transaction of the service: see [`Nodes::fence`](recipes_core::Nodes::fence).
     fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
         let _ = held;

@@ -154,6 +154,14 @@ impl Servers {
         }
     }
 
+    /// Whether the one server is spoken to over TLS.
+    pub(crate) fn encrypts(&self) -> bool {
+        match self {
+            Self::One(server) => matches!(server.addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Sentinel { .. } => false,
+        }
+    }
+
     /// A client of the server that is the primary now.
     pub(crate) async fn client(&self) -> Result<Client, NodesError> {
         match self {

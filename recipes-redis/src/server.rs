@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
@@ -96,6 +96,6 @@ impl Store for Redis {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        self.sessions.diagnose().boxed()
+        future::ready(self.sessions.diagnose()).boxed()
     }
 }

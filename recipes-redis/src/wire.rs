@@ -68,6 +68,13 @@ pub(crate) struct Route {
 }
 
 impl Server for Route {
+    fn silence(&self) -> &'static str {
+        match self.servers.encrypts() {
+            true => "; if it speaks no TLS at this port, the address begins with redis://",
+            false => "",
+        }
+    }
+
     fn open<'a>(
         &'a self,
         shared: &'a Arc<Shared>,
@@ -248,17 +255,18 @@ async fn closed_with(route: &Route, error: RedisError) -> NodesError {
     let Some((host, port)) = address else {
         return refusal(error);
     };
-    let said = async {
-        let stream = TcpStream::connect((host, port)).await.ok()?;
-        let mut said = String::new();
-        BufReader::new(stream).read_line(&mut said).await.ok()?;
-        said.strip_prefix("-ERR ")
-            .map(|it| it.trim_end().to_owned())
+    let Ok(Ok(stream)) = timeout(LAST_WORDS_MAX, TcpStream::connect((host, port))).await else {
+        return refusal(error);
     };
-    match timeout(LAST_WORDS_MAX, said).await {
-        Ok(Some(said)) => NodesError::Unknown(Arc::new(RedisRefusal::Closed { said })),
-        _ => refusal(error),
-    }
+    let mut said = String::new();
+    let mut stream = BufReader::new(stream);
+    let read = timeout(LAST_WORDS_MAX, stream.read_line(&mut said)).await;
+    let said = match said.strip_prefix("-ERR ") {
+        Some(said) if matches!(read, Ok(Ok(_))) => said.trim_end(),
+        _ => "it may expect TLS at this port, and then the address begins with rediss://",
+    };
+    let said = said.to_owned();
+    NodesError::Unknown(Arc::new(RedisRefusal::Closed { said }))
 }
 
 /// Judges the server, and whether the keys of the prefix are on it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lock_recipes::{AcquireError, ConnectError, InterProcessMutex, LostReason, Redis};
 use test_rig::RedisServer;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until, verified};
@@ -89,6 +90,31 @@ async fn server_that_takes_no_more_connections_is_waited_for_and_says_so() {
     let text = chain(&error);
     assert!(text.contains("max number of clients reached"), "{text}");
     drop((first, other));
+}
+
+/// Before anything is sent, each waits for the other.
+#[tokio::test]
+async fn server_that_speaks_no_tls_or_nothing_else() {
+    let server = RedisServer::start().await.unwrap();
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
+    let encrypted = server.url().replace("redis://", "rediss://");
+    let error = builder.clone().connect(&encrypted).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let text = chain(&error);
+    assert!(text.contains("begins with redis://"), "{text}");
+    // As OpenSSL does in a server that expects a handshake.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let resets = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // What was sent and is not read makes it a reset.
+            drop(stream.read_u8().await);
+        }
+    });
+    let text = chain(&builder.connect(&url).await.unwrap_err());
+    assert!(text.contains("begins with rediss://"), "{text}");
+    resets.abort();
 }
 
 #[tokio::test]

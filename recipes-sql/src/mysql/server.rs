@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use recipes_core::{ConfigError, ConnectError, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
@@ -117,6 +117,6 @@ impl Store for MySql {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        self.sessions.diagnose().boxed()
+        future::ready(self.sessions.diagnose()).boxed()
     }
 }
