@@ -186,12 +186,21 @@ async fn fenced_node_stands_until_the_transaction_is_over() {
     let fence = format!("CALL lock_recipes_fence('/d/n-0000000000', '{token}')");
     own.query_drop("BEGIN").await.unwrap();
     own.query_drop(&fence).await.unwrap();
-    // An operator, the holder itself, and the end of its session.
-    for caller in [&other, &holder] {
-        let (_, answer) = stage.one(caller, DELETE_FIRST).await;
-        assert_eq!(answer, "6 0 ");
-    }
-    stage.leave(&holder).await.unwrap_err();
+    // Whoever waits for it holds up all others of the session, here for ever.
+    let wait = "SET SESSION innodb_lock_wait_timeout = 1073741824";
+    stage.run(wait).await;
+    let at_once = async {
+        // An operator, the holder itself, and the end of its session.
+        for caller in [&other, &holder] {
+            for change in [DELETE_FIRST, ("W", &["/d", "n-0000000000", "new", ""])] {
+                let (_, answer) = stage.one(caller, change).await;
+                assert_eq!(answer, "6 0 ");
+            }
+        }
+        stage.leave(&holder).await.unwrap_err();
+    };
+    let at_once = timeout(PATIENCE, at_once).await;
+    at_once.expect("it waits for somebody's transaction");
     assert!(stage.close(&holder).await);
     assert!(stage.beat(&other).await);
     assert_eq!(stage.nodes_of(&holder).await, 1);
