@@ -91,6 +91,12 @@ pub enum MySqlRefusal {
         "the server does not encrypt, as ssl-mode wants it to: set `ssl_cert` and `ssl_key` there, or leave ssl-mode out"
     )]
     Plain,
+    /// The server takes only connections that are encrypted.
+    #[error(
+        "the server takes only connections that are encrypted (require_secure_transport): add \
+         ssl-mode=required to the address"
+    )]
+    Secure,
     /// There is no such database, or not for this user.
     #[error("the database cannot be used: {said}")]
     Database {

@@ -113,6 +113,7 @@ fn refusal(error: &ServerError) -> Option<MySqlRefusal> {
         // Of a server that has become read-only. Other options prevent statements, too.
         1290 if !error.message.contains("read-only") => return None,
         1290 | 1792 | 1836 => MySqlRefusal::ReadOnly,
+        3159 => MySqlRefusal::Secure,
         _ => return None,
     })
 }
@@ -137,6 +138,7 @@ mod tests {
             (1142, "GRANT"),
             (1146, "schema"),
             (1290, "read-only"),
+            (3159, "ssl-mode=required"),
         ] {
             let source = match refused(error(code)) {
                 NodesError::Refused(source) if code != 1040 => source,
