@@ -71,7 +71,9 @@ enum Finding {
     Unreachable(io::Error),
     #[error("does not answer")]
     Silent,
-    #[error("accepts connections and closes them")]
+    #[error(
+        "accepts connections and closes them, as it does for a host that has too many (maxClientCnxns)"
+    )]
     Closes,
     #[error("speaks no TLS on this port")]
     NoTls,

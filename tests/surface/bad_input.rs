@@ -262,3 +262,20 @@ async fn credentials_that_the_server_does_not_take_are_refused_by_it_on_a_real_s
         format!("cannot connect to {address:?}: refused by the server: authentication failed")
     );
 }
+
+/// The server closes the connection without a word.
+#[tokio::test]
+async fn host_that_has_too_many_connections_is_told_on_a_real_server() {
+    let server = ZooKeeperServer::builder().config("maxClientCnxns", "1");
+    let server = server.start().await.unwrap();
+    let address = server.connect_string();
+    let first = ZooKeeper::connect(&address).await.unwrap();
+    let builder = ZooKeeper::builder().connect_timeout(Duration::from_secs(1));
+    let refused = builder.connect(&address).await.unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::TimedOut { .. }),
+        "{refused}"
+    );
+    assert!(chain(&refused).contains("(maxClientCnxns)"), "{refused}");
+    first.close().await;
+}

@@ -130,7 +130,8 @@ proc: BEGIN
           IF v_what = 'D' THEN
             -- A release does not touch its directory: it must not wait for the flush of somebody's acquire.
             -- If somebody fences the node it is refused: a wait would hold up others of the session.
-            /*!80400 SELECT 1 INTO v_k FROM @prefix@nodes WHERE dir = v_dir AND name = v_name FOR UPDATE NOWAIT;
+            /*!80400 SELECT 1 INTO v_k FROM @prefix@nodes WHERE dir = v_dir AND name = v_name AND o <> 0
+                FOR UPDATE NOWAIT;
               IF v_refused <> 0 THEN LEAVE operation; END IF; */
             /*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */
               DELETE FROM @prefix@nodes WHERE dir = v_dir AND name = v_name AND o <> 0

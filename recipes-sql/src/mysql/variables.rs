@@ -1,7 +1,7 @@
 //! The variables of a connection. None may decide who is granted a lock.
 //!
 //! A server, a database of users (`init_connect`) or a driver may have set any of them. So each is set by the
-//! session ([`settled`](super::settled)), or is of no consequence for the reason that stands with it. A test compares
+//! session ([`settled`]), or is of no consequence for the reason that stands with it. A test compares
 //! both lists with the server's.
 
 use super::settled;

@@ -57,7 +57,10 @@ async fn each_server_has_its_finding_in_the_order_of_the_connect_string() {
 #[tokio::test]
 async fn answer_says_what_keeps_a_server_from_opening_a_session() {
     for (answer, finding) in [
-        (&b""[..], "accepts connections and closes them"),
+        (
+            &b""[..],
+            "accepts connections and closes them, as it does for a host that has too many (maxClientCnxns)",
+        ),
         (b"\x15\x03\x03\x00\x02\x02\x50", "expects TLS on this port"),
         (
             b"This ZooKeeper instance is not currently serving requests\n",
