@@ -35,6 +35,9 @@ const NAMES_MAX: usize = 20_000;
 
 /// How long a server may take to say why it closes connections.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(250);
+/// Why a server closes a connection without a word.
+const EXPECTS_TLS: &str =
+    "it may expect TLS at this port, and then the address begins with rediss://";
 
 /// A connection to the primary, which has the library.
 struct RedisWire {
@@ -263,7 +266,9 @@ async fn closed_with(route: &Route, error: RedisError) -> NodesError {
     let read = timeout(LAST_WORDS_MAX, stream.read_line(&mut said)).await;
     let said = match said.strip_prefix("-ERR ") {
         Some(said) if matches!(read, Ok(Ok(_))) => said.trim_end(),
-        _ => "it may expect TLS at this port, and then the address begins with rediss://",
+        _ if error.is_connection_dropped() && !error.is_connection_refusal() => EXPECTS_TLS,
+        // It was not there a moment ago.
+        _ => return refusal(error),
     };
     let said = said.to_owned();
     NodesError::Unknown(Arc::new(RedisRefusal::Closed { said }))
