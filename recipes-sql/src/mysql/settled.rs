@@ -38,13 +38,16 @@ const SET: Settings = &[
 
 /// On MariaDB.
 const SET_ON_MARIADB: Settings = &[
+    // What a statement sees and locks.
     ("tx_isolation", "'READ-COMMITTED'"),
     ("tx_read_only", "0"),
     // Long lists of nodes would be tables on the disk.
     ("in_predicate_conversion_threshold", "0"),
+    // What a statement is refused for.
     ("max_session_mem_used", "9223372036854775807"),
     ("max_statement_time", "0"),
     ("tmp_disk_table_size", "18446744073709551615"),
+    // How long a connection is kept.
     ("idle_transaction_timeout", "0"),
     ("idle_readonly_transaction_timeout", "0"),
     ("idle_write_transaction_timeout", "0"),
@@ -52,8 +55,10 @@ const SET_ON_MARIADB: Settings = &[
 
 /// On MySQL.
 const SET_ON_MYSQL: Settings = &[
+    // What a statement sees and locks.
     ("transaction_isolation", "'READ-COMMITTED'"),
     ("transaction_read_only", "0"),
+    // What a statement is refused for.
     ("max_execution_time", "0"),
     // A statement that another engine cannot carry out would be refused.
     ("use_secondary_engine", "OFF"),

@@ -90,6 +90,12 @@ impl MariaDbServer {
         format!("mysql://{user}:{password}@127.0.0.1:{port}/locks")
     }
 
+    /// Whether it is MySQL, which the environment variable `MYSQLD` names.
+    #[must_use]
+    pub fn is_mysql(&self) -> bool {
+        self.installation.is_mysql()
+    }
+
     /// The port for clients, which stays the same over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::installation::{Installation, LOG_BYTES, REDO_BYTES, user};
+use super::installation::{Installation, user};
 use super::{MariaDbServer, serves};
 use crate::server::daemon::{Daemon, Kind, is_worth_another};
 use crate::server::durability::Durability;
@@ -158,26 +158,15 @@ impl MariaDbServerBuilder {
     fn configure(&self, installation: &Installation, daemon: &Daemon) -> std::io::Result<PathBuf> {
         let folder = &daemon.folder;
         let path = |path: PathBuf| path.display().to_string();
-        let mut settings = self.settings.clone();
-        let mut add = |name: &str, value: String| settings.insert(name.to_owned(), value);
-        if installation.is_mysql() {
-            add("innodb_redo_log_capacity", REDO_BYTES.to_owned());
-            // As on MariaDB, and a log of its own would be flushed for each commit.
-            add("disable_log_bin", "ON".to_owned());
-            add("mysqlx", "OFF".to_owned());
+        let given = installation.settings().iter();
+        let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut settings: BTreeMap<_, _> = given.collect();
+        if installation.is_mysql() && self.tls.is_none() {
             // Otherwise it makes a certificate for itself.
-            add("tls_version", "''".to_owned());
-        } else {
-            // Clients are not asked for by name, which takes seconds where no server answers. MySQL's `root` is
-            // from `localhost` alone.
-            add("skip_name_resolve", "ON".to_owned());
-            add("innodb_log_file_size", LOG_BYTES.to_owned());
-            // It is written in full at each start.
-            add(
-                "innodb_temp_data_file_path",
-                "ibtmp1:1M:autoextend".to_owned(),
-            );
+            settings.insert("tls_version".to_owned(), "''".to_owned());
         }
+        settings.extend(self.settings.clone());
+        let mut add = |name: &str, value: String| settings.insert(name.to_owned(), value);
         add("port", daemon.port().to_string());
         add("datadir", path(folder.data()));
         // A server that is killed leaves its files there.
@@ -185,7 +174,6 @@ impl MariaDbServerBuilder {
         add("pid_file", path(folder.path().join("server.pid")));
         user().map(|it| add("user", it.to_owned()));
         if let Some([certificate, key]) = &self.tls {
-            add("tls_version", "TLSv1.2,TLSv1.3".to_owned());
             let certificate = folder.write("server.crt", &fs::read(certificate)?)?;
             let key = folder.write("server.key", &fs::read(key)?)?;
             add("ssl_cert", path(certificate));
