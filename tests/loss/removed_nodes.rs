@@ -5,9 +5,10 @@
 //! about others that arrive before the news about its own node, nor by a local hand-off.
 
 mod between_polls;
+// The moments of a hand-off in memory are there too.
+#[path = "../simulation/removed_nodes/contenders.rs"]
 mod contenders;
-
-mod hand_offs;
+#[path = "../simulation/removed_nodes/judge.rs"]
 mod judge;
 mod on_a_server;
 mod reconnect;

@@ -12,6 +12,7 @@
 //! | `world` | one run from beginning to end |
 //! | `worker`, `trouble` | the users of the locks; the faults |
 //! | `judge` | the rules |
+//! | `removed_nodes` | no world from a seed: a node is removed at each moment of a hand-off, of which there are few |
 //! | `lifelines` | how long sessions certainly live, and what they must have been notified of |
 
 #![allow(
@@ -23,6 +24,7 @@
 mod judge;
 mod lifelines;
 mod plan;
+mod removed_nodes;
 mod trouble;
 mod worker;
 mod world;

@@ -116,7 +116,10 @@ BEGIN
     min(CASE WHEN wants_ahead AND n.o <> me THEN (
       SELECT count(*) FROM (
         SELECT FROM @schema@.nodes x WHERE x.dir || '' = n.dir AND x.seq < n.seq
-          AND x.seq >= @schema@.low_of(n.dir) LIMIT 50
+          AND x.seq >= (SELECT t.low FROM @schema@.counts t
+            WHERE t.dir = @schema@.parent_of(n.dir) AND t.name = @schema@.name_of(n.dir)
+            ORDER BY t.p DESC LIMIT 1)
+          LIMIT 50
       ) AS those
     ) END),
     -- Whoever changes it, or locks it, leaves a trace before the commit.

@@ -110,7 +110,7 @@ CREATE OR REPLACE FUNCTION @schema@.look(
 ) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  step bigint; place bigint; names text; ahead bigint;
+  step bigint; place bigint; low bigint; names text; ahead bigint;
 BEGIN
   SELECT k.step, n.seq INTO step, place
     FROM @schema@.sessions s, @schema@.clock_row() k, @schema@.nodes n
@@ -118,10 +118,16 @@ BEGIN
       AND s.deadline - @schema@.own_now(k.own, k.last, k.step) >= timeout / 4 * 3
       AND n.dir = dir AND n.name = own;
   IF place IS NULL THEN RETURN NULL; END IF;
-  SELECT step || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place)
-    INTO names, ahead FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq >= @schema@.low_of(dir);
+  WITH up AS MATERIALIZED (
+    SELECT t.low FROM @schema@.counts t
+      WHERE t.dir = @schema@.parent_of(dir) AND t.name = @schema@.name_of(dir) ORDER BY t.p DESC LIMIT 1
+  )
+  SELECT step || '/' || count(*) || '/' || string_agg(n.name, '/'), count(*) FILTER (WHERE n.seq <= place),
+      (SELECT u.low FROM up u)
+    INTO names, ahead, low
+    FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq >= (SELECT u.low FROM up u);
   IF ahead > 1 THEN
-    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, @schema@.low_of(dir), place, first), '');
+    RETURN names || coalesce('/' || @schema@.watch_ahead(me, dir, low, place, first), '');
   END IF;
   -- NULL if there is no node any more.
   RETURN names;

@@ -226,12 +226,15 @@ BEGIN
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN
-      SELECT t.low, t.p INTO low, given FROM @schema@.counts t
-        WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1;
-      SELECT string_agg(n.name, '/'), count(*), min(n.seq) INTO found_names, count, sequence
+      WITH up AS MATERIALIZED (
+        SELECT t.low, t.p FROM @schema@.counts t
+          WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1
+      )
+      SELECT string_agg(n.name, '/'), count(*), min(n.seq), (SELECT u.low FROM up u), (SELECT u.p FROM up u)
+        INTO found_names, count, sequence, low, given
         FROM @schema@.nodes n
         WHERE n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2])
-          AND n.seq >= @schema@.low_of(@schema@.path_of(words[at + 1], words[at + 2]));
+          AND n.seq >= (SELECT u.low FROM up u);
       answer := ARRAY['', NULL, NULL, @schema@.say(count), @schema@.say(found_names)];
       -- Now and then, unless somebody has created a child since: the listing may not have it.
       IF changes AND sequence > low + 8 THEN
@@ -303,7 +306,8 @@ BEGIN
       ELSIF word = 'list' THEN
         SELECT string_agg(n.name, '/'), count(*) INTO found_names, count FROM @schema@.nodes n
           WHERE n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2])
-            AND n.seq >= @schema@.low_of(@schema@.path_of(words[at + 1], words[at + 2]));
+            AND n.seq >= (SELECT t.low FROM @schema@.counts t
+              WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1);
         answer := ARRAY['', NULL, NULL, @schema@.say(count), @schema@.say(found_names)];
       ELSIF word = 'stat' THEN
         answer := ''::bytea || @schema@.stat_of(node);

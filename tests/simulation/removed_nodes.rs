@@ -4,19 +4,23 @@
 //! This file does not judge grants from before the removal could be noticed. Afterwards no
 //! contender may be granted the lock on the removed node, and tokens must rise.
 
+mod contenders;
+mod judge;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use test_rig::{Faults, MemoryEnsemble, asked_for};
+use recipes_testing::{Faults, MemoryEnsemble};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::PATIENCE;
-use super::contenders::{
+use contenders::{
     Cast, FIRST, MUTEXES, Process, READERS_BESIDE_WRITERS, READERS_THEN_WRITERS, SECOND,
     SETS_OF_ALL_KINDS, SETS_OF_MUTEXES, SETTLED, Stage, Victims, WRITERS_THEN_READERS, turns,
 };
-use super::judge::Judge;
+use judge::Judge;
 
+/// Of virtual time: who waits for longer waits for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
 const DIRECTORY: &str = "/locks";
 /// The documented time within which a holder notices that its node was removed: see
 /// `OWN_WATCH_GRACE`.
@@ -67,7 +71,7 @@ fn moments() -> Vec<Moment> {
         ),
         moments_of(ON_ITS_WAY, (0..120).map(|ms| (ms, 0))),
     ];
-    let apart = asked_for("MOMENTS_APART", 23);
+    let apart = crate::number("MOMENTS_APART").map_or(23, |it| usize::try_from(it).unwrap());
     all.concat().into_iter().step_by(apart).collect()
 }
 
@@ -173,7 +177,6 @@ async fn removed_at_every_moment(cast: Cast, locks: &[&str]) {
             }
         }
     }
-    println!("wrong in {} of {runs} runs", wrong.len());
     let first = wrong.iter().take(5).cloned().collect::<Vec<_>>();
     assert!(
         wrong.is_empty(),
