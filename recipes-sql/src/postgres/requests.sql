@@ -226,15 +226,13 @@ BEGIN
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN
-      WITH up AS MATERIALIZED (
-        SELECT t.low, t.p FROM @schema@.counts t
-          WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1
-      )
-      SELECT string_agg(n.name, '/'), count(*), min(n.seq), (SELECT u.low FROM up u), (SELECT u.p FROM up u)
+      SELECT string_agg(n.name, '/'), count(n.name), min(n.seq), max(u.low), max(u.p)
         INTO found_names, count, sequence, low, given
-        FROM @schema@.nodes n
-        WHERE n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2])
-          AND n.seq >= (SELECT u.low FROM up u);
+        FROM (
+          SELECT t.low, t.p FROM @schema@.counts t
+            WHERE t.dir = words[at + 1] AND t.name = words[at + 2] ORDER BY t.p DESC LIMIT 1
+        ) AS u LEFT JOIN @schema@.nodes n
+          ON n.dir || '' = @schema@.path_of(words[at + 1], words[at + 2]) AND n.seq >= u.low;
       answer := ARRAY['', NULL, NULL, @schema@.say(count), @schema@.say(found_names)];
       -- Now and then, unless somebody has created a child since: the listing may not have it.
       IF changes AND sequence > low + 8 THEN
