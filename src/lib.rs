@@ -1,9 +1,11 @@
-//! Distributed locks on ZooKeeper for async Rust, shared safely with Apache Curator.
+//! Distributed locks for async Rust: on ZooKeeper, shared safely with Apache Curator, on Redis, PostgreSQL, MySQL
+//! and MariaDB.
 //!
 //! ```no_run
 //! use lock_recipes::{InterProcessMutex, ZooKeeper};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // Or `lock_recipes::connect("postgres://app:secret@db/shop")`: any store by its address.
 //! let session = ZooKeeper::connect("zk1:2181,zk2:2181,zk3:2181").await?;
 //! let order = InterProcessMutex::new(&session, "/locks/orders/4711")?;
 //! let guard = order.acquire().await?;
@@ -20,7 +22,7 @@
 //! [`InterProcessSemaphore`] for a number of holders, [`LeaderElection`] or [`LeaderLatch`], or a
 //! [`LockFactory`] that makes them by key. [`Acquire`] says what an acquire waits for, how it fails,
 //! and what is left if it is dropped. An [`Owner`] re-enters the locks that it holds. Guards are the
-//! proof of holding. A [`LockGuard`] is the guard of any lock, acquired through
+//! proof of holding. [`Acquire::run`] does work under a lock in one call. A [`LockGuard`] is the guard of any lock, acquired through
 //! [`DistributedLock`].
 //!
 //! [`inspect`] and [`scan`] show the locks of a store, whichever client takes them.
@@ -100,13 +102,14 @@ pub use connect::{connect, connect_with};
 pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
-    Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Edge,
-    Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState, HealthWatcher,
-    Identity, InspectError, Inspection, LatchError, LockGuard, LockKind, LockOptions, LostError,
-    LostReason, NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe,
-    ReleaseError, ReleaseOutcome, RevokeError, Scan, Session, SessionHealth, SessionOptions,
-    Standing, Step, TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire,
-    VerifyError, WaitForGraph, escape_key, inspect, scan, unescape_key,
+    Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Done,
+    Edge, Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState,
+    HealthWatcher, Identity, InspectError, Inspection, LatchError, LockGuard, LockKind,
+    LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
+    Party, QueryError, Recipe, ReleaseError, ReleaseOutcome, RevokeError, Scan, Session,
+    SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction, TransactionError,
+    TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key, inspect, scan,
+    unescape_key,
 };
 pub use recipes_leader::{
     Candidate, ElectionLayout, LatchWatcher, LeaderElection, LeaderLatch, LeaderObserver,

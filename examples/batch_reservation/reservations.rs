@@ -3,9 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{
-    AcquireError, ConfigError, GuardMember, LockFactory, MultiGuard, Session, unescape_key,
-};
+use lock_recipes::{AcquireError, ConfigError, GuardMember, LockFactory, MultiGuard, Session};
 use thiserror::Error;
 use tracing::warn;
 
@@ -148,9 +146,8 @@ fn objection(action: Action, client: &str, found: Vec<Seat>) -> Option<BatchErro
 /// The seats, which are the keys of the locks, each with the token of its lock.
 fn fenced(guard: &MultiGuard) -> Result<Vec<Fenced>, BatchError> {
     let fence = |member: &GuardMember| {
-        let key = member.path.rsplit('/').next()?;
-        let (seat, token) = (unescape_key(key)?, member.fencing_token.as_i64());
-        Some(Fenced { seat, token })
+        let token = member.fencing_token.as_i64();
+        member.key().map(|seat| Fenced { seat, token })
     };
     let fenced = guard.members().iter().map(fence).collect::<Option<_>>();
     fenced.ok_or_else(|| BatchError::Broken("locks that are of no seats".into()))

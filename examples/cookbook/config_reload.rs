@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{InterProcessReadWriteLock, Session, TransactionError};
+use lock_recipes::{InterProcessReadWriteLock, QueryError, Session, TransactionError};
 
 const HOST: &str = "/config/host";
 const PORT: &str = "/config/port";
@@ -39,11 +39,11 @@ pub(crate) async fn publish(session: &Session, values: [&str; 2]) -> Result<(), 
 /// Reads both as one writer left them, `None` before the first.
 pub(crate) async fn load(session: &Session) -> Result<Option<[Vec<u8>; 2]>, Box<dyn Error>> {
     let lock = InterProcessReadWriteLock::new(session, "/config/lock")?;
-    let reader = lock.read().timeout(Duration::from_secs(5)).await?;
-    let both =
-        async { Ok::<_, Box<dyn Error>>((session.read(HOST).await?, session.read(PORT).await?)) };
+    let reader = lock.read().timeout(Duration::from_secs(5));
+    let both = async |_: &_| -> Result<_, QueryError> {
+        Ok((session.read(HOST).await?, session.read(PORT).await?))
+    };
     // An error if a writer may have written between the two reads.
-    let (host, port) = reader.run(both).await??;
-    reader.release().await?;
+    let (host, port) = reader.run(both).await?.output?;
     Ok(host.zip(port).map(|((host, _), (port, _))| [host, port]))
 }

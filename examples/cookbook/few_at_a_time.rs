@@ -15,9 +15,8 @@ pub(crate) async fn call<T>(
     most: usize,
     call: impl Future<Output = T>,
 ) -> Result<T, Box<dyn Error>> {
-    let permit = keys.semaphore(key, most)?.acquire().await?;
+    let place = keys.semaphore(key, most)?.acquire();
     // Dropped when the place is lost: then another machine may already make one call more.
-    let answer = permit.run(call).await?;
-    permit.release().await?;
-    Ok(answer)
+    let made = place.run(async move |_| call.await).await?;
+    Ok(made.output)
 }

@@ -1,7 +1,7 @@
 //! Code under a lock, and its unit tests without a server. They use an ensemble in memory and a
 //! paused clock, which advances only when all tasks wait, so timeouts cost no time.
 
-use lock_recipes::{AcquireError, InterProcessMutex, LostError};
+use lock_recipes::{Error, InterProcessMutex, LostError};
 
 /// How a run of the export ended.
 #[derive(Debug)]
@@ -15,14 +15,14 @@ pub(crate) enum Export {
 pub(crate) async fn export(
     lock: &InterProcessMutex,
     upload: impl Future<Output = ()>,
-) -> Result<Export, AcquireError> {
-    let Some(guard) = lock.try_acquire().await? else {
-        return Ok(Export::SomebodyElseIsAtIt);
-    };
-    Ok(guard
-        .run(upload)
-        .await
-        .map_or_else(Export::Lost, |()| Export::Done))
+) -> Result<Export, Error> {
+    let exported = lock.try_acquire().run(async move |_| upload.await);
+    match exported.await {
+        Ok(Some(_)) => Ok(Export::Done),
+        Ok(None) => Ok(Export::SomebodyElseIsAtIt),
+        Err(Error::Lost(lost)) => Ok(Export::Lost(lost)),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! | `deadline` | how long that may take |
 //! | `late` | the error of an acquire that ran out of time |
 //! | `one_or_more` | a list that is not empty |
+//! | `work` | work under a lock, in one call |
 //! | `guard` | guards |
 //! | `guard_macro` | the methods that all guards have |
 
@@ -25,3 +26,4 @@ pub(crate) mod locks;
 pub(crate) mod one_or_more;
 pub(crate) mod permits;
 pub(crate) mod request;
+pub(crate) mod work;

@@ -41,6 +41,7 @@ mod telemetry;
 pub use driver::guard::{GuardMember, LockGuard};
 pub use driver::locks::DistributedLock;
 pub use driver::request::{Acquire, TryAcquire};
+pub use driver::work::Done;
 pub use error::{
     AcquireError, ConfigError, ConnectError, Error, FenceError, InspectError, LatchError,
     LostError, LostReason, QueryError, ReleaseError, RevokeError, Step, TimeoutReason,

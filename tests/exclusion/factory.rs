@@ -117,6 +117,12 @@ async fn all_recipes_are_made_by_key(ensemble: TestEnsemble) {
     let seats = locks.multi_lock(["7/12", "7/11"]).unwrap();
     let both = seats.acquire().await.unwrap();
     assert_eq!(both.members()[0].path, "/by-key/7%2F11");
+    for member in both.members() {
+        let key = member.key().unwrap();
+        assert!(["7/11", "7/12"].contains(&key.as_str()), "{key}");
+        assert_eq!(both.token_of(&key), Some(member.fencing_token));
+    }
+    assert_eq!(both.token_of("7/13"), None);
     assert!(
         locks
             .mutex("7/12")

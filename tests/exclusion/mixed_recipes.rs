@@ -109,7 +109,7 @@ async fn semaphore_that_was_refused_leaves_nothing_that_refuses_others(ensemble:
         let held = first.hold(&here, &path).await;
         let semaphore = Recipe::Semaphore.ask(&there, &path, Some(SHORT));
         assert_refused(&semaphore.await.unwrap_err(), first, &path);
-        assert_eq!(ensemble.children(&path).await.len(), 1, "{first:?}");
+        ensemble.await_children(&path, 1).await;
         held.release().await.unwrap();
         first.hold(&here, &path).await.release().await.unwrap();
     }

@@ -9,6 +9,8 @@
 //! | `errors` | does each error say which lock, what failed, and what to do? |
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `texts` | what do errors, guards and handles say when they are printed? |
+//! | `work` | what does work under a lock come to, in one call? |
+//! | `integration` | does continuous integration fail with each of its parts? |
 //! | `guides` | do the guides cover every error and every exit code, and lead to files that exist? |
 
 #![allow(
@@ -25,7 +27,10 @@ mod bad_input;
 mod certificates;
 mod errors;
 mod guides;
+#[cfg(target_os = "linux")]
+mod integration;
 mod records;
 mod requests;
 mod security;
 mod texts;
+mod work;

@@ -19,6 +19,7 @@ use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
 use crate::lock::release::{ReleaseOutcome, release_all};
 use crate::lock::transaction::Transaction;
+use crate::names::key::unescape_key;
 use crate::names::token::FencingToken;
 use crate::telemetry;
 
@@ -34,6 +35,16 @@ pub struct GuardMember {
     pub fencing_token: FencingToken,
     /// State of this lock.
     pub state: GuardState,
+}
+
+impl GuardMember {
+    /// Returns the key of which a `LockFactory` has made the lock: the last part of the path,
+    /// [unescaped](crate::unescape_key). `None` if no key has such a path.
+    #[must_use]
+    pub fn key(&self) -> Option<String> {
+        let (_, part) = self.path.rsplit_once('/')?;
+        unescape_key(part)
+    }
 }
 
 /// Proof that one lock, or a set of locks, is held.
@@ -131,7 +142,7 @@ impl LockGuard {
     ///
     /// A set has no token of its own. Each member's token rises with the grants of that member
     /// only: another's may be higher or lower than what the next holder gets. So pass the token of
-    /// the member that protects the data, from [`members`](Self::members).
+    /// the member that protects the data, from [`token_of`](Self::token_of) or [`members`](Self::members).
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.others.is_empty().then(|| self.first_fencing_token())
@@ -148,6 +159,16 @@ impl LockGuard {
     #[must_use]
     pub fn members(&self) -> Vec<GuardMember> {
         self.leases().map(member).collect()
+    }
+
+    /// Returns the token of the lock with this [key](GuardMember::key): for the row that it protects. `None` if no
+    /// member has the key, or several have, as in a set of locks of several factories.
+    #[must_use]
+    pub fn token_of(&self, key: &str) -> Option<FencingToken> {
+        let mut members = self.members().into_iter();
+        let mut of_key = || members.find(|it| it.key().as_deref() == Some(key));
+        let found = of_key()?;
+        of_key().is_none().then_some(found.fencing_token)
     }
 
     /// Returns how many guards of the owner share this hold. The last one releases the lock.
@@ -389,6 +410,12 @@ impl LockGuard {
             tokens => debug.field("fencing_tokens", &tokens),
         };
         debug.field("state", &self.state()).finish()
+    }
+}
+
+impl AsRef<Self> for LockGuard {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

@@ -76,6 +76,12 @@ macro_rules! lock_guard {
             }
         }
 
+        impl AsRef<$crate::LockGuard> for $name {
+            fn as_ref(&self) -> &$crate::LockGuard {
+                &self.guard
+            }
+        }
+
         impl From<$name> for $crate::LockGuard {
             fn from(guard: $name) -> Self {
                 guard.guard

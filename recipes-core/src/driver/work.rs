@@ -1,0 +1,119 @@
+//! Work under a lock, in one call.
+
+use crate::driver::guard::LockGuard;
+use crate::driver::request::{Acquire, TryAcquire};
+use crate::error::{Error, ReleaseError};
+use crate::lock::release::ReleaseOutcome;
+
+/// Work that was done under a lock: [`Acquire::run`], [`TryAcquire::run`]. The lock was held until the work's end.
+#[derive(Clone, Debug)]
+#[must_use = "the output may be an error, and the lock may not be free"]
+#[non_exhaustive]
+pub struct Done<T> {
+    /// What the work has returned.
+    pub output: T,
+    /// Whether the lock is free for others. If not, it [will be](ReleaseOutcome::Pending), or the store
+    /// [refuses](ReleaseError::Refused) to free it before the session ends. Never [`ReleaseError::Lost`]: a lock
+    /// that is lost after the work's end is free.
+    pub release: Result<ReleaseOutcome, ReleaseError>,
+}
+
+impl<G: AsRef<LockGuard> + Into<LockGuard>> Acquire<G> {
+    /// Acquires, does the work for as long as the lock is held, and releases.
+    ///
+    /// The work gets the guard: for the token, for transactions. It is stopped as
+    /// [`LockGuard::run`] stops a future: loss is polled first, and the work is dropped as soon as the lock is lost.
+    ///
+    /// In an outage the release takes as long as [`LockGuard::release`] does: half a session timeout at most.
+    ///
+    /// # Errors
+    /// - [`Error::Acquire`]: the lock was not acquired, and the work was not begun.
+    /// - [`Error::Lost`]: the lock was lost before the work was done. What the work did until its last await stays
+    ///   done.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue, or drops the work, and the lock is released in the
+    /// background; likewise if the work panics.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use recipes_core::{DistributedLock, Error};
+    /// # use recipes_testing::MemoryEnsemble;
+    /// async fn ship(lock: &dyn DistributedLock, order: &str) -> Result<String, Error> {
+    ///     let shipped = lock
+    ///         .acquire()
+    ///         .timeout(Duration::from_secs(5))
+    ///         .run(async |guard| format!("{order} under {:?}", guard.fencing_token()))
+    ///         .await?;
+    ///     Ok(shipped.output)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let session = MemoryEnsemble::new().session();
+    /// # let lock = recipes_mutex::InterProcessMutex::new(&session, "/locks/orders")?;
+    /// assert!(ship(&lock, "4711").await?.starts_with("4711"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&G) -> T) -> Result<Done<T>, Error> {
+        run(self.await?, work).await
+    }
+}
+
+impl<G: AsRef<LockGuard> + Into<LockGuard>> TryAcquire<G> {
+    /// Does the work if no conflicting contender is in a queue, and returns `None` otherwise. The rest is as
+    /// [`Acquire::run`] has it.
+    ///
+    /// # Errors
+    /// As [`Acquire::run`].
+    ///
+    /// # Cancel safety
+    /// As [`Acquire::run`].
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&G) -> T) -> Result<Option<Done<T>>, Error> {
+        match self.await? {
+            Some(guard) => run(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+async fn run<G, T>(guard: G, work: impl AsyncFnOnce(&G) -> T) -> Result<Done<T>, Error>
+where
+    G: AsRef<LockGuard> + Into<LockGuard>,
+{
+    let output = guard.as_ref().run(work(&guard)).await?;
+    let release = after_the_work(guard.into().release().await);
+    Ok(Done { output, release })
+}
+
+/// The work is done, so a loss since then concerns nobody.
+fn after_the_work(
+    released: Result<ReleaseOutcome, ReleaseError>,
+) -> Result<ReleaseOutcome, ReleaseError> {
+    match released {
+        Err(ReleaseError::Lost(_)) => Ok(ReleaseOutcome::Released),
+        released => released,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{LostError, LostReason};
+
+    #[test]
+    fn loss_after_the_work_is_a_release() {
+        let lost = LostError {
+            path: "/locks/orders".to_owned(),
+            reason: LostReason::SessionExpired,
+        };
+        assert_eq!(
+            after_the_work(Err(lost.into())).unwrap(),
+            ReleaseOutcome::Released
+        );
+        let pending = after_the_work(Ok(ReleaseOutcome::Pending));
+        assert_eq!(pending.unwrap(), ReleaseOutcome::Pending);
+    }
+}
