@@ -162,24 +162,24 @@ BEGIN
       IF known_as IS NULL THEN gap := CASE WHEN words[at + 3] = ANY (touched) THEN 0 ELSE 1 END; END IF;
       IF words[at + 5] = 'S' THEN
         -- Until the commit nobody else creates there: places in the queue are in the order of the commits.
-        WITH up AS (
-          SELECT @schema@.signed(t.q) AS place, greatest(t.p + gap, number) AS number, t.ctid AS tuple
-            FROM @schema@.counts t WHERE t.dir = words[at + 1] AND t.name = words[at + 2]
-            ORDER BY t.p DESC LIMIT 1 FOR UPDATE
-        ), node AS (
-          INSERT INTO @schema@.nodes
-            SELECT words[at + 3],
-              base || CASE WHEN u.place < 0 THEN to_char(u.place, 'FM000000000') ELSE lpad(u.place::text, 10, '0') END,
-              u.place, u.number, u.number, 0, me, data[words[at + 6]::integer]
-            FROM up u ON CONFLICT DO NOTHING RETURNING name
-        )
-        SELECT u.place, u.number, u.tuple, n.name INTO sequence, given, up, base FROM up u LEFT JOIN node n ON true;
-        IF NOT FOUND THEN
-          refused := @schema@.no_parent(words[at + 1], words[at + 2]);
-        ELSIF base IS NULL THEN
-          refused := 'NodeExists';
+        SELECT @schema@.signed(t.q), greatest(t.p + gap, number), t.ctid INTO sequence, given, up
+          FROM @schema@.counts t WHERE t.dir = words[at + 1] AND t.name = words[at + 2]
+          ORDER BY t.p DESC LIMIT 1 FOR UPDATE;
+        IF FOUND THEN
+          base := base || CASE WHEN sequence < 0 THEN to_char(sequence, 'FM000000000')
+            ELSE lpad(sequence::text, 10, '0') END;
+          INSERT INTO @schema@.nodes VALUES (
+            words[at + 3], base, sequence, given, given, 0, me,
+            data[words[at + 6]::integer]
+          ) ON CONFLICT DO NOTHING;
+          IF FOUND THEN
+            UPDATE @schema@.counts t SET q = t.q + 1, p = given, low = least(t.low, sequence)
+              WHERE t.ctid = up;
+          ELSE
+            refused := 'NodeExists';
+          END IF;
         ELSE
-          UPDATE @schema@.counts t SET q = t.q + 1, p = given, low = least(t.low, sequence) WHERE t.ctid = up;
+          refused := @schema@.no_parent(words[at + 1], words[at + 2]);
         END IF;
       ELSE
         SELECT c.number, c.refused INTO given, refused FROM @schema@.create_named(
