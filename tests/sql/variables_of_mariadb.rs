@@ -25,7 +25,11 @@ const SERVERS: usize = 3;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where the dangerous values are not at the ends.
-const BETWEEN: [(&str, [&str; 3]); 1] = [("SQL_SELECT_LIMIT", ["1", "2", "3"])];
+const BETWEEN: [(&str, &[&str]); 2] = [
+    ("SQL_SELECT_LIMIT", &["1", "2", "3"]),
+    // The least kills the server.
+    ("MAX_SESSION_MEM_USED", &["65536"]),
+];
 /// What no session can set. It is not opened then.
 const REFUSED: [&str; 1] = ["max_allowed_packet"];
 
@@ -120,7 +124,7 @@ fn variable((name, before, kind, least, most, named): Described) -> Variable {
             let between = BETWEEN
                 .iter()
                 .filter(|(it, _)| *it == name)
-                .flat_map(|(_, it)| it);
+                .flat_map(|(_, it)| it.iter());
             let between = between.map(|it| (*it).to_owned());
             let ends = least.into_iter().chain(most);
             let ends = ends.filter(|it| !takes_memory(&name, it) && !kills_the_server(&name, it));

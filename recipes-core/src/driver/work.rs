@@ -14,7 +14,8 @@ pub struct Done<T> {
     pub output: T,
     /// Whether the lock is free for others. If not, it [will be](ReleaseOutcome::Pending), or the store
     /// [refuses](ReleaseError::Refused) to free it before the session ends. Never [`ReleaseError::Lost`]: a lock
-    /// that is lost after the work's end is free.
+    /// that is lost after the work's end counts as released. If it was lost for want of an answer
+    /// ([`DeadlinePassed`](crate::LostReason::DeadlinePassed)), it is free once the store's session has ended.
     pub release: Result<ReleaseOutcome, ReleaseError>,
 }
 
